@@ -1,0 +1,90 @@
+"""hushgrid: real-time electricity prices that give away nobody's occupancy."""
+
+from hushgrid.calendar import Calendar
+from hushgrid.calibration import (
+    Answer,
+    Calibration,
+    Calibrator,
+    Case,
+    Exposure,
+    Naive,
+    Protected,
+    Trust,
+    house_losses,
+    protected,
+    schedule,
+    smallest_scale,
+    worst_loss,
+)
+from hushgrid.consumption import Consumption, Elasticity
+from hushgrid.errors import (
+    ConsumptionError,
+    FileError,
+    HorizonError,
+    HushgridError,
+    ModelError,
+    NoiseError,
+    PolicyError,
+    ReadingError,
+    ZoneError,
+)
+from hushgrid.grid import Tally, Tariff, Zone, aggregate, cost, optimal_rate, public_rate, tally
+from hushgrid.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal, Uniform
+from hushgrid.mechanism import Release, State, init, step
+from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
+from hushgrid.occupancy import OccupancyModel, possible_states
+from hushgrid.policy import Policy
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Calendar",
+    "Calibration",
+    "Calibrator",
+    "Case",
+    "Consumption",
+    "ConsumptionError",
+    "Elasticity",
+    "Exposure",
+    "FileError",
+    "Gamma",
+    "Histogram",
+    "HorizonError",
+    "HushgridError",
+    "Law",
+    "LogNormal",
+    "ModelError",
+    "Naive",
+    "Noise",
+    "NoiseError",
+    "OccupancyModel",
+    "Policy",
+    "PolicyError",
+    "Protected",
+    "ReadingError",
+    "Release",
+    "SecureNoise",
+    "SimulatedNoise",
+    "State",
+    "Tally",
+    "Tariff",
+    "TruncatedNormal",
+    "Trust",
+    "Uniform",
+    "Zone",
+    "ZoneError",
+    "aggregate",
+    "cost",
+    "house_losses",
+    "init",
+    "optimal_rate",
+    "possible_states",
+    "protected",
+    "public_rate",
+    "schedule",
+    "smallest_scale",
+    "step",
+    "tally",
+    "worst_loss",
+]

@@ -1,0 +1,56 @@
+"""Which time slot a step belongs to: steps are integers t = 1, 2, ..., slots repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import ModelError
+
+STEPS_PER_DAY = 96
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Calendar:
+    """A repeating pattern of slots; step t has slot `slots[(t - 1) mod len(slots)]`.
+
+    >>> week = Calendar.week(weekday=[0, 1], weekend=[2, 2])
+    >>> len(week.slots), week.slot(1), week.slot(11), week.slot(15)
+    (14, 0, 2, 0)
+    """
+
+    slots: NDArray[np.int32]
+
+    def __init__(self, slots: ArrayLike) -> None:
+        slots = np.array(slots)
+        if slots.ndim != 1 or slots.size == 0 or slots.dtype.kind not in "iu":
+            raise ModelError(
+                f"calendar slots have shape {slots.shape} and type {slots.dtype};"
+                " give a non-empty list of whole slot numbers."
+            )
+        if slots.min() < 0:
+            raise ModelError(f"calendar slot {slots.min()} is negative; number slots from 0.")
+        slots = slots.astype(np.int32)
+        slots.flags.writeable = False
+        object.__setattr__(self, "slots", slots)
+
+    @classmethod
+    def constant(cls) -> Calendar:
+        """One slot for ever."""
+        return cls(np.zeros(1, np.int32))
+
+    @classmethod
+    def week(cls, *, weekday: Sequence[int], weekend: Sequence[int]) -> Calendar:
+        """Five days of one pattern, then two of another; step 1 opens a Monday."""
+        return cls(np.array([*weekday] * 5 + [*weekend] * 2, np.int32))
+
+    def slot(self, t: int) -> int:
+        """The slot of step t."""
+        return int(self.slots[(t - 1) % len(self.slots)])
+
+    def starting(self, offset: int) -> Calendar:
+        """The same pattern seen from `offset` steps later."""
+        return Calendar(np.roll(self.slots, -(offset % len(self.slots))))

@@ -1,0 +1,155 @@
+"""How the load's law can differ between occupancies that must look alike (Algorithm 1, line 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.calibration.support import Open, Protected, Support
+from hushgrid.consumption import Consumption
+from hushgrid.grid import Zone
+from hushgrid.laws import Law
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.policy import BlockRule, EmptyRule, ModelsRule
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """Houses whose occupancy may differ together: the laws of their readings before and after.
+
+    `exact` cases are one definite change, so their laws may be convolved; the others stand for
+    every direction the houses could change in. `model` is the theta that leaves it open, or
+    None when only the models taken together do.
+    """
+
+    houses: tuple[int, ...]
+    bound: tuple[int, ...]
+    before: tuple[Law, ...]
+    after: tuple[Law, ...]
+    model: int | None
+    exact: bool = True
+
+    @property
+    def reach(self) -> int:
+        """How far the load could move [Wh]."""
+        return sum(self.bound)
+
+    def scaled(self, factor: float) -> Case:
+        """The case after demand has answered the price."""
+        before, after = (
+            tuple(law.scaled(factor, bound) for law, bound in zip(laws, self.bound, strict=True))
+            for laws in (self.before, self.after)
+        )
+        return replace(self, before=before, after=after)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exposure:
+    """What a release could give away; a calibrator answers it with a scale.
+
+    `bound` [Wh] of all houses; `cases` is empty where nothing is uncertain.
+    """
+
+    bound: Ints
+    protected: Protected
+    cases: tuple[Case, ...]
+
+
+class Exposures:
+    """The exposure of every step, from public models alone: known before the first reading.
+
+    Steps that leave the same open in the same slot share one Exposure object.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[OccupancyModel],
+        zone: Zone,
+        consumption: Consumption,
+        *,
+        blocks: BlockRule,
+        together: ModelsRule,
+        on_empty: EmptyRule,
+    ) -> None:
+        consumption.check_fits(zone.bound)
+        self.consumption, self._on_empty = consumption, on_empty
+        self._support = Support(models, consumption.class_of, zone.bound, blocks, together)
+        self._steps = self._support.steps()
+        self._known: list[Exposure] = []
+        self._shared: dict[tuple[int, bytes], Exposure] = {}
+        self._singles: dict[tuple[int, int, int], Case] = {}
+
+    def at(self, t: int) -> Exposure:
+        """The exposure of step t, before any reaction of demand to rates."""
+        while len(self._known) < t:
+            self._known.append(self._next(len(self._known) + 1))
+        return self._known[t - 1]
+
+    def _next(self, t: int) -> Exposure:
+        opened = next(self._steps)
+        if self._on_empty == "protect_all" and not (opened.groups.any() or opened.blocks):
+            opened = self._support.everything()
+        key = (self.consumption.calendar.slot(t), opened.mark())
+        if key not in self._shared:
+            self._shared[key] = Exposure(
+                self._support.bound, self._support.protected(opened), tuple(self._cases(opened, t))
+            )
+        return self._shared[key]
+
+    def _cases(self, opened: Open, t: int) -> Iterator[Case]:
+        """One case for each density class with a protected house, and one for each flip.
+
+        For the same laws the loss never falls as the bound grows, so the class's largest
+        protected house speaks for all.
+        """
+        slot = self.consumption.calendar.slot(t)
+        for group in _largest_open_groups(self._support, opened).tolist():
+            key = (slot, group, int(opened.model_of[group]))
+            if key not in self._singles:
+                house, theta = int(self._support.largest[group]), key[2]
+                self._singles[key] = self._case(t, (house,), (0,), None if theta < 0 else theta)
+            yield self._singles[key]
+        for number, model, flips in opened.blocks:
+            houses = self._support.block(number)
+            for flip in flips:
+                yield self._case(t, flip.pick(houses), flip.start(), model, flip.exact)
+
+    def _case(
+        self,
+        t: int,
+        houses: tuple[int, ...],
+        start: Sequence[int],
+        model: int | None,
+        exact: bool = True,
+    ) -> Case:
+        kinds = [int(self.consumption.class_of[h]) for h in houses]
+        laws = [
+            tuple(self.consumption.law(t, kind, occupied=occupied) for occupied in (False, True))
+            for kind in kinds
+        ]
+        return Case(
+            houses,
+            tuple(int(self._support.bound[h]) for h in houses),
+            tuple(pair[s] for pair, s in zip(laws, start, strict=True)),
+            tuple(pair[1 - s] for pair, s in zip(laws, start, strict=True)),
+            model,
+            exact,
+        )
+
+
+def _largest_open_groups(support: Support, opened: Open) -> NDArray[np.int64]:
+    """Of the open groups of each density class, the one with the largest bound."""
+    groups: NDArray[np.int64] = np.flatnonzero(opened.groups)
+    if not groups.size:
+        return groups
+    kinds, bounds = support.class_of_group[groups], support.bound[support.largest[groups]]
+    top = np.full(int(kinds.max()) + 1, -1, np.int32)
+    np.maximum.at(top, kinds, bounds)
+    best = groups[bounds == top[kinds]]
+    _, first = np.unique(support.class_of_group[best], return_index=True)
+    return np.asarray(best[first])

@@ -1,0 +1,150 @@
+"""The loss of one house at a noise scale, and its inverse (proofs: docs/proofs/calibration.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import ConsumptionError, NoiseError, PolicyError, ZoneError
+from hushgrid.policy import MIN_SCALE
+
+Floats = NDArray[np.float64]
+
+_DEEP = 680.0  # bound/scale beyond which e^(-bound/scale) nears the smallest float
+_ULP = 2.0**-53
+_WIDTH = 1e-12  # relative width at which the search for a scale stops
+
+
+def worst_loss(
+    absent: ArrayLike, present: ArrayLike, *, bound: int, scale: float, eta: float
+) -> float:
+    """Largest |log p_1/p_0| over all outputs and all worlds within eta of the model.
+
+    `absent`, `present`: pmfs on 0..bound [Wh]; `scale` [Wh] of the integer Laplace noise.
+    Rounded up by more than its floating-point error.
+
+    >>> f0, f1 = [.5, .3, .1, .05, .05], [.1, .1, .2, .3, .3]
+    >>> round(worst_loss(f0, f1, bound=4, scale=2.0, eta=0.05), 9)
+    0.911493379
+    """
+    f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
+    _check(bound, eta)
+    _check_scale(scale)
+    return loss_of_pmfs(f0, f1, bound, scale, eta)
+
+
+def smallest_scale(
+    absent: ArrayLike,
+    present: ArrayLike,
+    *,
+    bound: int,
+    epsilon: float,
+    eta: float,
+    floor: float = MIN_SCALE,
+) -> float:
+    """Smallest scale b [Wh], not below `floor`, with worst_loss <= epsilon; rounded up.
+
+    >>> f0, f1 = [.5, .3, .1, .05, .05], [.1, .1, .2, .3, .3]
+    >>> round(smallest_scale(f0, f1, bound=4, epsilon=0.5, eta=0.2), 9)
+    4.450520787
+    """
+    f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
+    _check(bound, eta)
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
+    _check_scale(floor)
+    return invert(lambda b: loss_of_pmfs(f0, f1, bound, b, eta), bound, epsilon, floor)
+
+
+def loss_of_pmfs(f0: Floats, f1: Floats, bound: int, scale: float, eta: float) -> float:
+    """worst_loss on arrays known to be good; pmfs may stop short of the bound."""
+    blind = bound / scale  # what holds whatever anyone consumes
+    if eta == 1:
+        return blind
+    from hushgrid.kernels.loss import log_pmf, worst_log_ratio, worst_ratio
+
+    if blind <= _DEEP:
+        loss = math.log(worst_ratio(f0, f1, bound, math.exp(-1 / scale), eta))
+        slack = 16 * (bound + 4) * _ULP
+    else:
+        loss = worst_log_ratio(log_pmf(f0), log_pmf(f1), bound, 1 / scale, eta)
+        slack = 16 * (bound + 4) * _ULP * (1 + blind)
+    return float(min(loss + slack, blind))
+
+
+def invert(loss: Callable[[float], float], bound: float, epsilon: float, floor: float) -> float:
+    """Smallest b >= floor with loss(b) <= epsilon, for a loss that never rises and is <= bound/b.
+
+    Chandrupatla's bracketing search on the logarithms; returns the end that was seen to hold.
+    """
+    high = bound / epsilon
+    while bound / high > epsilon:
+        high = math.nextafter(high, math.inf)
+    if high <= floor:
+        return floor
+    low = floor
+    while high > 4 * floor:  # noise is rarely far below its blind value: close in from above
+        if loss(high / 4) > epsilon:
+            low = high / 4
+            break
+        high /= 4
+    if low == floor and loss(floor) <= epsilon:
+        return floor
+    return _close_in(lambda b: math.log(loss(b) / epsilon), low, high)
+
+
+def _close_in(gap: Callable[[float], float], low: float, high: float) -> float:
+    """Chandrupatla (1997): gap(low) > 0 >= gap(high), never rising; x is log b."""
+    a, b = math.log(high), math.log(low)  # b is the newest end, a the other, c the one before
+    fa, fb = gap(high), gap(low)
+    known = high
+    c, fc, share = a, fa, 0.5
+    while True:
+        x = a + share * (b - a)
+        fx = gap(math.exp(x))
+        if fx <= 0:
+            known = min(known, math.exp(x))
+        if (fx > 0) == (fa > 0):
+            c, fc = a, fa
+        else:
+            c, fc, b, fb = b, fb, a, fa
+        a, fa = x, fx
+        width = abs(b - a)
+        if width <= _WIDTH:
+            return known
+        share = 0.5
+        xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb) if fc != fb else math.inf
+        if phi * phi < xi and (1 - phi) ** 2 < 1 - xi:
+            share = fa / (fb - fa) * fc / (fb - fc)
+            share += (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+        edge = 0.5 * _WIDTH / width
+        share = min(max(share, edge), 1 - edge)
+
+
+def _pmf(values: ArrayLike, bound: int, name: str) -> Floats:
+    f = np.asarray(values, np.float64)
+    if f.ndim != 1 or f.size != bound + 1:
+        raise ConsumptionError(
+            f"{name} has shape {f.shape} but the bound is {bound};"
+            " give one probability for each Wh from 0 to the bound."
+        )
+    if not (f >= 0).all() or not abs(f.sum() - 1) <= 1e-9:
+        raise ConsumptionError(
+            f"{name} sums to {f.sum():g}; give probabilities of 0 or more that sum to 1."
+        )
+    return f
+
+
+def _check(bound: int, eta: float) -> None:
+    if bound != int(bound) or bound < 1:
+        raise ZoneError(f"bound is {bound}; give whole Wh, 1 or more.")
+    if not 0 <= eta <= 1:
+        raise PolicyError(f"eta is {eta}; give a share from 0 to 1.")
+
+
+def _check_scale(scale: float) -> None:
+    if not (math.isfinite(scale) and scale > 0):
+        raise NoiseError(f"scale is {scale}; give a positive number of Wh.")

@@ -1,0 +1,174 @@
+"""Calibrations for every step, ahead of the first reading where that is possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.calibration.calibrators import Answer, Calibrator, Trust
+from hushgrid.calibration.cases import Exposure, Exposures
+from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.calibration.support import Protected
+from hushgrid.consumption import Consumption
+from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
+from hushgrid.grid import Zone
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.policy import Policy
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """How much noise step t gets, and why.
+
+    `scale` [Wh]; `epsilon` the loss it leaves for the worst protected house; `epsilon_any` what
+    holds for every house whatever anyone consumes; `house` and `model` (a number into Theta; None:
+    the models together) set the scale.
+    """
+
+    t: int
+    protected: Protected
+    scale: float
+    epsilon: float
+    epsilon_any: float
+    house: int | None
+    model: int | None
+
+
+class Scheduler:
+    """Answers `at(t, rates)`: the calibration of step t, from published rates only."""
+
+    def __init__(
+        self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
+    ) -> None:
+        self._exposures, self._policy = exposures, policy
+        self._calibrator: Calibrator = Trust() if calibrator is None else calibrator
+        self._answers: dict[Exposure, Answer] = {}
+        self._known: dict[int, Calibration] = {}
+        self.ahead = policy.eta == 1 or not exposures.consumption.reacts
+
+    def at(self, t: int, rates: Sequence[float] = ()) -> Calibration:
+        """The calibration of step t after the published `rates` of steps 1..t-1."""
+        if not 1 <= t <= self._policy.horizon:
+            raise HorizonError(
+                f"step t is {t} but the policy's horizon is {self._policy.horizon};"
+                " plan a longer horizon, or publish the public forecast."
+            )
+        if not self.ahead:
+            return self._from_rates(t, rates)
+        if t not in self._known:
+            exposure = self._exposures.at(t)
+            if exposure not in self._answers:
+                self._answers[exposure] = self._answer(exposure)
+            self._known[t] = _calibration(t, exposure, self._answers[exposure])
+        return self._known[t]
+
+    def _from_rates(self, t: int, rates: Sequence[float]) -> Calibration:
+        if len(rates) < t - 1:
+            raise ConsumptionError(
+                f"readings react to published rates and {len(rates)} of {t - 1} are given;"
+                " give all rates published before the step."
+            )
+        exposure = self._exposures.at(t)
+        factor = self._exposures.consumption.factor(rates[: t - 1])
+        moved = replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
+        return _calibration(t, exposure, self._answer(moved))
+
+    def _answer(self, exposure: Exposure) -> Answer:
+        answer = self._calibrator.scale(exposure, self._policy)
+        _check_answer(answer, self._policy, bool(exposure.cases))
+        return answer
+
+
+def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
+    b, largest = answer.scale, int(exposure.bound.max())
+    house, model = answer.house, None
+    if answer.case is not None:
+        house, model = answer.case.houses[0], answer.case.model
+    if b == 0:
+        return Calibration(t, exposure.protected, b, math.inf, math.inf, house, model)
+    any_loss = math.nextafter(largest / b, math.inf)
+    return Calibration(t, exposure.protected, b, answer.loss, any_loss, house, model)
+
+
+def exposures_of(
+    models: Sequence[OccupancyModel], zone: Zone, consumption: Consumption, policy: Policy
+) -> Exposures:
+    """What each step could give away under the policy's rules, whatever its epsilon and eta."""
+    return Exposures(
+        models,
+        zone,
+        consumption,
+        blocks=policy.blocks,
+        together=policy.models,
+        on_empty=policy.on_empty,
+    )
+
+
+def schedule(
+    models: Sequence[OccupancyModel],
+    zone: Zone,
+    consumption: Consumption,
+    policy: Policy,
+    calibrator: Calibrator | None = None,
+) -> tuple[Calibration, ...]:
+    """The noise of every step 1..horizon, before the first reading.
+
+    Needs a consumption that does not react to rates, or eta = 1.
+
+    >>> from hushgrid.laws import Uniform
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> [c.scale for c in schedule([theta], Zone("z", [1000]), f, Policy(0.5, horizon=2))]
+    [2000.0, 2000.0]
+    """
+    scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy, calibrator)
+    if not scheduler.ahead:
+        raise ConsumptionError(
+            f"readings react to published rates and eta is {policy.eta}; the scale is then known"
+            " only step by step: use init and step, or eta = 1."
+        )
+    return tuple(scheduler.at(t) for t in range(1, policy.horizon + 1))
+
+
+def house_losses(
+    zone: Zone, consumption: Consumption, t: int, scale: float, eta: float
+) -> tuple[Floats, Floats]:
+    """For every house (epsilon, epsilon_any) of a release at `scale`: small ones get more for free.
+
+    epsilon is the loss of the house's own reading at this eta; epsilon_any = u/b holds whatever
+    anyone consumes.
+    """
+    kinds = np.stack([consumption.class_of, zone.bound], axis=1)
+    distinct, inverse = np.unique(kinds, axis=0, return_inverse=True)
+    losses = [
+        loss_of_pmfs(
+            consumption.law(t, kind, occupied=False).pmf,
+            consumption.law(t, kind, occupied=True).pmf,
+            bound,
+            scale,
+            eta,
+        )
+        for kind, bound in distinct.tolist()
+    ]
+    return np.array(losses)[inverse.ravel()], zone.bound / scale
+
+
+def _check_answer(answer: Answer, policy: Policy, needed: bool) -> None:
+    exact = not needed and policy.on_empty == "publish_exact"
+    if exact and answer.scale == 0:
+        return
+    if not (math.isfinite(answer.scale) and answer.scale > 0):
+        raise PolicyError(
+            f"calibrator answered the scale {answer.scale}; a release needs a positive one."
+        )
+    if not answer.loss <= policy.epsilon * (1 + 1e-12):
+        raise PolicyError(
+            f"calibrator leaves a loss of {answer.loss:g} where epsilon is {policy.epsilon:g};"
+            " give a larger epsilon or another calibrator."
+        )

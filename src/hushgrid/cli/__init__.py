@@ -1,0 +1,55 @@
+"""The command line: one file a command, thin; heavy modules are imported inside the command."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from hushgrid.cli.paper import paper
+from hushgrid.cli.simulate import simulate
+
+app = typer.Typer(
+    help="Real-time electricity prices that give away nobody's occupancy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(paper)
+app.command()(simulate)
+
+
+@app.callback()
+def _root() -> None:
+    """Real-time electricity prices that give away nobody's occupancy."""
+
+
+# typer's root of usage errors; newer versions carry their own copy of click
+_UsageError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command: exit 0 done, 1 a check failed, 2 bad input in one sentence."""
+    from hushgrid.errors import HushgridError
+
+    try:
+        status = app(arguments, standalone_mode=False)
+    except _UsageError as error:
+        sys.stderr.write(f"{_sentence(error)}\n")
+        sys.exit(2)
+    except HushgridError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("Stopped; nothing more was written.\n")
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _sentence(error: Any) -> str:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    return f"{error.format_message().strip().rstrip('.')}; see hushgrid --help."

@@ -1,0 +1,53 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE|-", help="Write the figures as JSON.")
+]
+Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
+
+
+def say(text: str, json_target: str | None) -> None:
+    """Print for people, unless standard output carries the JSON."""
+    if json_target != "-":
+        sys.stdout.write(text + "\n")
+
+
+def put_json(value: Any, target: str | None) -> list[Path]:
+    """Write JSON to standard output or a file; the files written."""
+    from hushgrid.files import json_text, write_text
+
+    if target is None:
+        return []
+    if target == "-":
+        sys.stdout.write(json_text(value))
+        return []
+    return [write_text(Path(target), json_text(value))]
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error while long work runs; yields what to call after each piece."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)

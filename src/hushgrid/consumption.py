@@ -1,0 +1,185 @@
+"""f(x | s, slot, past published rates): the public law of a reading (paper II-A).
+
+Houses share density classes; a class has one law for absent and one for present in every slot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.calendar import Calendar
+from hushgrid.errors import ConsumptionError
+from hushgrid.laws import Law
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Elasticity:
+    """Demand answers the last published rate: readings times (rate/reference)^-exponent.
+
+    The factor is cut to low..high; a rate of 0 gives `high`.
+    """
+
+    reference: float
+    exponent: float
+    low: float = 0.5
+    high: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.reference) and self.reference > 0):
+            raise ConsumptionError(
+                f"elasticity reference is {self.reference}; give a positive rate."
+            )
+        if not (math.isfinite(self.exponent) and self.exponent >= 0):
+            raise ConsumptionError(f"elasticity exponent is {self.exponent}; give 0 or more.")
+        if not 0 < self.low <= 1 <= self.high < math.inf:
+            raise ConsumptionError(
+                f"elasticity limits are {self.low}..{self.high}; give limits around 1, above 0."
+            )
+
+    def factor(self, rates: Sequence[float]) -> float:
+        """What readings are multiplied by after these published rates; 1 before the first.
+
+        >>> Elasticity(reference=100.0, exponent=0.5).factor([400.0])
+        0.5
+        """
+        if not rates or self.exponent == 0:
+            return 1.0
+        if rates[-1] <= 0:
+            return self.high
+        return float(min(max((rates[-1] / self.reference) ** -self.exponent, self.low), self.high))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consumption:
+    """Laws by slot, class and occupancy; house i belongs to class `class_of[i]`.
+
+    `absent` and `present` are (slots, classes) numbers into `laws`.
+
+    >>> from hushgrid.laws import Uniform
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=[0, 0])
+    >>> f.law(1, 0, occupied=True)
+    Uniform(top=1000)
+    """
+
+    laws: tuple[Law, ...]
+    absent: Ints
+    present: Ints
+    class_of: Ints
+    calendar: Calendar = field(default_factory=Calendar.constant)
+    elasticity: Elasticity | None = None
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("absent", "present", "class_of"):
+            array = np.array(getattr(self, name), np.int32)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        self._check()
+        object.__setattr__(self, "digest", _digest(self))
+
+    @classmethod
+    def by_class(
+        cls,
+        *,
+        absent: Sequence[Law],
+        present: Sequence[Law],
+        class_of: ArrayLike | None = None,
+        elasticity: Elasticity | None = None,
+    ) -> Consumption:
+        """The same laws all day: one pair for each class; without `class_of`, one class a house."""
+        if len(absent) != len(present):
+            raise ConsumptionError(
+                f"there are {len(absent)} laws for absent and {len(present)} for present;"
+                " give one pair for each class."
+            )
+        n = len(absent)
+        houses = np.arange(n) if class_of is None else np.asarray(class_of)
+        return cls(
+            laws=(*absent, *present),
+            absent=np.arange(n, dtype=np.int32)[None],
+            present=np.arange(n, 2 * n, dtype=np.int32)[None],
+            class_of=houses.astype(np.int32),
+            elasticity=elasticity,
+        )
+
+    @property
+    def reacts(self) -> bool:
+        """Whether readings depend on published rates."""
+        return self.elasticity is not None and self.elasticity.exponent > 0
+
+    def factor(self, rates: Sequence[float]) -> float:
+        """What readings are multiplied by after these published rates."""
+        return self.elasticity.factor(rates) if self.elasticity else 1.0
+
+    def law(self, t: int, kind: int, *, occupied: bool) -> Law:
+        """The law of class `kind` at step t, before any reaction to rates."""
+        table = self.present if occupied else self.absent
+        return self.laws[int(table[self.calendar.slot(t), kind])]
+
+    def starting(self, offset: int) -> Consumption:
+        """The same consumption with its calendar seen from `offset` steps later."""
+        return replace(self, calendar=self.calendar.starting(offset))
+
+    def check_fits(self, bound: Ints) -> None:
+        """Refuse a zone of another size, or a law that reaches above a house's bound."""
+        if self.class_of.shape != bound.shape:
+            raise ConsumptionError(
+                f"consumption describes {self.class_of.size} houses but the zone has"
+                f" {bound.size}; give each house a class."
+            )
+        tops = np.array([law.top for law in self.laws])
+        reach = np.maximum(tops[self.absent].max(axis=0), tops[self.present].max(axis=0))
+        above = reach[self.class_of] > bound
+        if above.any():
+            house = int(above.argmax())
+            raise ConsumptionError(
+                f"law of house {house} reaches {reach[self.class_of[house]]} Wh but its bound is"
+                f" {bound[house]} Wh; truncate the law at the bound."
+            )
+
+    def _check(self) -> None:
+        slots = int(self.calendar.slots.max()) + 1
+        if self.absent.ndim != 2 or self.absent.shape != self.present.shape or not self.absent.size:
+            raise ConsumptionError(
+                f"law numbers have shapes {self.absent.shape} and {self.present.shape};"
+                " give (slots, classes) for absent and present alike."
+            )
+        if len(self.absent) < slots:
+            raise ConsumptionError(
+                f"there are laws for {len(self.absent)} slots but the calendar names slot"
+                f" {slots - 1}; give laws for every slot."
+            )
+        for name, table in (("absent", self.absent), ("present", self.present)):
+            if table.min() < 0 or table.max() >= len(self.laws):
+                raise ConsumptionError(
+                    f"{name} names law {table.max()} of {len(self.laws)}; number laws from 0."
+                )
+        kinds = self.absent.shape[1]
+        if self.class_of.ndim != 1 or not self.class_of.size:
+            raise ConsumptionError(
+                f"class_of has shape {self.class_of.shape}; give one class for each house."
+            )
+        if self.class_of.min() < 0 or self.class_of.max() >= kinds:
+            house = int(((self.class_of < 0) | (self.class_of >= kinds)).argmax())
+            raise ConsumptionError(
+                f"class of house {house} is {self.class_of[house]}; give one of 0..{kinds - 1}."
+            )
+
+
+def _digest(f: Consumption) -> str:
+    """SHA-256 over class tables (shape, then little-endian bytes) and every law's probabilities."""
+    h = hashlib.sha256(f"hushgrid-consumption/1 {f.elasticity}".encode())
+    for table in (f.calendar.slots, f.absent, f.present, f.class_of):
+        h.update(str(table.shape).encode())
+        h.update(table.astype("<i4").tobytes())
+    for law in f.laws:
+        h.update(repr(law).encode() if not hasattr(law, "weights") else law.pmf.tobytes())
+    return h.hexdigest()

@@ -1,0 +1,37 @@
+"""Every error a user can meet, one tree. A message names the field, the value and the fix."""
+
+
+class HushgridError(ValueError):
+    """Root of all errors raised on purpose; catch this one to catch them all."""
+
+
+class ReadingError(HushgridError):
+    """A meter reading that cannot be used. Its message never shows the reading."""
+
+
+class ZoneError(HushgridError):
+    """A zone, bound or tariff that cannot be used."""
+
+
+class ModelError(HushgridError):
+    """An occupancy model, or a set of them, that cannot be used."""
+
+
+class ConsumptionError(HushgridError):
+    """A consumption law, or its fit to a zone, that cannot be used."""
+
+
+class PolicyError(HushgridError):
+    """A privacy policy that cannot be kept, or a calibrator's answer that cannot be trusted."""
+
+
+class HorizonError(HushgridError):
+    """A release asked for beyond the policy's horizon."""
+
+
+class NoiseError(HushgridError):
+    """A noise scale that would protect nobody, or a source that cannot draw."""
+
+
+class FileError(HushgridError):
+    """A file that cannot be read as what it should be."""

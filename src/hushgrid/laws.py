@@ -1,0 +1,233 @@
+"""Laws of one reading on whole Wh, 0..top: pmf, moments, mgf, characteristic function.
+
+Continuous families are discretised to the nearest Wh and truncated (renormalised) at their bound.
+The discretised pmf *is* the public law; nothing about privacy rests on the continuous one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import ConsumptionError
+
+Floats = NDArray[np.float64]
+
+
+class Law(ABC):
+    """A probability law on 0..top [Wh]. Subclasses give the pmf; the rest follows."""
+
+    top: int
+
+    @abstractmethod
+    def _pmf(self) -> Floats: ...
+
+    @cached_property
+    def pmf(self) -> Floats:
+        """Probabilities of 0..top, read-only."""
+        f = self._pmf()
+        f.flags.writeable = False
+        return f
+
+    @cached_property
+    def mean(self) -> float:
+        """Expected reading [Wh]."""
+        return float(self.pmf @ np.arange(self.top + 1))
+
+    @cached_property
+    def variance(self) -> float:
+        """Variance of the reading [Wh^2]."""
+        return float(self.pmf @ (np.arange(self.top + 1) - self.mean) ** 2)
+
+    def mgf(self, s: float) -> float:
+        """Moment generating function E[e^(sX)]."""
+        return float(self.pmf @ np.exp(s * np.arange(self.top + 1)))
+
+    def characteristic(self, w: ArrayLike) -> NDArray[np.complex128]:
+        """Characteristic function E[e^(iwX)], for one frequency or many."""
+        powers = np.multiply.outer(np.asarray(w, np.float64), np.arange(self.top + 1))
+        return np.asarray(np.exp(1j * powers) @ self.pmf, np.complex128)
+
+    def sample(self, uniforms: ArrayLike) -> NDArray[np.int64]:
+        """Readings [Wh] from uniform numbers in [0, 1), by inversion."""
+        cdf = np.cumsum(self.pmf)
+        found = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
+        return np.minimum(found, self.top).astype(np.int64)
+
+    def scaled(self, factor: float, bound: int) -> Law:
+        """The law of the reading times `factor`, rounded to whole Wh and cut at `bound`."""
+        moved = scale_wh(np.arange(self.top + 1), factor, bound)
+        return Histogram(np.bincount(moved, self.pmf).astype(np.float64))
+
+
+def scale_wh(readings: NDArray[np.integer], factor: float, bound: int) -> NDArray[np.int64]:
+    """Whole Wh times a factor, rounded half up and cut at the bound."""
+    return np.asarray(np.minimum(np.floor(readings * factor + 0.5), bound), np.int64)
+
+
+@dataclass(frozen=True)
+class Uniform(Law):
+    """Every whole Wh from 0 to top is equally likely.
+
+    >>> Uniform(3).pmf
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+
+    top: int
+
+    def __post_init__(self) -> None:
+        _check_top(self.top)
+
+    def _pmf(self) -> Floats:
+        return np.full(self.top + 1, 1 / (self.top + 1))
+
+    @cached_property
+    def mean(self) -> float:
+        """Expected reading [Wh]."""
+        return self.top / 2
+
+    @cached_property
+    def variance(self) -> float:
+        """Variance of the reading [Wh^2]."""
+        return self.top * (self.top + 2) / 12
+
+    def sample(self, uniforms: ArrayLike) -> NDArray[np.int64]:
+        """Readings [Wh] from uniform numbers in [0, 1)."""
+        return (np.asarray(uniforms) * (self.top + 1)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Law):
+    """A normal law, discretised and truncated to 0..top; centre and spread [Wh] before that."""
+
+    centre: float
+    spread: float
+    top: int
+
+    def __post_init__(self) -> None:
+        _check_top(self.top)
+        _check_finite("truncated normal centre", self.centre)
+        _check_positive("truncated normal spread", self.spread)
+
+    def _pmf(self) -> Floats:
+        from scipy.special import ndtr
+
+        edges = (_edges(self.top) - self.centre) / self.spread
+        edges[0] = -np.inf
+        return _normalised(_steps(ndtr(edges), ndtr(-edges)), self)
+
+
+@dataclass(frozen=True)
+class Gamma(Law):
+    """A gamma law, discretised and truncated to 0..top; shape and scale [Wh] before truncation."""
+
+    shape: float
+    scale: float
+    top: int
+
+    def __post_init__(self) -> None:
+        _check_top(self.top)
+        _check_positive("gamma shape", self.shape)
+        _check_positive("gamma scale", self.scale)
+
+    def _pmf(self) -> Floats:
+        from scipy.special import gammainc, gammaincc
+
+        edges = _edges(self.top) / self.scale
+        return _normalised(_steps(gammainc(self.shape, edges), gammaincc(self.shape, edges)), self)
+
+
+@dataclass(frozen=True)
+class LogNormal(Law):
+    """exp of a normal law, discretised and truncated to 0..top; median [Wh], spread of the log."""
+
+    median: float
+    spread: float
+    top: int
+
+    def __post_init__(self) -> None:
+        _check_top(self.top)
+        _check_positive("log-normal median", self.median)
+        _check_positive("log-normal spread", self.spread)
+
+    def _pmf(self) -> Floats:
+        from scipy.special import ndtr
+
+        edges = np.full(self.top + 2, -np.inf)
+        edges[1:] = np.log(_edges(self.top)[1:] / self.median) / self.spread
+        return _normalised(_steps(ndtr(edges), ndtr(-edges)), self)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Histogram(Law):
+    """An empirical law: weights of 0, 1, 2, ... Wh, of any positive sum.
+
+    >>> Histogram([1, 3]).pmf
+    array([0.25, 0.75])
+    """
+
+    weights: Floats
+
+    def __init__(self, weights: ArrayLike) -> None:
+        w = np.array(weights, np.float64)
+        if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all() or w.sum() <= 0:
+            raise ConsumptionError(
+                f"histogram weights have shape {w.shape} and sum {w.sum()};"
+                " give one weight of 0 or more for each Wh from 0, not all 0."
+            )
+        w.flags.writeable = False
+        object.__setattr__(self, "weights", w)
+
+    @property
+    def top(self) -> int:  # type: ignore[override]
+        """Largest reading with a weight of its own [Wh]."""
+        return len(self.weights) - 1
+
+    def _pmf(self) -> Floats:
+        return np.asarray(self.weights / self.weights.sum())
+
+
+FAMILIES: dict[str, Callable[..., Law]] = {
+    "uniform": Uniform,
+    "normal": TruncatedNormal,
+    "gamma": Gamma,
+    "lognormal": LogNormal,
+    "histogram": Histogram,
+}
+
+
+def _edges(top: int) -> Floats:
+    """Bin edges of the whole Wh 0..top: 0, 0.5, 1.5, ..., top + 0.5."""
+    return np.asarray(np.maximum(np.arange(top + 2) - 0.5, 0.0))
+
+
+def _steps(below: Floats, above: Floats) -> Floats:
+    """Probabilities of the bins, each from the tail that does not cancel."""
+    return np.asarray(np.where(below[1:] < 0.5, np.diff(below), -np.diff(above)), np.float64)
+
+
+def _normalised(weights: Floats, law: Law) -> Floats:
+    total = float(weights.sum())
+    if not total > 0:
+        raise ConsumptionError(f"{law} puts no mass on 0..{law.top}; move it inside the bound.")
+    return np.asarray(weights / total, np.float64)
+
+
+def _check_top(top: int) -> None:
+    if top != int(top) or top < 0:
+        raise ConsumptionError(f"law's top is {top}; give whole Wh, 0 or more.")
+
+
+def _check_positive(what: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise ConsumptionError(f"{what} is {value}; give a positive number.")
+
+
+def _check_finite(what: str, value: float) -> None:
+    if not np.isfinite(value):
+        raise ConsumptionError(f"{what} is {value}; give a finite number.")
