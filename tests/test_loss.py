@@ -1,4 +1,4 @@
-"""The loss of one house and its inverse: golden values (MATH, section 3) and properties."""
+"""The loss of one house and its inverse: golden values and properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def uniform(top: int, bound: int) -> Pmf:
     return np.r_[np.full(top + 1, 1 / (top + 1)), np.zeros(bound - top)]
 
 
-# MATH, section 3, first table: absent on 0..u0, present on 0..u1, bound u1
+# docs/proofs/calibration.md, the table: absent on 0..u0, present on 0..u1, bound u1
 UNIFORM = [
     (500, 1000, 0.5, 0, 601.219100),
     (500, 1000, 0.1, 0, 2619.285060),

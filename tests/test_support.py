@@ -1,4 +1,4 @@
-"""Who is protected: the literal Algorithm 1, the rules for blocks and Theta (MATH, section 2)."""
+"""Who is protected: the literal Algorithm 1, the rules for blocks and Theta."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_million_houses_keep_their_own_protection() -> None:
 
 
 def test_correlated_houses_leak_more_than_claimed_without_the_block_rule() -> None:
-    """MATH, section 2: Pr(00) = Pr(11) = .4999, u = 1000 each, b = 2000 leaks 0.9998."""
+    """docs/proofs/blocks.md: Pr(00) = Pr(11) = .4999, u = 1000 each, b = 2000 leaks 0.9998."""
     near = np.array([0.4999, 0.0001, 0.0001, 0.4999])
     ends = np.array([[1.0, math.exp(-1000 / 2000)], [math.exp(-1000 / 2000), 1.0]])
     # output 2000 with point masses at 0 and u: Pr[output | S_1 = s] over the other house

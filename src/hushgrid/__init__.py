@@ -34,6 +34,7 @@ from hushgrid.mechanism import Release, State, init, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.occupancy import OccupancyModel, possible_states
 from hushgrid.policy import Policy
+from hushgrid.simulate import Mechanism, Scenario, Trace, play, simulate
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ __all__ = [
     "HushgridError",
     "Law",
     "LogNormal",
+    "Mechanism",
     "ModelError",
     "Naive",
     "Noise",
@@ -64,11 +66,13 @@ __all__ = [
     "Protected",
     "ReadingError",
     "Release",
+    "Scenario",
     "SecureNoise",
     "SimulatedNoise",
     "State",
     "Tally",
     "Tariff",
+    "Trace",
     "TruncatedNormal",
     "Trust",
     "Uniform",
@@ -79,10 +83,12 @@ __all__ = [
     "house_losses",
     "init",
     "optimal_rate",
+    "play",
     "possible_states",
     "protected",
     "public_rate",
     "schedule",
+    "simulate",
     "smallest_scale",
     "step",
     "tally",

@@ -118,6 +118,17 @@ def _undeclared(what: str) -> str:
     )
 
 
+def make_folder(path: Path) -> Path:
+    """A folder to write into, before the work that fills it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise FileError(f"{path} is not a folder; give another name.") from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be made ({error}); give a writable place.") from None
+    return path
+
+
 def save_experiment(
     out: Path, table: str, prose: str, values: Mapping[str, Any], figures: Mapping[str, Figure]
 ) -> list[Path]:

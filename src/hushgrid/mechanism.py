@@ -81,7 +81,7 @@ def init(
 
 
 def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
-    """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 13): (release, next state).
+    """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
 
     >>> from hushgrid import Consumption, OccupancyModel, SimulatedNoise, Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])

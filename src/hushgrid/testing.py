@@ -131,4 +131,3 @@ def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> Non
         except NoiseError:
             continue
         raise AssertionError(f"scale {useless} was not refused")
-

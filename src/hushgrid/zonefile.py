@@ -16,7 +16,7 @@ from hushgrid.errors import FileError, HushgridError
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import FAMILIES, Law
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.simulate import Scenario
 
@@ -66,7 +66,10 @@ def _zone_file(content: Table, folder: Path) -> ZoneFile:
         _model(table, f"models[{i}].", groups, counts, folder)
         for i, table in enumerate(_tables(content, "models"))
     ]
-    return ZoneFile(Scenario(zone, tariff, tuple(models), consumption), policy)
+    consumption.check_fits(zone.bound)
+    return ZoneFile(
+        Scenario(zone, tariff, check_models(models, zone.n_houses), consumption), policy
+    )
 
 
 def _consumption(

@@ -1,4 +1,4 @@
-"""Calibrators: from what a release could give away to a noise scale (Algorithm 1, lines 8-9).
+"""Calibrators: from what a release could give away to a noise scale (Algorithm 1, lines 8 to 10).
 
 A calibrator is any object with `scale(exposure, policy) -> Answer`; hushgrid.testing holds the
 checks that ours pass and yours should.

@@ -1,4 +1,4 @@
-"""How the load's law can differ between occupancies that must look alike (Algorithm 1, line 5)."""
+"""How the load's law can differ between occupancies that must look alike (Algorithm 1, line 6)."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ def paper(
     Example: hushgrid paper --days 200 --out out/paper
     """
     from hushgrid import report, sweeps
-    from hushgrid.files import save_experiment
+    from hushgrid.files import make_folder, save_experiment
     from hushgrid.paper import experiment
 
+    make_folder(out)
     with progress("experiment, days", days) as tick:
         result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
     points = len(sweeps.SIZES) * len(sweeps.CERTAIN) + len(sweeps.COUNTS) + len(sweeps.SIGMAS) + 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @njit(cache=True, nogil=True)  # pragma: no cover
 def worst_ratio(absent, present, bound, q, eta):  # type: ignore[no-untyped-def]
-    """Largest hi/lo over k in 0..bound (MATH: hi_s, lo_s), without logarithms.
+    """Largest hi/lo over k in 0..bound (docs/proofs/calibration.md, 4), without logarithms.
 
     The noise pmf is K(k) = K(0) q^|k|; the factor K(0) cancels, so K(0) = 1 here. Needs
     q^bound well above the smallest float.

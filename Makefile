@@ -1,0 +1,46 @@
+# Every target sets up what it needs. PYTHON may name another interpreter, 3.11 or newer.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SETUP := pyproject.toml constraints.txt
+
+.PHONY: run test check soak bench clean
+
+run: $(VENV)/.run  ## the paper's experiment: table, figures, JSON
+	$(BIN)/hushgrid paper --days 200 --out out/paper
+
+test: check  ## all checks and tests
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev  ## lint, types, import contracts
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+soak: $(VENV)/.dev  ## the full counts, as JSON
+	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
+
+bench: $(VENV)/.bench  ## ratios against peers, as JSON
+	$(BIN)/python -m benchmarks --json bench.json
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || ( rm -rf $(VENV) && \
+	  $(PYTHON) -m pip install --quiet --user --break-system-packages virtualenv && \
+	  $(PYTHON) -m virtualenv --quiet $(VENV) )
+
+$(VENV)/.run: $(SETUP) | $(BIN)/python
+	$(PIP) -e '.[plot]'
+	touch $@
+
+$(VENV)/.dev: $(SETUP) | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/.bench: $(SETUP) | $(BIN)/python
+	$(PIP) -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench.json soak.json

@@ -1,0 +1,44 @@
+"""What every benchmark shares: a result with its goal, and fair timing of two sides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Result(NamedTuple):
+    """`ratio` is judged against `goal`, such as "<= 0.6"; `value` [`unit`] is for orientation."""
+
+    value: float
+    unit: str
+    ratio: float
+    goal: str | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a goal and the ratio is on the wrong side of it."""
+        if self.goal is None:
+            return False
+        sign, limit = self.goal.split()
+        return self.ratio > float(limit) if sign == "<=" else self.ratio < float(limit)
+
+
+Question = Callable[[], Result]
+
+
+def best_of_both(
+    ours: Callable[[], object], peer: Callable[[], object], *, repetitions: int
+) -> tuple[float, float]:
+    """The shortest time [s] of each side. They take turns, so a busy moment hits both.
+
+    Whoever calls has run both sides once before, so that no compilation is timed.
+    """
+    turns = [(_seconds(ours), _seconds(peer)) for _ in range(repetitions)]
+    return min(turn[0] for turn in turns), min(turn[1] for turn in turns)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -1,0 +1,76 @@
+"""A day's calibrations for a million houses: do time and memory stay linear in houses?"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+from benchmarks import zones
+from benchmarks.measure import Question, Result, best_of_both
+from hushgrid import Calibration, Consumption, OccupancyModel, Policy, Zone, schedule
+
+HOUSES = 1_000_000
+POLICY = Policy(0.5, horizon=96, eta=0.05)
+THETAS = range(4)
+
+Inputs = tuple[Sequence[OccupancyModel], Zone, Consumption, Policy]
+
+
+def shared(n: int) -> Inputs:
+    """Four models that sort the houses into the same 64 kinds."""
+    kinds = zones.kinds(n, 1)
+    models = [zones.theta(kinds, seed) for seed in THETAS]
+    return models, zones.zone(kinds, 2), zones.consumption(kinds), POLICY
+
+
+def mixed(n: int) -> Inputs:
+    """Four models that each sort the houses in their own way: hardly two houses are alike."""
+    kinds = zones.kinds(n, 1)
+    models = [zones.theta(zones.kinds(n, 10 + seed), seed) for seed in THETAS]
+    return models, zones.zone(kinds, 2), zones.consumption(kinds), POLICY
+
+
+def growth(inputs: Callable[[int], Inputs], repetitions: int) -> tuple[float, float]:
+    """Seconds for a million houses, and how many times as long two million take."""
+    _check(schedule(*inputs(10_000)))
+    small, large = inputs(HOUSES), inputs(2 * HOUSES)
+    two, one = best_of_both(
+        lambda: schedule(*large), lambda: schedule(*small), repetitions=repetitions
+    )
+    return one, two / one
+
+
+def shared_time() -> Result:
+    """Two million houses over one million."""
+    seconds, ratio = growth(shared, repetitions=7)
+    return Result(seconds, "s", ratio, "<= 2.2")
+
+
+def mixed_time() -> Result:
+    """The same where there are as many groups as houses."""
+    seconds, ratio = growth(mixed, repetitions=2)
+    return Result(seconds, "s", ratio)
+
+
+def shared_memory() -> Result:
+    """Peak bytes a house beyond the inputs."""
+    inputs = shared(HOUSES)
+    schedule(*shared(10_000))  # what is imported on first use is nobody's memory
+    tracemalloc.start()
+    made = schedule(*inputs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    _check(made)
+    return Result(peak / 2**20, "MiB", peak / HOUSES, "<= 64")
+
+
+def _check(made: Sequence[Calibration]) -> None:
+    """A day on which the same houses are open at every step would be too easy."""
+    assert len({len(calibration.protected) for calibration in made}) > 10
+
+
+QUESTIONS: dict[str, Question] = {
+    "schedule_time": shared_time,
+    "schedule_memory": shared_memory,
+    "schedule_mixed_time": mixed_time,
+}

@@ -1,0 +1,100 @@
+"""Commands as a user types them, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "zone.toml"
+
+
+def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()"]
+    return subprocess.run(
+        [*command, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+COMMANDS = ("paper", "simulate")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    found = hushgrid(command, "--help")
+    assert found.returncode == 0
+    assert f"Example: hushgrid {command}" in " ".join(found.stdout.split())
+    assert "--json" in found.stdout
+    assert "--seed" in found.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom hushgrid.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numba', 'scipy', 'opendp', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_paper_writes_what_it_names(tmp_path: Path) -> None:
+    found = hushgrid("paper", "--days", 3, "--sweep-days", 2, "--out", tmp_path, "--seed", 4)
+    assert (found.returncode, found.stderr) == (0, "")
+    named = [Path(line.strip()) for line in found.stdout.split("Written:")[1].splitlines()[1:]]
+    assert sorted(named) == sorted(tmp_path.iterdir())
+    assert {p.suffix for p in named} == {".md", ".json", ".png", ".svg"}
+    assert len([p for p in named if p.suffix == ".png"]) == 6
+    values = json.loads((tmp_path / "paper.json").read_text())
+    assert values["days"] == 3
+    assert set(values["mechanisms"]) == {"naive", "naive_max", "bound", "exact"}
+    assert set(values["ratios"]) == {"naive_over_bound", "naive_over_exact"}
+
+
+def test_paper_json_on_standard_output_stands_alone(tmp_path: Path) -> None:
+    words = ("paper", "--days", 2, "--sweep-days", 2, "--out", tmp_path, "--json", "-")
+    one, two = (json.loads(hushgrid(*map(str, words)).stdout) for _ in range(2))
+    assert one == two  # equal seeds, equal results
+    assert one["mechanisms"]["exact"]["rmsre_paper"]["mean"] > 0
+
+
+def test_simulate(tmp_path: Path) -> None:
+    target = tmp_path / "figures.json"
+    found = hushgrid("simulate", "--config", EXAMPLE, "--days", 8, "--json", target)
+    assert (found.returncode, found.stderr) == (0, "")
+    values = json.loads(target.read_text())
+    assert values["days"] == 8
+    for key in ("rmsre_paper", "rmsre", "mismatch_cost", "revenue_change"):
+        assert isinstance(values[key], float)
+    assert str(target) in found.stdout
+    other = hushgrid("simulate", "--config", EXAMPLE, "--days", 8, "--json", "-", "--seed", 2)
+    assert json.loads(other.stdout)["rmsre"] != values["rmsre"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["simulate"], "--config"),
+        (["simulate", "--config", "absent.toml"], "absent.toml does not exist"),
+        (["simulate", "--config", "Makefile", "--days", "2"], "Makefile is not TOML"),
+        (["paper", "--days", "x"], "--days"),
+        (["paper", "--days", "1"], "--days"),
+        (["paper", "--sigma", "-0.1"], "--sigma"),
+        (["paper", "--days", "2", "--out", "README.md"], "README.md is not a folder"),
+        (["no-such-command"], "no-such-command"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> None:
+    found = hushgrid(*words)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert says in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert "Traceback" not in found.stderr
