@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,13 @@ def test_what_the_run_says_of_the_papers_gain(experiment: Experiment) -> None:
     assert 0.30 < pairs.mean() < 0.46
     assert 0.0001 < (error["naive_max"] / error["bound"]).mean() - 1 < 0.001
     assert 400 <= experiment.fewest_protected <= 500
+
+
+def test_readme_quotes_this_very_run(experiment: Experiment) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    assert report.experiment_table(experiment) in readme
+    for sentence in report.experiment_prose(experiment).splitlines():
+        assert sentence in readme
 
 
 def test_the_papers_zone() -> None:
