@@ -55,7 +55,7 @@ class Naive:
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
         """largest bound / epsilon, whoever is protected."""
-        house = int(exposure.bound.argmax())
+        house = exposure.largest
         largest = int(exposure.bound[house])
         if self.bound is not None and self.bound < largest:
             raise PolicyError(
@@ -116,6 +116,11 @@ class Trust:
         bound = case.bound if policy.eta > 0 else ()
         rule = (policy.epsilon, policy.eta, policy.min_scale)
         return (case.before, case.after, bound, case.exact, rule)
+
+
+def case_loss(case: Case, scale: float, eta: float) -> float:
+    """What a release at `scale` loses for one case."""
+    return _total(pairs_of(case, eta), scale, eta)
 
 
 def _blind_scale(reach: int, epsilon: float) -> float:

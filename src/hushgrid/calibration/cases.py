@@ -52,10 +52,12 @@ class Case:
 class Exposure:
     """What a release could give away; a calibrator answers it with a scale.
 
-    `bound` [Wh] of all houses; `cases` is empty where nothing is uncertain.
+    `bound` [Wh] of all houses, `largest` the house with the largest; `cases` is empty where
+    nothing is uncertain.
     """
 
     bound: Ints
+    largest: int
     protected: Protected
     cases: tuple[Case, ...]
 
@@ -80,6 +82,7 @@ class Exposures:
         self.consumption, self._on_empty = consumption, on_empty
         self._support = Support(models, consumption.class_of, zone.bound, blocks, together)
         self._steps = self._support.steps()
+        self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
         self._known: list[Exposure] = []
         self._shared: dict[tuple[int, bytes], Exposure] = {}
         self._singles: dict[tuple[int, int, int], Case] = {}
@@ -97,7 +100,10 @@ class Exposures:
         key = (self.consumption.calendar.slot(t), opened.mark())
         if key not in self._shared:
             self._shared[key] = Exposure(
-                self._support.bound, self._support.protected(opened), tuple(self._cases(opened, t))
+                self._support.bound,
+                self._largest,
+                self._support.protected(opened),
+                tuple(self._cases(opened, t)),
             )
         return self._shared[key]
 
@@ -142,9 +148,9 @@ class Exposures:
         )
 
 
-def _largest_open_groups(support: Support, opened: Open) -> NDArray[np.int64]:
+def _largest_open_groups(support: Support, opened: Open) -> Ints:
     """Of the open groups of each density class, the one with the largest bound."""
-    groups: NDArray[np.int64] = np.flatnonzero(opened.groups)
+    groups = np.flatnonzero(opened.groups).astype(np.int32)
     if not groups.size:
         return groups
     kinds, bounds = support.class_of_group[groups], support.bound[support.largest[groups]]

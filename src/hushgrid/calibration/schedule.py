@@ -60,7 +60,8 @@ class Scheduler:
                 " plan a longer horizon, or publish the public forecast."
             )
         if not self.ahead:
-            return self._from_rates(t, rates)
+            exposure = self.exposure(t, rates)
+            return _calibration(t, exposure, self._answer(exposure))
         if t not in self._known:
             exposure = self._exposures.at(t)
             if exposure not in self._answers:
@@ -68,16 +69,23 @@ class Scheduler:
             self._known[t] = _calibration(t, exposure, self._answers[exposure])
         return self._known[t]
 
-    def _from_rates(self, t: int, rates: Sequence[float]) -> Calibration:
+    @property
+    def consumption(self) -> Consumption:
+        """The public law of readings."""
+        return self._exposures.consumption
+
+    def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
+        """What step t could give away, after demand has answered the rates of steps 1..t-1."""
+        exposure = self._exposures.at(t)
+        if not self.consumption.reacts:
+            return exposure
         if len(rates) < t - 1:
             raise ConsumptionError(
                 f"readings react to published rates and {len(rates)} of {t - 1} are given;"
                 " give all rates published before the step."
             )
-        exposure = self._exposures.at(t)
-        factor = self._exposures.consumption.factor(rates[: t - 1])
-        moved = replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
-        return _calibration(t, exposure, self._answer(moved))
+        factor = self.consumption.factor(rates[: t - 1])
+        return replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
 
     def _answer(self, exposure: Exposure) -> Answer:
         answer = self._calibrator.scale(exposure, self._policy)
@@ -86,7 +94,7 @@ class Scheduler:
 
 
 def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
-    b, largest = answer.scale, int(exposure.bound.max())
+    b, largest = answer.scale, int(exposure.bound[exposure.largest])
     house, model = answer.house, None
     if answer.case is not None:
         house, model = answer.case.houses[0], answer.case.model
@@ -137,23 +145,22 @@ def schedule(
 
 
 def house_losses(
-    zone: Zone, consumption: Consumption, t: int, scale: float, eta: float
+    zone: Zone, consumption: Consumption, t: int, scale: float, eta: float, factor: float = 1.0
 ) -> tuple[Floats, Floats]:
     """For every house (epsilon, epsilon_any) of a release at `scale`: small ones get more for free.
 
     epsilon is the loss of the house's own reading at this eta; epsilon_any = u/b holds whatever
-    anyone consumes.
+    anyone consumes. `factor`: how demand has answered the last rate.
     """
+
+    def pmf(kind: int, bound: int, occupied: bool) -> Floats:
+        law = consumption.law(t, kind, occupied=occupied)
+        return law.pmf if factor == 1 else law.scaled(factor, bound).pmf
+
     kinds = np.stack([consumption.class_of, zone.bound], axis=1)
     distinct, inverse = np.unique(kinds, axis=0, return_inverse=True)
     losses = [
-        loss_of_pmfs(
-            consumption.law(t, kind, occupied=False).pmf,
-            consumption.law(t, kind, occupied=True).pmf,
-            bound,
-            scale,
-            eta,
-        )
+        loss_of_pmfs(pmf(kind, bound, False), pmf(kind, bound, True), bound, scale, eta)
         for kind, bound in distinct.tolist()
     ]
     return np.array(losses)[inverse.ravel()], zone.bound / scale

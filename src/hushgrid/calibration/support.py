@@ -84,7 +84,7 @@ class Support:
         self._single = [_single_chains(model) for model in self.models]
         self.group_of, n_groups = grouped([*self._single, class_of])
         self.largest = largest_of_groups(self.group_of, n_groups, bound)
-        self.sizes = np.bincount(self.group_of, minlength=n_groups)
+        self.sizes = np.bincount(self.group_of, minlength=n_groups).astype(np.int32)
         self.class_of_group = class_of[self.largest]
         self._chain = [single[self.largest] for single in self._single]
         thetas = range(len(self.models))
@@ -126,23 +126,23 @@ class Support:
 
     def _in_context(self, c: int) -> Bools:
         """Groups of houses that stand alone under every model of a context."""
-        chains = np.array([self._chain[theta] for theta in self._contexts[c]])
-        return np.asarray((chains >= 0).all(axis=0))
+        alone = [self._chain[theta] >= 0 for theta in self._contexts[c]]
+        return np.asarray(np.logical_and.reduce(alone))
 
     def _open_groups(
         self, c: int, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
     ) -> tuple[Bools, NDArray[np.int16]]:
-        zero = np.zeros(len(self.largest), np.bool_)
-        one, by = zero.copy(), np.full(len(zero), -1, np.int16)
-        for theta in context:
+        seen = np.zeros(len(self.largest), np.uint8)  # bit 0: absent is possible, bit 1: present
+        by = np.full(len(seen), -1, np.int16)
+        for theta in reversed(context):  # the first theta that leaves a group open stays
             piece = _single_piece(self.models[theta])
             if piece is None:
                 continue
-            possible = now[theta][piece][self._chain[theta]]
-            by[(by < 0) & possible[:, 0] & possible[:, 1]] = theta
-            zero |= possible[:, 0]
-            one |= possible[:, 1]
-        return zero & one & self._in_context(c), by
+            possible = now[theta][piece]
+            own = (possible[:, 0] + 2 * possible[:, 1]).astype(np.uint8)[self._chain[theta]]
+            np.copyto(by, np.int16(theta), where=own == 3)
+            seen |= own
+        return (seen == 3) & self._in_context(c), by
 
     def protected(self, opened: Open) -> Protected:
         """kappa as a set of houses."""
@@ -153,7 +153,7 @@ class Support:
         others_counted = len(others)
         if others and opened.groups.any():
             others_counted = sum(not opened.groups[self.group_of[h]] for h in others)
-        count = int(self.sizes[opened.groups].sum()) + others_counted
+        count = int(self.sizes[opened.groups].sum(dtype=np.int64)) + others_counted
         return Protected(np.packbits(opened.groups), self.group_of, frozenset(others), count)
 
 

@@ -7,7 +7,6 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 _CHUNK = 1 << 16
-_BLOCK = 1 << 12  # within a block 32-bit counters cannot overflow and the loop vectorises
 
 
 def clamp_and_add(readings: NDArray[Any], bound: NDArray[np.int32]) -> tuple[int, int, int]:
@@ -23,16 +22,13 @@ def _clamp_and_add(readings, bound):  # type: ignore[no-untyped-def]
     out = np.zeros((parts, 3), np.int64)
     zero = readings.dtype.type(0)
     for part in prange(parts):
+        # slices counted from 0: an index that could be negative keeps the loop from vectorising
         start, stop = part * _CHUNK, min(n, part * _CHUNK + _CHUNK)
+        x, u = readings[start:stop], bound[start:stop]
         load, clamped, exported = np.int64(0), np.int64(0), np.int64(0)
-        for low in range(start, stop, _BLOCK):
-            above, below = np.int32(0), np.int32(0)
-            for i in range(low, min(stop, low + _BLOCK)):
-                x, u = readings[i], bound[i]
-                above += np.int32(x > u)
-                below += np.int32(x < zero)
-                load += np.int64(min(max(x, zero), u))
-            clamped += above
-            exported += below
+        for i in range(x.size):
+            clamped += np.int64(x[i] > u[i])
+            exported += np.int64(x[i] < zero)
+            load += np.int64(min(max(x[i], zero), u[i]))
         out[part, 0], out[part, 1], out[part, 2] = load, clamped, exported
     return out
