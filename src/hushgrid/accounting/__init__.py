@@ -1,0 +1,1 @@
+"""What many releases give away together: leakage about one step, and about a whole day."""

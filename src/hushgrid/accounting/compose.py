@@ -1,0 +1,197 @@
+"""Many releases together, per house: pure sums and privacy-loss distributions (Theorem 2).
+
+An account is an append-only fold over releases. Its state is what was published; everything else
+is computed again from public models, so saving it is saving a list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.accounting.events import Event, Laplace, Laws, Pure, loss_distribution
+from hushgrid.calibration import Exposure, case_loss, house_losses
+from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism import Release, State
+
+Floats = NDArray[np.float64]
+
+
+def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
+    """The epsilon of all releases together: a sum at delta = 0, less at delta > 0.
+
+    Each loss is an event, or a number for a release of which only its pure loss is known.
+
+    >>> compose([0.5] * 96)
+    48.0
+    >>> round(compose([0.5] * 96, 1e-6), 2)
+    32.39
+    """
+    events = _events(losses)
+    if delta == 0:
+        return sum_up(event.pure for event in events)
+    _check_delta(delta)
+    return float(_composed(events).get_epsilon_for_delta(delta)) if events else 0.0
+
+
+def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
+    """The other way round: the delta left at an epsilon."""
+    events = _events(losses)
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a finite number, 0 or more.")
+    if not events or sum_up(event.pure for event in events) <= epsilon:
+        return 0.0
+    return float(_composed(events).get_delta_for_epsilon(epsilon))
+
+
+def sum_up(losses: Iterable[float]) -> float:
+    """A sum that is never too small: exact, then rounded up if it was rounded at all."""
+    values = list(losses)
+    total = math.fsum(values)
+    if math.isinf(total):
+        return total
+    rest = math.fsum([*values, -total])
+    return math.nextafter(total, math.inf) if rest > 0 else total
+
+
+def _events(losses: Iterable[float | Event]) -> list[Event]:
+    return [loss if isinstance(loss, Event) else Pure(float(loss)) for loss in losses]
+
+
+def _composed(events: Sequence[Event]) -> Any:
+    """Equal events are composed at once; the order plays no part."""
+    parts = [loss_distribution(event).self_compose(n) for event, n in Counter(events).items()]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.compose(part)
+    return total
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise PolicyError(f"delta is {delta}; give a probability between 0 and 1.")
+
+
+class Entry(NamedTuple):
+    """What an account keeps of a release: enough to compute its cost again."""
+
+    t: int
+    scale: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Account:
+    """What a zone's releases have cost each house; `first` is the state before step 1."""
+
+    first: State
+    entries: tuple[Entry, ...] = ()
+
+    def add(self, release: Release) -> Account:
+        """One more release: of this zone, made under these terms, the next in line."""
+        self._check_mine(release.zone, release.digest)
+        expected = len(self.entries) + 1
+        if release.t != expected:
+            raise PolicyError(
+                f"release is of step {release.t} but the account stands before step {expected};"
+                " add releases in order, each once."
+            )
+        return replace(self, entries=(*self.entries, Entry(release.t, release.scale, release.rate)))
+
+    def losses(self, entry: Entry) -> Floats:
+        """What one release cost every house: nothing where its occupancy is certain."""
+        exposure = self._exposure(entry)
+        scheduler, eta = self.first.scheduler, self.first.policy.eta
+        own, _ = house_losses(
+            self.first.zone,
+            scheduler.consumption,
+            entry.t,
+            entry.scale,
+            eta,
+            scheduler.consumption.factor(self._rates_before(entry)),
+        )
+        cost = np.where(exposure.protected.mask(), own, 0.0)
+        for case in exposure.cases:
+            if len(case.houses) > 1:
+                houses = list(case.houses)
+                cost[houses] = np.maximum(cost[houses], case_loss(case, entry.scale, eta))
+        return cost
+
+    @property
+    def pure(self) -> Floats:
+        """Theorem 2, per house: the sum of its losses over the steps that protect it."""
+        if not self.entries:
+            return np.zeros(self.first.zone.n_houses)
+        rows = np.array([self.losses(entry) for entry in self.entries])
+        return np.array([sum_up(column) for column in rows.T.tolist()])
+
+    def events(self, house: int) -> list[Event]:
+        """What each release cost one house, as events."""
+        return [
+            self._event(house, entry)
+            for entry in self.entries
+            if house in self._exposure(entry).protected
+        ]
+
+    def epsilon(self, house: int, delta: float = 0.0) -> float:
+        """The epsilon of everything published, for one house."""
+        return compose(self.events(house), delta)
+
+    def delta(self, house: int, epsilon: float) -> float:
+        """The delta left at an epsilon, for one house."""
+        return delta_of(self.events(house), epsilon)
+
+    def save(self) -> dict[str, Any]:
+        """What to keep: whose account it is, and the releases' steps, scales and rates."""
+        entries = [entry._asdict() for entry in self.entries]
+        return {"zone": self.first.zone.id, "digest": self.first.digest, "entries": entries}
+
+    @classmethod
+    def resume(cls, first: State, saved: Mapping[str, Any]) -> Account:
+        """Go on from what was kept; the terms must be the same."""
+        account = cls(first)
+        account._check_mine(saved["zone"], saved["digest"])
+        return cls(first, tuple(Entry(**entry) for entry in saved["entries"]))
+
+    def _check_mine(self, zone: str, digest: str) -> None:
+        if zone != self.first.zone.id:
+            raise PolicyError(
+                f"release is of zone {zone!r} but the account is of {self.first.zone.id!r};"
+                " keep one account a zone."
+            )
+        if digest != self.first.digest:
+            raise PolicyError(
+                f"release has digest {digest[:12]} but the account {self.first.digest[:12]};"
+                " open a new account when zone, models or policy change."
+            )
+
+    def _rates_before(self, entry: Entry) -> list[float]:
+        return [one.rate for one in self.entries[: entry.t - 1]]
+
+    def _exposure(self, entry: Entry) -> Exposure:
+        return self.first.scheduler.exposure(entry.t, self._rates_before(entry))
+
+    def _event(self, house: int, entry: Entry) -> Event:
+        """The tightest event known for a house: its own pair alone, or a pure loss in a block."""
+        eta, scale = self.first.policy.eta, entry.scale
+        exposure, f = self._exposure(entry), self.first.scheduler.consumption
+        together = [c for c in exposure.cases if len(c.houses) > 1 and house in c.houses]
+        bound = int(self.first.zone.bound[house])
+        if together:
+            worst = max(case_loss(case, scale, eta) for case in together)
+            return Laplace(max(c.reach for c in together), scale) if eta == 1 else Pure(worst)
+        if eta == 1:
+            return Laplace(bound, scale)
+        laws = [f.law(entry.t, int(f.class_of[house]), occupied=o) for o in (False, True)]
+        if (factor := f.factor(self._rates_before(entry))) != 1:
+            laws = [law.scaled(factor, bound) for law in laws]
+        if eta == 0:
+            return Laws(laws[0], laws[1], scale)
+        return Pure(loss_of_pmfs(laws[0].pmf, laws[1].pmf, bound, scale, eta))

@@ -1,0 +1,224 @@
+"""The public's best guess of the load, from Theta, f and past releases: post-processing, free.
+
+The public predicts Z^t with mean m and variance v, then sees m + (Z - m) + K. Real zones share
+shocks the model does not know (weather), so the prediction carries an unknown common factor:
+usually 1, sometimes not, learnt from the releases (docs/estimate.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.belief import Belief, Moments, load_moments, marginals
+from hushgrid.consumption import Consumption
+from hushgrid.errors import NoiseError, PolicyError
+from hushgrid.occupancy import OccupancyModel
+
+Floats = NDArray[np.float64]
+
+
+def posterior_mean(
+    load_hat: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
+) -> Floats:
+    """E[Z given load_hat] for Z ~ N(mean, variance) and Laplace noise of `scale` [Wh].
+
+    It never moves more than variance/scale from the mean.
+
+    >>> round(float(posterior_mean(260, 250, 40, 2)), 6)
+    258.437846
+    """
+    m, v, b = (np.asarray(x, np.float64) for x in (mean, variance, scale))
+    if not ((v > 0).all() and np.isfinite(v).all()):
+        raise PolicyError(f"variance is {v}; give positive numbers.")
+    if not ((b > 0).all() and np.isfinite(b).all()):
+        raise NoiseError(f"scale is {b}; give positive numbers.")
+    up, down = _branches(np.asarray(load_hat, np.float64) - m, v, b)
+    return np.asarray(m + v / b * np.tanh((up - down) / 2))
+
+
+def log_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
+    """log density of the noisy load under N(mean, variance) plus Laplace noise."""
+    up, down = _branches(load_hat - mean, variance, np.asarray(scale))
+    grown = variance / (2 * scale**2)
+    return np.asarray(grown - math.log(2 * scale) + np.logaddexp(up, down))
+
+
+def _branches(d: Floats, v: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Logs of e^(-d/b) Phi((d - v/b)/s) and e^(d/b) Phi(-(d + v/b)/s): noise above, noise below."""
+    from scipy.special import log_ndtr
+
+    s = np.sqrt(v)
+    return -d / b + log_ndtr((d - v / b) / s), d / b + log_ndtr(-(d + v / b) / s)
+
+
+class FactorPrior(NamedTuple):
+    """The common factor: 1 but for a share, then log-normal about 1; it changes with a hazard."""
+
+    share: float = 0.05  # of days or moments on which the factor is not 1
+    spread: float = 0.25  # standard deviation of its logarithm then
+    hazard: float = 0.002  # chance a step that it is drawn anew
+    drift: float = 0.003  # standard deviation of its logarithm's change in a step, when not 1
+
+
+USUAL_FACTOR = FactorPrior()
+NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
+
+_GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
+_STEP = math.log(_GRID[1] / _GRID[0])
+
+
+class Interval(NamedTuple):
+    """A guess [Wh] and the range that holds the load with the asked probability."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Public:
+    """What the public knows before step t: how likely each model and each factor is.
+
+    `weights` is (models, 1 + grid): the factor 1, then the grid's.
+    """
+
+    models: tuple[OccupancyModel, ...]
+    consumption: Consumption
+    prior: FactorPrior
+    weights: Floats
+    t: int
+    moments: _Moments
+
+    @classmethod
+    def start(
+        cls,
+        models: Sequence[OccupancyModel],
+        consumption: Consumption,
+        prior: FactorPrior = USUAL_FACTOR,
+    ) -> Public:
+        """Before the first release: models equally likely, the factor as in its prior."""
+        fresh = _fresh(prior)
+        weights = np.tile(fresh, (len(models), 1)) / len(models)
+        return cls(
+            tuple(models), consumption, prior, weights, 1, _Moments(tuple(models), consumption)
+        )
+
+    def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
+        """The law of the load of step t + ahead, given everything published so far."""
+        moments = self.moments.at(self.t + ahead)
+        demand = self.consumption.factor(rates)
+        factors = np.r_[1.0, _GRID] * demand
+        mean = np.outer([m.mean for m in moments], factors)
+        variance = np.outer([m.variance for m in moments], factors**2)
+        weights = self.weights
+        for _ in range(ahead):
+            weights = _moved(weights, self.prior)
+        return _Mixture(weights, mean, np.maximum(variance, 1e-9))
+
+    def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
+        """E[Z given this release and all before it] [Wh]."""
+        law = self.predicted(rates)
+        if scale == 0:
+            return float(load_hat)
+        weights = law.updated(load_hat, scale)
+        return float((weights * posterior_mean(load_hat, law.mean, law.variance, scale)).sum())
+
+    def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> Public:
+        """What the public knows once the release of step t is out."""
+        weights = self.predicted(rates).updated(load_hat, scale or 1e-3)
+        return replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+
+    def forecast(
+        self, steps: int, rates: Sequence[float] = (), level: float = 0.95
+    ) -> list[Interval]:
+        """The loads of the next steps with intervals, from nothing but what is public."""
+        if not 0 < level < 1:
+            raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
+        return [self.predicted(rates, ahead).interval(level) for ahead in range(steps)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mixture:
+    """Normal laws with weights."""
+
+    weights: Floats
+    mean: Floats
+    variance: Floats
+
+    def updated(self, load_hat: float, scale: float) -> Floats:
+        """Weights after a noisy sight of the load."""
+        logs = log_evidence(load_hat, self.mean, self.variance, scale)
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.weights) + logs
+        raised = np.exp(logs - logs.max())
+        return np.asarray(raised / raised.sum())
+
+    def interval(self, level: float) -> Interval:
+        """Mean and central range of the mixture, by bisection of its distribution."""
+        keep = self.weights > 1e-12
+        w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
+        w = w / w.sum()
+        tail = (1 - level) / 2
+        ends = [_quantile(p, w, m, s) for p in (tail, 1 - tail)]
+        return Interval(float(w @ m), ends[0], ends[1])
+
+
+def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
+    from scipy.special import ndtr
+
+    low, high = float((m - 12 * s).min()), float((m + 12 * s).max())
+    for _ in range(80):
+        middle = (low + high) / 2
+        if float(w @ ndtr((middle - m) / s)) < p:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+class _Moments:
+    """Mean and variance of the load at each step under each model, computed once."""
+
+    def __init__(self, models: tuple[OccupancyModel, ...], consumption: Consumption) -> None:
+        self._models, self._consumption = models, consumption
+        self._beliefs: list[Iterator[Belief]] = [marginals(model) for model in models]
+        self._known: list[tuple[Moments, ...]] = []
+
+    def at(self, t: int) -> tuple[Moments, ...]:
+        """Under each model, at step t."""
+        while len(self._known) < t:
+            self._known.append(
+                tuple(
+                    load_moments(next(beliefs), model, self._consumption)
+                    for beliefs, model in zip(self._beliefs, self._models, strict=True)
+                )
+            )
+        return self._known[t - 1]
+
+
+def _fresh(prior: FactorPrior) -> Floats:
+    """The factor's law when nothing is known: 1, or log-normal about 1."""
+    shape = np.exp(-(np.log(_GRID) ** 2) / (2 * prior.spread**2))
+    return np.asarray(np.r_[1 - prior.share, prior.share * shape / shape.sum()], np.float64)
+
+
+def _moved(weights: Floats, prior: FactorPrior) -> Floats:
+    """The factor's law a step later: a little drift, and now and then a new draw."""
+    if prior.hazard == 0:
+        return weights
+    move = min((prior.drift / _STEP) ** 2 / 2, 0.25)  # chance to go one point up, or one down
+    slab = weights[:, 1:]
+    drifted = (1 - 2 * move) * slab
+    drifted[:, 1:] += move * slab[:, :-1]
+    drifted[:, :-1] += move * slab[:, 1:]
+    drifted[:, 0] += move * slab[:, 0]
+    drifted[:, -1] += move * slab[:, -1]
+    kept = np.concatenate([weights[:, :1], drifted], axis=1)
+    anew = weights.sum(axis=1, keepdims=True) * _fresh(prior)
+    return np.asarray((1 - prior.hazard) * kept + prior.hazard * anew)

@@ -1,0 +1,129 @@
+"""The public's guess: golden values, the closed form against integration, shocks and intervals."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform, paper
+from hushgrid.belief import condition, each_block, load_moments, marginals, predict, prior
+from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, FactorPrior, Public, posterior_mean
+from hushgrid.intervals import summarise
+from hushgrid.policy import Policy
+from hushgrid.simulate import Mechanism, play
+
+E = np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("load_hat", "scale", "golden"),
+    [(260, 2, 258.437846), (253, 2, 252.576702), (230, 26.6, 248.500799), (1000, 2, 270)],
+)
+def test_golden_posterior_means(load_hat: float, scale: float, golden: float) -> None:
+    assert float(posterior_mean(load_hat, 250, 40, scale)) == pytest.approx(golden, rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 30.0, 5000.0])
+@pytest.mark.parametrize("load_hat", [-400.0, 95.0, 100.0, 130.0, 900.0])
+def test_closed_form_equals_integration(scale: float, load_hat: float) -> None:
+    z = np.linspace(-600, 1100, 1_700_001)  # with little noise the guess follows load_hat far out
+    logs = -((z - 100) ** 2) / 200 - np.abs(load_hat - z) / scale
+    w = np.exp(logs - logs.max())
+    expected = float((w * z).sum() / w.sum())
+    assert float(posterior_mean(load_hat, 100, 100, scale)) == pytest.approx(expected, abs=0.01)
+
+
+def test_stable_from_tiny_to_huge_noise() -> None:
+    for scale in 10.0 ** np.arange(-3, 9):
+        for d in (-1e7, -10.0, 0.0, 10.0, 1e7):
+            found = float(posterior_mean(250_000 + d, 250_000, 5e6, scale))
+            assert math.isfinite(found)
+            assert abs(found - 250_000) <= 5e6 / scale * (1 + 1e-9)
+
+
+def test_predict_and_condition_keep_zeros_and_create_none() -> None:
+    theta = OccupancyModel.factored([[1.0, 0.0], [0.5, 0.5]], [[np.eye(2), E]], chain_of=[0, 1, 1])
+    belief = each_block(prior(theta), theta)
+    assert belief.laws[0].shape == (3, 2)
+    seen = condition(belief, [np.array([[1.0, 9.0], [1.0, 9.0], [1.0, 1.0]])])
+    assert seen.laws[0] == pytest.approx(np.array([[1, 0], [0.1, 0.9], [0.5, 0.5]]))
+    later = predict(seen, theta)
+    assert later.laws[0][0].tolist() == [1.0, 0.0]
+    assert later.laws[0][1] == pytest.approx(np.array([0.1, 0.9]) @ E)
+
+
+def test_moments_of_the_load_by_hand() -> None:
+    absent, present = [Uniform(4), Gamma(2.0, 3.0, 20)], [Uniform(10), Uniform(20)]
+    f = Consumption.by_class(absent=absent, present=present)
+    alone = OccupancyModel.factored([[0.7, 0.3], [0.4, 0.6]], [[E, E]])
+    joint = OccupancyModel.joint(np.kron([0.7, 0.3], [0.4, 0.6]), [np.kron(E, E)])
+    pairs = zip(marginals(alone), marginals(joint), strict=True)
+    for one, both in islice(pairs, 3):
+        mean = variance = 0.0
+        for h in range(2):
+            p = one.laws[0][h]
+            laws = [f.law(1, h, occupied=o) for o in (False, True)]
+            m = sum(w * law.mean for w, law in zip(p, laws, strict=True))
+            mean += m
+            squares = [law.variance + law.mean**2 for law in laws]
+            variance += float(p @ squares) - m**2
+        for belief, model in ((one, alone), (both, joint)):
+            assert load_moments(belief, model, f) == pytest.approx((mean, variance), rel=1e-9)
+
+
+def day_errors(day: int, epsilon: float, hot: float) -> tuple[dict[str, float], float]:
+    """Relative errors of one day of the paper's zone, and how often intervals held after 2 h."""
+    scenario = paper.scenario(0.02, 1000 + day)
+    mechanism = {"it": Mechanism(Policy(epsilon, 96, eta=0.0))}
+    trace = play(scenario, mechanism, seed=(5, day))["it"]
+    load = np.round(trace.load * hot)
+    noise = np.array([r.load_hat for r in trace.releases]) - trace.load
+    guesses: dict[str, list[float]] = {"off": [], "on": [], "forecast": []}
+    held = []
+    publics = {"off": Public.start(scenario.models, scenario.consumption, NO_FACTOR)}
+    publics["on"] = Public.start(scenario.models, scenario.consumption, USUAL_FACTOR)
+    for t, release in enumerate(trace.releases):
+        guesses["forecast"].append(float(publics["off"].predicted().mean[0, 0]))
+        if t >= 8 and t % 8 == 0:
+            expected = publics["on"].forecast(1)[0]
+            held.append(expected.low <= load[t] <= expected.high)
+        for name, public in publics.items():
+            guesses[name].append(public.estimate(load[t] + noise[t], release.scale))
+            publics[name] = public.after(load[t] + noise[t], release.scale)
+    rate = 62.5 + load / 1000
+    gaps = {name: np.array(guess) - load for name, guess in guesses.items()} | {"raw": noise}
+    errors = {n: float(np.sqrt(((g / 1000 / rate) ** 2).sum()) / 96) for n, g in gaps.items()}
+    return errors, float(np.mean(held))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.0376])
+def test_estimate_beats_raw_and_forecast_in_the_modelled_world(epsilon: float) -> None:
+    """20 days, common random numbers: paired 95 % intervals of the difference exclude 0."""
+    found = [day_errors(day, epsilon, 1.0) for day in range(20)]
+    for other in ("raw", "forecast"):
+        gap = summarise([e[other] - e["off"] for e, _ in found])
+        assert gap.ci95[0] > 0
+    on, off = (np.mean([e[n] for e, _ in found]) for n in ("on", "off"))
+    assert on <= 1.05 * off
+    assert 0.90 <= np.mean([held for _, held in found]) <= 0.99  # 220 intervals at 95 %
+
+
+def test_a_hot_day_is_learnt_from_the_releases() -> None:
+    found = [day_errors(day, 0.1, 1.3) for day in range(6)]
+    on, forecast = (np.mean([e[n] for e, _ in found]) for n in ("on", "forecast"))
+    assert on <= forecast / 3
+    assert np.mean([held for _, held in found]) >= 0.88  # 66 intervals at 95 %
+
+
+def test_bad_questions() -> None:
+    with pytest.raises(PolicyError, match="variance is"):
+        posterior_mean(1.0, 1.0, 0.0, 1.0)
+    with pytest.raises(NoiseError, match="scale is"):
+        posterior_mean(1.0, 1.0, 1.0, math.nan)
+    theta = OccupancyModel.factored([[0.7, 0.3]], [[E]])
+    f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
+    with pytest.raises(PolicyError, match="level is"):
+        Public.start([theta], f, FactorPrior()).forecast(1, level=1.0)
