@@ -20,6 +20,7 @@ from hushgrid import (
     schedule,
     worst_loss,
 )
+from hushgrid.calibration import exposures_of
 from hushgrid.calibration.flips import flips
 from hushgrid.noise import pmf
 from tests import oracle
@@ -149,6 +150,21 @@ def test_nothing_protected_is_protected_all_the_same() -> None:
     assert exact.scale == 0
     assert exact.epsilon == exact.epsilon_any == math.inf
     assert locked_scale(blocks="paper") == 1200  # the locked pair has no neighbours either
+
+
+def test_nothing_uncertain_in_a_model_of_blocks_only() -> None:
+    """Every state counts as possible: whole blocks under `block`, single houses under `paper`."""
+    certain = OccupancyModel.joint([1.0, 0, 0, 0], [np.eye(4)])
+    for rule, scale, largest in (("block", 2000, 2), ("minimal", 1200, 1), ("paper", 1200, 1)):
+        policy = Policy(EPSILON, 1, blocks=rule)  # type: ignore[arg-type]
+        (found,) = schedule([certain], PAIR, halves(PAIR), policy)
+        assert found.scale == scale
+        assert found.protected.mask().tolist() == [True, True]
+        assert len(found.protected) == 2
+        cases = exposures_of([certain], PAIR, halves(PAIR), policy).at(1).cases
+        assert max(len(case.houses) for case in cases) == largest
+        changes = [(case.houses, case.before) for case in cases]
+        assert len(set(changes)) == len(changes)  # no house is met again as one standing alone
 
 
 @pytest.mark.parametrize("seed", range(40))

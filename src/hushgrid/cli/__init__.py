@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -35,6 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command: exit 0 done, 1 a check failed, 2 bad input in one sentence."""
     from hushgrid.errors import HushgridError
 
+    # threads that wait must sleep: spinning starves them when the machine is busy
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         status = app(arguments, standalone_mode=False)
     except _UsageError as error:
