@@ -33,6 +33,7 @@ from hushgrid import (
     Zone,
     ZoneError,
     aggregate,
+    house_losses,
     init,
     protected,
     schedule,
@@ -51,6 +52,7 @@ REACTS = Consumption.by_class(
 ZONE = Zone("z", [10])
 TARIFF = Tariff(1.0, 62.5)
 PMF = [0.5, 0.5]
+MANY = np.zeros(1 << 18, np.int32)
 
 
 def past_horizon() -> None:
@@ -88,6 +90,84 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
     ("infinite bound", lambda: Zone("z", [math.inf]), ZoneError, "house 0 is inf"),
     ("fractional bound", lambda: Zone("z", [5.5]), ZoneError, "house 0 is 5.5"),
     ("empty zone", lambda: Zone("z", []), ZoneError, "shape"),
+    ("ragged bounds", lambda: Zone("z", [[1], [2, 3]]), ZoneError, "ragged"),
+    ("readings in two dimensions", lambda: aggregate([[1]], [[5]]), ReadingError, "shape"),
+    ("adding under a negative bound", lambda: aggregate([5], [-3]), ZoneError, "house 0 is -3"),
+    ("adding under a NaN bound", lambda: aggregate([5], [math.nan]), ZoneError, "house 0 is nan"),
+    ("adding under no bound", lambda: aggregate([5], [None]), ZoneError, "unset"),
+    ("many under a zero bound", lambda: aggregate(MANY, MANY), ZoneError, "house 0 is 0"),
+    ("tariff of text", lambda: Tariff("a", 1.0), ZoneError, "alpha is a"),  # type: ignore[arg-type]
+    ("inelastic NaN", lambda: Tariff(1.0, 1.0, inelastic=math.nan), ZoneError, "inelastic is nan"),  # type: ignore[arg-type]
+    ("epsilon of text", lambda: Policy("0.5"), PolicyError, "epsilon is 0.5"),  # type: ignore[arg-type]
+    ("epsilon True", lambda: Policy(True), PolicyError, "epsilon is True"),
+    ("horizon without end", lambda: Policy(0.5, horizon=math.inf), PolicyError, "horizon is inf"),  # type: ignore[arg-type]
+    (
+        "min_scale of next to nothing",
+        lambda: Policy(0.5, min_scale=1e-300),
+        PolicyError,
+        "min_scale",
+    ),
+    (
+        "epsilon of next to nothing",
+        lambda: schedule([THETA], ZONE, F, Policy(1e-310, eta=0.0)),
+        PolicyError,
+        "larger epsilon",
+    ),
+    (
+        "the same with nothing trusted",
+        lambda: schedule([THETA], ZONE, F, Policy(1e-310)),
+        PolicyError,
+        "larger epsilon",
+    ),
+    ("noise beyond 64 bits", lambda: SecureNoise().draw(1e308), NoiseError, "at most"),
+    (
+        "fractional chain",
+        lambda: OccupancyModel.factored([HALF], [[E]], chain_of=[0.9]),
+        ModelError,
+        "holds 0.9",
+    ),
+    (
+        "chain that would wrap",
+        lambda: OccupancyModel.factored([HALF], [[E]], chain_of=[2**32]),
+        ModelError,
+        "holds 4294967296",
+    ),
+    (
+        "class that would wrap",
+        lambda: Consumption.by_class(absent=[Uniform(1)], present=[Uniform(2)], class_of=[2**32]),
+        ConsumptionError,
+        "holds 4294967296",
+    ),
+    ("slot that would wrap", lambda: Calendar([2**32 - 1]), ModelError, "holds 4294967295"),
+    (
+        "days of two lengths",
+        lambda: Calendar.week(weekday=[0, 1], weekend=[2]),
+        ModelError,
+        "one length",
+    ),
+    (
+        "blocks of unlike slots",
+        lambda: OccupancyModel.blocked([[0], [1]], [HALF] * 2, [[E], [E, E]]),
+        ModelError,
+        "as many states and slots",
+    ),
+    ("ragged chain", lambda: OccupancyModel.factored([HALF, [1.0]], [[E]]), ModelError, "ragged"),
+    ("weights beyond a float", lambda: Histogram([1e308, 1e308]), ConsumptionError, "weights"),
+    (
+        "a number for a law",
+        lambda: Consumption.by_class(absent=[5], present=[9]),
+        ConsumptionError,
+        "a law is 5",
+    ),  # type: ignore[list-item]
+    ("no such rule asked", lambda: protected([THETA], 1, blocks="foo"), PolicyError, "blocks is"),  # type: ignore[arg-type]
+    ("losses at no scale", lambda: house_losses(ZONE, F, 1, -5.0, 1.0), NoiseError, "scale is -5"),
+    ("losses at eta 2", lambda: house_losses(ZONE, F, 1, 5.0, 2.0), PolicyError, "eta is 2"),
+    (
+        "losses of laws above the bound",
+        lambda: house_losses(Zone("z", [9]), F, 1, 5.0, 0.5),
+        ConsumptionError,
+        "reaches 10 Wh",
+    ),
     ("nameless zone", lambda: Zone("", [5]), ZoneError, "id is ''"),
     (
         "row that does not sum to 1",

@@ -240,6 +240,8 @@ def test_bad_studies() -> None:
     pair = {"a": Mechanism(Policy(0.5, 6)), "b": Mechanism(Policy(1.0, 7))}
     with pytest.raises(PolicyError, match="horizons"):
         play(street(), pair, seed=(1,))
+    with pytest.raises(PolicyError, match="named 'open'"):
+        play(street(), {"open": Mechanism(Policy(0.5, 6))}, seed=(1,))
     with pytest.raises(PolicyError, match="days is 0"):
         next(days(lambda _: street(), {}, count=0, seed=1))
 

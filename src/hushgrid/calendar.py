@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.checks import index_array
 from hushgrid.errors import ModelError
 
 STEPS_PER_DAY = 96
@@ -25,17 +26,14 @@ class Calendar:
     slots: NDArray[np.int32]
 
     def __init__(self, slots: ArrayLike) -> None:
-        slots = np.array(slots)
-        if slots.ndim != 1 or slots.size == 0 or slots.dtype.kind not in "iu":
+        given = index_array(slots, "calendar", ModelError)
+        if given.ndim != 1 or given.size == 0:
             raise ModelError(
-                f"calendar slots have shape {slots.shape} and type {slots.dtype};"
-                " give a non-empty list of whole slot numbers."
+                f"calendar has shape {given.shape}; give a non-empty list of slot numbers."
             )
-        if slots.min() < 0:
-            raise ModelError(f"calendar slot {slots.min()} is negative; number slots from 0.")
-        slots = slots.astype(np.int32)
-        slots.flags.writeable = False
-        object.__setattr__(self, "slots", slots)
+        if given.min() < 0:
+            raise ModelError(f"calendar slot {given.min()} is negative; number slots from 0.")
+        object.__setattr__(self, "slots", given)
 
     @classmethod
     def constant(cls) -> Calendar:
@@ -45,7 +43,12 @@ class Calendar:
     @classmethod
     def week(cls, *, weekday: Sequence[int], weekend: Sequence[int]) -> Calendar:
         """Five days of one pattern, then two of another; step 1 opens a Monday."""
-        return cls(np.array([*weekday] * 5 + [*weekend] * 2, np.int32))
+        if len(weekday) != len(weekend):
+            raise ModelError(
+                f"weekday has {len(weekday)} steps and weekend {len(weekend)};"
+                " give days of one length."
+            )
+        return cls([*weekday] * 5 + [*weekend] * 2)
 
     def slot(self, t: int) -> int:
         """The slot of step t."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.calendar import Calendar
+from hushgrid.checks import index_array, is_real
 from hushgrid.errors import ConsumptionError
 from hushgrid.laws import Law
 
@@ -33,11 +34,11 @@ class Elasticity:
     high: float = 1.5
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.reference) and self.reference > 0):
+        if not (is_real(self.reference) and self.reference > 0):
             raise ConsumptionError(
                 f"elasticity reference is {self.reference}; give a positive rate."
             )
-        if not (math.isfinite(self.exponent) and self.exponent >= 0):
+        if not (is_real(self.exponent) and self.exponent >= 0):
             raise ConsumptionError(f"elasticity exponent is {self.exponent}; give 0 or more.")
         if not 0 < self.low <= 1 <= self.high < math.inf:
             raise ConsumptionError(
@@ -54,7 +55,11 @@ class Elasticity:
             return 1.0
         if rates[-1] <= 0:
             return self.high
-        return float(min(max((rates[-1] / self.reference) ** -self.exponent, self.low), self.high))
+        try:
+            factor = (rates[-1] / self.reference) ** -self.exponent
+        except OverflowError:
+            factor = self.high
+        return float(min(max(factor, self.low), self.high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +84,7 @@ class Consumption:
 
     def __post_init__(self) -> None:
         for name in ("absent", "present", "class_of"):
-            array = np.array(getattr(self, name), np.int32)
-            array.flags.writeable = False
+            array = index_array(getattr(self, name), name, ConsumptionError)
             object.__setattr__(self, name, array)
         self._check()
         object.__setattr__(self, "digest", _digest(self))
@@ -101,12 +105,14 @@ class Consumption:
                 " give one pair for each class."
             )
         n = len(absent)
-        houses = np.arange(n) if class_of is None else np.asarray(class_of)
+        houses = index_array(
+            np.arange(n) if class_of is None else class_of, "class_of", ConsumptionError
+        )
         return cls(
             laws=(*absent, *present),
             absent=np.arange(n, dtype=np.int32)[None],
             present=np.arange(n, 2 * n, dtype=np.int32)[None],
-            class_of=houses.astype(np.int32),
+            class_of=houses,
             elasticity=elasticity,
         )
 
@@ -146,6 +152,9 @@ class Consumption:
             )
 
     def _check(self) -> None:
+        for law in self.laws:
+            if not isinstance(law, Law):
+                raise ConsumptionError(f"a law is {law!r}; give a law such as Uniform(1000).")
         slots = int(self.calendar.slots.max()) + 1
         if self.absent.ndim != 2 or self.absent.shape != self.present.shape or not self.absent.size:
             raise ConsumptionError(

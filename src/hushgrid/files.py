@@ -68,8 +68,9 @@ def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | Non
     return write_text(path, json.dumps(content) + "\n")
 
 
-def load_model(path: Path) -> OccupancyModel:
+def load_model(path: Path | str) -> OccupancyModel:
     """Read an occupancy model and hold it against its own digest."""
+    path = Path(path)
     try:
         content = json.loads(read_text(path))
     except ValueError as error:

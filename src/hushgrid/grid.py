@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import ReadingError, ZoneError
 
 Number = TypeVar("Number", float, NDArray[np.float64])
@@ -44,7 +45,10 @@ class Zone:
 
 
 def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
-    u = np.asarray(bound)
+    try:
+        u = np.asarray(bound)
+    except ValueError:
+        raise ZoneError("bounds are ragged; give one bound [Wh] for each house.") from None
     if u.ndim != 1 or u.size == 0:
         raise ZoneError(
             f"zone has bounds of shape {u.shape}; give one bound [Wh] for each of its houses."
@@ -82,7 +86,7 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     Tally(load=2800, clamped=1, exported=1)
     """
     x, u = _whole(readings), np.asarray(bound)
-    if x.shape != u.shape:
+    if x.ndim != 1 or x.shape != u.shape:
         raise ReadingError(
             f"readings have shape {x.shape} but the zone has bounds of shape {u.shape};"
             " give one reading for each house."
@@ -90,7 +94,10 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     if x.size >= _MANY and u.dtype == np.int32:
         from hushgrid.kernels.clamp import clamp_and_add
 
-        return Tally(*clamp_and_add(x, u))
+        *found, least = clamp_and_add(x, u)
+        if least >= 1:
+            return Tally(*found)
+    u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
     return Tally(load, int((x > u).sum()), int((x < 0).sum()))
 
@@ -155,15 +162,15 @@ class Tariff:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
+            if not (is_real(value) and value > 0):
                 raise ZoneError(f"tariff {name} is {value}; give a positive number.")
-        if not math.isfinite(self.gamma):
+        if not is_real(self.gamma):
             raise ZoneError(f"tariff gamma is {self.gamma}; give a finite number.")
-        if self.inelastic != int(self.inelastic) or self.inelastic < 0:
+        if not is_whole(self.inelastic) or self.inelastic < 0:
             raise ZoneError(f"tariff inelastic is {self.inelastic}; give whole Wh, 0 or more.")
-        if not 0 <= self.floor < math.inf:
+        if not (is_real(self.floor) and self.floor >= 0):
             raise ZoneError(f"tariff floor is {self.floor}; give a rate of 0 or more.")
-        if not self.cap > self.floor:
+        if not (self.cap == math.inf or is_real(self.cap)) or not self.cap > self.floor:
             raise ZoneError(f"tariff cap is {self.cap}; give a rate above the floor {self.floor}.")
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.checks import float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError
 
 Floats = NDArray[np.float64]
@@ -174,10 +175,12 @@ class Histogram(Law):
     weights: Floats
 
     def __init__(self, weights: ArrayLike) -> None:
-        w = np.array(weights, np.float64)
-        if w.ndim != 1 or w.size == 0 or not (np.isfinite(w) & (w >= 0)).all() or w.sum() <= 0:
+        w = float_array(weights, "histogram weights", ConsumptionError)
+        with np.errstate(over="ignore"):
+            total = float(w.sum())
+        if w.ndim != 1 or w.size == 0 or not (w >= 0).all() or not 0 < total < np.inf:
             raise ConsumptionError(
-                f"histogram weights have shape {w.shape} and sum {w.sum()};"
+                f"histogram weights have shape {w.shape} and sum {total};"
                 " give one weight of 0 or more for each Wh from 0, not all 0."
             )
         w.flags.writeable = False
@@ -219,15 +222,15 @@ def _normalised(weights: Floats, law: Law) -> Floats:
 
 
 def _check_top(top: int) -> None:
-    if top != int(top) or top < 0:
+    if not is_whole(top) or isinstance(top, float) or top < 0:
         raise ConsumptionError(f"law's top is {top}; give whole Wh, 0 or more.")
 
 
 def _check_positive(what: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
+    if not (is_real(value) and value > 0):
         raise ConsumptionError(f"{what} is {value}; give a positive number.")
 
 
 def _check_finite(what: str, value: float) -> None:
-    if not np.isfinite(value):
+    if not is_real(value):
         raise ConsumptionError(f"{what} is {value}; give a finite number.")

@@ -13,7 +13,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.checks import is_real
 from hushgrid.errors import NoiseError
+from hushgrid.policy import MAX_SCALE
 
 
 class Noise(ABC):
@@ -89,5 +91,5 @@ def pmf(k: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
 
 def check_scale(scale: float) -> None:
     """Refuse a scale that would protect nobody."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise NoiseError(f"noise scale is {scale}; give a positive number of Wh.")
+    if not (is_real(scale) and 0 < scale <= MAX_SCALE):
+        raise NoiseError(f"noise scale is {scale}; give Wh above 0, at most {MAX_SCALE:g}.")

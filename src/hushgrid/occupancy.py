@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.calendar import Calendar
+from hushgrid.checks import float_array, index_array
 from hushgrid.errors import ModelError
 
 MAX_BLOCK = 10  # houses; 2^10 states a block
@@ -84,7 +85,8 @@ class OccupancyModel:
         House i follows chain `chain_of[i]`; without it there is one chain a house.
         """
         pi = _floats(initial, 2, "initial", name)
-        kinds = np.arange(len(pi)) if chain_of is None else np.asarray(chain_of)
+        given = np.arange(len(pi)) if chain_of is None else chain_of
+        kinds = index_array(given, f"chain_of of model {name}", ModelError)
         houses = np.arange(kinds.size)[:, None]
         piece = Chains(pi, _floats(transition, 4, "transition", name), _ints(houses), _ints(kinds))
         return cls((piece,), calendar or Calendar.constant(), name)
@@ -109,9 +111,11 @@ class OccupancyModel:
         for size in sorted({len(block) for block in blocks}):
             _check_size(size, name)
             these = [b for b, block in enumerate(blocks) if len(block) == size]
-            pi = np.stack([_floats(initial[b], 1, "initial", name) for b in these])
-            a = np.stack([_floats(transition[b], 3, "transition", name) for b in these], axis=1)
-            houses = _ints(np.array([blocks[b] for b in these]))
+            pi = _stacked([_floats(initial[b], 1, "initial", name) for b in these], 0, name)
+            a = _stacked([_floats(transition[b], 3, "transition", name) for b in these], 1, name)
+            houses = index_array(
+                [[*blocks[b]] for b in these], f"blocks of model {name}", ModelError
+            )
             pieces.append(Chains(pi, a, houses, _ints(np.arange(len(these)))))
         return cls(tuple(pieces), calendar or Calendar.constant(), name)
 
@@ -179,13 +183,23 @@ def _check_size(size: int, name: str) -> None:
 
 
 def _floats(values: ArrayLike, ndim: int, what: str, name: str) -> Floats:
-    array = np.array(values, np.float64)
+    array = float_array(values, f"{what} of model {name}", ModelError)
     if array.ndim != ndim or array.size == 0:
         raise ModelError(
             f"{what} of model {name} has shape {array.shape}; give {ndim} dimensions, none empty."
         )
     array.flags.writeable = False
     return array
+
+
+def _stacked(arrays: Sequence[Floats], axis: int, name: str) -> Floats:
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise ModelError(
+            f"blocks of one size in model {name} have shapes {sorted(shapes)};"
+            " give all of them as many states and slots."
+        )
+    return np.stack(arrays, axis=axis)
 
 
 def _ints(values: NDArray[np.generic]) -> Ints:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 
 BlockRule = Literal["block", "minimal", "paper"]
@@ -13,6 +13,7 @@ ModelsRule = Literal["union", "paper"]
 EmptyRule = Literal["protect_all", "publish_exact"]
 
 MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
+MAX_SCALE = 1e15  # [Wh]; beyond it the noise would outgrow 64-bit whole numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,15 @@ class Policy:
     min_scale: float = MIN_SCALE
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+        if not (is_real(self.epsilon) and self.epsilon > 0):
             raise PolicyError(f"policy epsilon is {self.epsilon}; give a positive number.")
-        if self.horizon != int(self.horizon) or self.horizon < 1:
+        if not is_whole(self.horizon) or self.horizon < 1:
             raise PolicyError(f"policy horizon is {self.horizon}; give 1 step or more.")
-        if not 0 <= self.eta <= 1:
+        if not (is_real(self.eta) and 0 <= self.eta <= 1):
             raise PolicyError(f"policy eta is {self.eta}; give a share from 0 to 1.")
-        if not (math.isfinite(self.min_scale) and self.min_scale > 0):
-            raise PolicyError(f"policy min_scale is {self.min_scale}; give Wh, more than 0.")
+        if not (is_real(self.min_scale) and MIN_SCALE <= self.min_scale <= MAX_SCALE):
+            raise PolicyError(f"policy min_scale is {self.min_scale}; give {MIN_SCALE} Wh or more.")
+        object.__setattr__(self, "horizon", int(self.horizon))
         for name, kind in (("blocks", BlockRule), ("models", ModelsRule), ("on_empty", EmptyRule)):
             if getattr(self, name) not in get_args(kind):
                 raise PolicyError(

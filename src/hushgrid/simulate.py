@@ -187,6 +187,8 @@ def play(
 
     `states` may hold the mechanisms' first states, where they are known from another day.
     """
+    if "open" in mechanisms:
+        raise PolicyError("a mechanism is named 'open'; that is the one without noise: rename it.")
     horizons = {m.policy.horizon for m in mechanisms.values()}
     if len(horizons) != 1:
         raise PolicyError(f"horizons are {sorted(horizons)}; give all mechanisms the same one.")

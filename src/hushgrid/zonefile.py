@@ -31,8 +31,9 @@ class ZoneFile:
     policy: Policy
 
 
-def load_zone(path: Path) -> ZoneFile:
+def load_zone(path: Path | str) -> ZoneFile:
     """Read a zone file; the first mistake is named by its place in the file."""
+    path = Path(path)
     try:
         content = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.calibration.cases import Case, Exposure
-from hushgrid.calibration.loss import invert, loss_of_pmfs
+from hushgrid.calibration.loss import blind_scale, invert, loss_of_pmfs
+from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
 from hushgrid.policy import Policy
@@ -57,12 +58,12 @@ class Naive:
         """largest bound / epsilon, whoever is protected."""
         house = exposure.largest
         largest = int(exposure.bound[house])
-        if self.bound is not None and self.bound < largest:
+        if self.bound is not None and not (is_whole(self.bound) and self.bound >= largest):
             raise PolicyError(
                 f"naive bound is {self.bound} but house {house} has {largest};"
                 " give a bound above every house's."
             )
-        b = max((self.bound or largest) / policy.epsilon, policy.min_scale)
+        b = max(blind_scale(self.bound or largest, policy.epsilon), policy.min_scale)
         reach = max((case.reach for case in exposure.cases), default=0)
         return Answer(b, reach / b, None, house)
 
@@ -84,7 +85,7 @@ class Trust:
             return Answer(0.0, 0.0, None)
         if policy.eta == 1:
             worst = max(exposure.cases, key=lambda case: case.reach)
-            b = max(_blind_scale(worst.reach, policy.epsilon), policy.min_scale)
+            b = max(blind_scale(worst.reach, policy.epsilon), policy.min_scale)
             return Answer(b, worst.reach / b, worst)
         return self._trusting(exposure.cases, policy)
 
@@ -121,14 +122,6 @@ class Trust:
 def case_loss(case: Case, scale: float, eta: float) -> float:
     """What a release at `scale` loses for one case."""
     return _total(pairs_of(case, eta), scale, eta)
-
-
-def _blind_scale(reach: int, epsilon: float) -> float:
-    """reach / epsilon, rounded so that reach / scale does not exceed epsilon."""
-    b = reach / epsilon
-    while reach / b > epsilon:
-        b = math.nextafter(b, math.inf)
-    return b
 
 
 def _promise(case: Case) -> float:

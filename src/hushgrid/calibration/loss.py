@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.checks import float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError, NoiseError, PolicyError, ZoneError
-from hushgrid.policy import MIN_SCALE
+from hushgrid.policy import MAX_SCALE, MIN_SCALE
 
 Floats = NDArray[np.float64]
 
@@ -30,9 +31,9 @@ def worst_loss(
     >>> round(worst_loss(f0, f1, bound=4, scale=2.0, eta=0.05), 9)
     0.911493379
     """
+    check_terms(bound, eta)
     f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
-    _check(bound, eta)
-    _check_scale(scale)
+    check_scale(scale)
     return loss_of_pmfs(f0, f1, bound, scale, eta)
 
 
@@ -51,11 +52,11 @@ def smallest_scale(
     >>> round(smallest_scale(f0, f1, bound=4, epsilon=0.5, eta=0.2), 9)
     4.450520787
     """
+    check_terms(bound, eta)
     f0, f1 = _pmf(absent, bound, "absent"), _pmf(present, bound, "present")
-    _check(bound, eta)
-    if not (math.isfinite(epsilon) and epsilon > 0):
+    if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
-    _check_scale(floor)
+    check_scale(floor)
     return invert(lambda b: loss_of_pmfs(f0, f1, bound, b, eta), bound, epsilon, floor)
 
 
@@ -75,14 +76,25 @@ def loss_of_pmfs(f0: Floats, f1: Floats, bound: int, scale: float, eta: float) -
     return float(min(loss + slack, blind))
 
 
+def blind_scale(reach: float, epsilon: float) -> float:
+    """reach / epsilon, rounded so that reach / scale does not exceed epsilon."""
+    if not reach <= MAX_SCALE * epsilon:
+        raise PolicyError(
+            f"epsilon is {epsilon:g}, which takes noise above {MAX_SCALE:g} Wh for a reach of"
+            f" {reach} Wh; give a larger epsilon."
+        )
+    b = reach / epsilon
+    while reach / b > epsilon:
+        b = math.nextafter(b, math.inf)
+    return b
+
+
 def invert(loss: Callable[[float], float], bound: float, epsilon: float, floor: float) -> float:
     """Smallest b >= floor with loss(b) <= epsilon, for a loss that never rises and is <= bound/b.
 
     Chandrupatla's bracketing search on the logarithms; returns the end that was seen to hold.
     """
-    high = bound / epsilon
-    while bound / high > epsilon:
-        high = math.nextafter(high, math.inf)
+    high = blind_scale(bound, epsilon)
     if high <= floor:
         return floor
     low = floor
@@ -125,7 +137,7 @@ def _close_in(gap: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _pmf(values: ArrayLike, bound: int, name: str) -> Floats:
-    f = np.asarray(values, np.float64)
+    f = float_array(values, name, ConsumptionError)
     if f.ndim != 1 or f.size != bound + 1:
         raise ConsumptionError(
             f"{name} has shape {f.shape} but the bound is {bound};"
@@ -138,13 +150,15 @@ def _pmf(values: ArrayLike, bound: int, name: str) -> Floats:
     return f
 
 
-def _check(bound: int, eta: float) -> None:
-    if bound != int(bound) or bound < 1:
+def check_terms(bound: int, eta: float) -> None:
+    """Refuse a bound or a trust that means nothing."""
+    if not is_whole(bound) or isinstance(bound, float) or bound < 1:
         raise ZoneError(f"bound is {bound}; give whole Wh, 1 or more.")
-    if not 0 <= eta <= 1:
+    if not (is_real(eta) and 0 <= eta <= 1):
         raise PolicyError(f"eta is {eta}; give a share from 0 to 1.")
 
 
-def _check_scale(scale: float) -> None:
-    if not (math.isfinite(scale) and scale > 0):
+def check_scale(scale: float) -> None:
+    """Refuse a scale that would protect nobody."""
+    if not (is_real(scale) and scale > 0):
         raise NoiseError(f"scale is {scale}; give a positive number of Wh.")

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from hushgrid.calibration.calibrators import Answer, Calibrator, Trust
 from hushgrid.calibration.cases import Exposure, Exposures
-from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
+from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption
 from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
 from hushgrid.grid import Zone
@@ -153,6 +154,12 @@ def house_losses(
     anyone consumes. `factor`: how demand has answered the last rate.
     """
 
+    consumption.check_fits(zone.bound)
+    check_terms(int(zone.bound.max()), eta)
+    check_scale(scale)
+    if not (is_real(factor) and factor > 0):
+        raise ConsumptionError(f"factor is {factor}; give a positive number.")
+
     def pmf(kind: int, bound: int, occupied: bool) -> Floats:
         law = consumption.law(t, kind, occupied=occupied)
         return law.pmf if factor == 1 else law.scaled(factor, bound).pmf
@@ -170,9 +177,10 @@ def _check_answer(answer: Answer, policy: Policy, needed: bool) -> None:
     exact = not needed and policy.on_empty == "publish_exact"
     if exact and answer.scale == 0:
         return
-    if not (math.isfinite(answer.scale) and answer.scale > 0):
+    if not policy.min_scale <= answer.scale < math.inf:
         raise PolicyError(
-            f"calibrator answered the scale {answer.scale}; a release needs a positive one."
+            f"calibrator answered the scale {answer.scale}; a release needs {policy.min_scale} Wh"
+            " or more."
         )
     if not answer.loss <= policy.epsilon * (1 + 1e-12):
         raise PolicyError(

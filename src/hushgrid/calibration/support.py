@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from hushgrid.calibration.flips import Flip, flips
 from hushgrid.calibration.groups import grouped, largest_of_groups
 from hushgrid.calibration.joined import joined_blocks
+from hushgrid.checks import is_whole
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import OccupancyModel, check_models, possible_states
-from hushgrid.policy import BlockRule, ModelsRule
+from hushgrid.policy import BlockRule, ModelsRule, Policy
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
@@ -173,12 +174,13 @@ def protected(
     """
     if not models:
         check_models(models, 0)
-    if t < 1:
+    Policy(1.0, blocks=blocks, models=together)  # refuses a rule that is none
+    if not is_whole(t) or t < 1:
         raise ModelError(f"step t is {t}; steps count from 1.")
     n = models[0].n_houses
     alike = np.zeros(n, np.int32)
     support = Support(models, alike, alike, blocks, together)
-    return support.protected(next(islice(support.steps(), t - 1, None))).mask()
+    return support.protected(next(islice(support.steps(), int(t) - 1, None))).mask()
 
 
 def _single_piece(model: OccupancyModel) -> int | None:
