@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both
 from hushgrid import Gamma, Policy, Tariff
-from hushgrid.simulate import Scenario, World, simulate
+from hushgrid.simulation import Scenario, World, simulate
 
 HOUSES = 200_000
 PEER_STEPS = 10_000

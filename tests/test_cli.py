@@ -78,6 +78,14 @@ def test_simulate(tmp_path: Path) -> None:
     assert json.loads(other.stdout)["rmsre"] != values["rmsre"]
 
 
+def test_version_and_a_folder_for_a_file(tmp_path: Path) -> None:
+    assert hushgrid("--version").stdout.startswith("hushgrid 0.")
+    words = ("simulate", "--config", EXAMPLE, "--days", "1", "--json", tmp_path)
+    found = hushgrid(*words)
+    assert found.returncode == 2
+    assert [p for p in tmp_path.parent.iterdir() if p.name.startswith(f".{tmp_path.name}")] == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -88,6 +96,8 @@ def test_simulate(tmp_path: Path) -> None:
         (["paper", "--days", "1"], "--days"),
         (["paper", "--sigma", "-0.1"], "--sigma"),
         (["paper", "--days", "2", "--out", "README.md"], "README.md is not a folder"),
+        (["paper", "--seed", "-1"], "--seed"),
+        (["paper", "--sigma", "inf"], "--sigma"),
         (["no-such-command"], "no-such-command"),
     ],
 )

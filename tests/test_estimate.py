@@ -13,7 +13,7 @@ from hushgrid.belief import condition, each_block, load_moments, marginals, pred
 from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, FactorPrior, Public, posterior_mean
 from hushgrid.intervals import summarise
 from hushgrid.policy import Policy
-from hushgrid.simulate import Mechanism, play
+from hushgrid.simulation import Mechanism, play
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 

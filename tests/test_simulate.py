@@ -24,7 +24,7 @@ from hushgrid import (
 )
 from hushgrid.intervals import ratio_of_means, summarise
 from hushgrid.kernels.world import alias_table, stream_key, uniforms
-from hushgrid.simulate import (
+from hushgrid.simulation import (
     Mechanism,
     Scenario,
     World,

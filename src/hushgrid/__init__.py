@@ -34,7 +34,7 @@ from hushgrid.mechanism import Release, State, init, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.occupancy import OccupancyModel, possible_states
 from hushgrid.policy import Policy
-from hushgrid.simulate import Mechanism, Scenario, Trace, play, simulate
+from hushgrid.simulation import Mechanism, Scenario, Trace, play, simulate
 
 __version__ = "0.1.0"
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrid.calendar import Calendar
 from hushgrid.checks import index_array, is_real
 from hushgrid.errors import ConsumptionError
-from hushgrid.laws import Law
+from hushgrid.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform
 
 Ints = NDArray[np.int32]
 
@@ -190,5 +190,6 @@ def _digest(f: Consumption) -> str:
         h.update(str(table.shape).encode())
         h.update(table.astype("<i4").tobytes())
     for law in f.laws:
-        h.update(repr(law).encode() if not hasattr(law, "weights") else law.pmf.tobytes())
+        named = type(law) in (Uniform, TruncatedNormal, Gamma, LogNormal)
+        h.update(repr(law).encode() if named else law.pmf.astype("<f8").tobytes())
     return h.hexdigest()

@@ -71,9 +71,10 @@ def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | Non
 def load_model(path: Path | str) -> OccupancyModel:
     """Read an occupancy model and hold it against its own digest."""
     path = Path(path)
+    text = read_text(path)
     try:
-        content = json.loads(read_text(path))
-    except ValueError as error:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({error}); give a {FORMAT} file.") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
@@ -173,11 +174,12 @@ def read_text(path: Path) -> str:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a whole file or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         beside.write_text(text, "utf-8")
         beside.replace(path)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise FileError(f"{path} cannot be written ({error}); give a writable path.") from None
     return path

@@ -62,7 +62,7 @@ def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
             f"bound of house {house} is {u[house]};"
             f" give the contract bound in whole Wh, 1 to {MAX_BOUND}."
         )
-    if u.dtype == np.int32 and not u.flags.writeable:
+    if u.dtype == np.int32 and not u.flags.writeable and u.base is None:
         return u
     own = u.astype(np.int32)
     own.flags.writeable = False
@@ -86,7 +86,7 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     Tally(load=2800, clamped=1, exported=1)
     """
     x, u = _whole(readings), np.asarray(bound)
-    if x.ndim != 1 or x.shape != u.shape:
+    if x.shape != u.shape:
         raise ReadingError(
             f"readings have shape {x.shape} but the zone has bounds of shape {u.shape};"
             " give one reading for each house."
@@ -116,6 +116,8 @@ def _whole(readings: ArrayLike) -> NDArray[Any]:
         x: NDArray[Any] = np.asarray(readings)
     except ValueError:
         raise ReadingError("readings are ragged; give one number for each house.") from None
+    if x.ndim != 1:  # before any value is looked at
+        raise ReadingError(f"readings have shape {x.shape}; give one reading for each house.")
     if np.ma.isMaskedArray(readings) and np.ma.getmaskarray(readings).any():
         house = int(np.ma.getmaskarray(readings).argmax())
         raise ReadingError(f"reading of house {house} is missing; {_IMPUTE}")

@@ -31,7 +31,12 @@ class Law(ABC):
     @cached_property
     def pmf(self) -> Floats:
         """Probabilities of 0..top, read-only."""
-        f = self._pmf()
+        f = np.array(self._pmf(), np.float64)
+        if f.shape != (self.top + 1,) or not (f >= 0).all() or not abs(f.sum() - 1) <= 1e-9:
+            raise ConsumptionError(
+                f"{type(self).__name__} gives {f.size} probabilities that sum to {f.sum():g};"
+                f" give one of 0 or more for each Wh from 0 to {self.top}, summing to 1."
+            )
         f.flags.writeable = False
         return f
 

@@ -9,9 +9,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hushgrid.calibration import Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
-from hushgrid.errors import ReadingError
+from hushgrid.errors import NoiseError, ReadingError
 from hushgrid.grid import Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
@@ -24,8 +26,9 @@ class Release:
 
     `load_hat` [Wh] noisy load; `rate` [currency/kWh] for the step from `applies_from` on;
     `scale` [Wh] of the noise; `epsilon` the loss for protected houses under the policy's trust;
-    `epsilon_any` the loss for any house whatever anyone consumes; `estimate` [Wh] the public's best
-    guess of the load, where one is made; `digest` names zone, tariff, models and policy.
+    `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
+    public's best guess of the load, where one is made; `digest` names zone, tariff, models and
+    policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
     """
 
     zone: str
@@ -51,6 +54,8 @@ class State:
     policy: Policy
     scheduler: Scheduler
     digest: str
+    rule: str
+    most: int  # sum of all bounds [Wh]: no load can be larger
     rates: tuple[float, ...] = ()
 
     @property
@@ -74,14 +79,25 @@ def init(
     """
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)
+    rules = (policy.blocks, policy.models, policy.on_empty)
+    exposures.check_made_for(models, zone, consumption, rules)
     scheduler = Scheduler(exposures, policy, calibrator)
     return State(
-        zone, tariff, policy, scheduler, _digest(zone, tariff, models, consumption, policy)
+        zone,
+        tariff,
+        policy,
+        scheduler,
+        _digest(zone, tariff, models, consumption, policy, calibrator),
+        policy.rule + ("" if calibrator is None else f" {type(calibrator).__name__}"),
+        int(zone.bound.sum(dtype=np.int64)),
     )
 
 
 def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
     """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
+
+    A state is a value: stepping it twice draws twice. Publish one release a step and go on from
+    the next state.
 
     >>> from hushgrid import Consumption, OccupancyModel, SimulatedNoise, Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -91,9 +107,11 @@ def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
     >>> release.t, release.load_hat, round(release.rate, 3), state.t
     (1, 714, 63.214, 2)
     """
+    if not isinstance(noise, Noise):
+        raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
     calibration = state.scheduler.at(state.t, state.rates)
     k = noise.draw(calibration.scale) if calibration.scale > 0 else 0  # before the load is touched
-    load_hat = _checked_load(load) + k
+    load_hat = _checked_load(load, state.most) + k
     rate = public_rate(load_hat, state.tariff)
     release = Release(
         zone=state.zone.id,
@@ -105,14 +123,14 @@ def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
         scale=calibration.scale,
         epsilon=calibration.epsilon,
         epsilon_any=calibration.epsilon_any,
-        rule=state.policy.rule,
+        rule=state.rule,
         digest=state.digest,
         simulated=not isinstance(noise, SecureNoise),
     )
     return release, replace(state, rates=(*state.rates, rate))
 
 
-def _checked_load(load: int) -> int:
+def _checked_load(load: int, most: int) -> int:
     try:
         whole = int(load)
     except (TypeError, ValueError, OverflowError):
@@ -120,6 +138,10 @@ def _checked_load(load: int) -> int:
     if whole != load or whole < 0:
         raise ReadingError(
             "the load is not a whole number of Wh, 0 or more; add the readings with aggregate."
+        )
+    if whole > most:
+        raise ReadingError(
+            f"the load is above {most} Wh, the sum of all bounds; clamp readings with aggregate."
         )
     return whole
 
@@ -130,9 +152,11 @@ def _digest(
     models: Sequence[OccupancyModel],
     consumption: Consumption,
     policy: Policy,
+    calibrator: Calibrator | None,
 ) -> str:
-    """SHA-256 over everything public that the noise depends on."""
-    h = hashlib.sha256(f"hushgrid/1 {zone.id!r} {tariff} {policy}".encode())
+    """SHA-256 over everything public that the noise depends on; a calibrator by its name."""
+    by = "" if calibrator is None else f" {type(calibrator).__qualname__}"
+    h = hashlib.sha256(f"hushgrid/1 {zone.id!r} {tariff} {policy}{by}".encode())
     h.update(zone.bound.astype("<i4").tobytes())
     for model in models:
         h.update(model.digest.encode())

@@ -65,6 +65,11 @@ class OccupancyModel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_houses", _check_members(self.chains, self.name))
+        sizes = [piece.size for piece in self.chains]
+        if len(set(sizes)) != len(sizes):
+            raise ModelError(
+                f"model {self.name} has chains for blocks of {sizes} houses; give one a size."
+            )
         slots = int(self.calendar.slots.max()) + 1
         for piece in self.chains:
             _check_chains(piece, slots, self.name)
@@ -134,7 +139,10 @@ class OccupancyModel:
         return cls.blocked([range(n)], [pi], [transition], calendar=calendar, name=name)
 
     def starting(self, offset: int) -> OccupancyModel:
-        """The same model with its calendar seen from `offset` steps later."""
+        """The same model with its calendar seen from `offset` steps later.
+
+        Pi stays what it is, the law of the new step 1: no step is carried over.
+        """
         return replace(self, calendar=self.calendar.starting(offset))
 
     @property
@@ -164,6 +172,8 @@ def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
 
 def check_models(models: Sequence[OccupancyModel], n_houses: int) -> tuple[OccupancyModel, ...]:
     """Theta: at least one model, all of them about the same houses."""
+    if isinstance(models, OccupancyModel):
+        raise ModelError("models is one model; give a list of models, if only of one.")
     if not models:
         raise ModelError("the set of models is empty; give at least one occupancy model.")
     for model in models:

@@ -15,8 +15,8 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import Uniform
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
-from hushgrid.simulate import Day, Mechanism, Scenario, Study, Trace, fold
-from hushgrid.simulate import days as simulated_days
+from hushgrid.simulation import Day, Mechanism, Scenario, Study, Trace, fold
+from hushgrid.simulation import days as simulated_days
 
 EPSILON = 0.5
 HOUSES = 1000

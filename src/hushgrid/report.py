@@ -9,7 +9,7 @@ import numpy as np
 
 from hushgrid.intervals import Summary, ratio_of_means
 from hushgrid.paper import HORIZON, HOUSES, PUBLISHED, Experiment, mechanisms
-from hushgrid.simulate import FIGURES, Study
+from hushgrid.simulation import FIGURES, Study
 from hushgrid.sweeps import Sweep
 
 if TYPE_CHECKING:
@@ -131,11 +131,12 @@ def simulation_json(study: Study, name: str) -> dict[str, Any]:
 
 def simulation_table(study: Study, name: str) -> str:
     """The same for people."""
-    rows = [("figure, mean of a day", "value", "95 % interval", "unit")]
+    rows = [("figure, mean of a run", "value", "95 % interval", "unit")]
     units = ("(paper's formula)", "of the rate", "currency", "currency", "of the bill")
     for figure, unit in zip(FIGURES, units, strict=True):
         mean, _, (low, high) = study.summary(name, figure)
-        rows.append((figure, f"{mean:.4g}", f"{low:.4g} to {high:.4g}", unit))
+        spread = f"{low:.4g} to {high:.4g}" if study.days > 1 else "-"
+        rows.append((figure, f"{mean:.4g}", spread, unit))
     return table(rows)
 
 

@@ -28,7 +28,7 @@ from hushgrid.paper import (
     uniform_houses,
 )
 from hushgrid.policy import Policy
-from hushgrid.simulate import Mechanism, Scenario, days, fold
+from hushgrid.simulation import Mechanism, Scenario, days, fold
 
 Tick = Callable[[], None]
 

@@ -18,7 +18,7 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import FAMILIES, Law
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
-from hushgrid.simulate import Scenario
+from hushgrid.simulation import Scenario
 
 Table = Mapping[str, Any]
 
@@ -42,12 +42,17 @@ def load_zone(path: Path | str) -> ZoneFile:
         return _zone_file(content, path.parent)
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
+        raise FileError(
+            f"{path} holds a value of the wrong kind or size ({error}); see docs/zone-file.md."
+        ) from None
 
 
 def _zone_file(content: Table, folder: Path) -> ZoneFile:
     _known(
         content, "", {"zone", "tariff", "policy", "houses", "models", "elasticity"}, {"elasticity"}
     )
+    _known(content["zone"], "zone.", {"id"}, set())
     groups = _tables(content, "houses")
     for i, group in enumerate(groups):
         keys = {"count", "bound", "chain", "absent", "present"}
@@ -83,6 +88,8 @@ def _consumption(
         for state, column in timed.items():
             place = f"houses[{i}].{state}"
             tables = group[state] if isinstance(group[state], list) else [group[state]]
+            if not tables:
+                raise FileError(f"{place} is empty; give a law.")
             starts = []
             for j, table in enumerate(tables):
                 where = f"{place}[{j}]." if len(tables) > 1 else f"{place}."
@@ -105,7 +112,7 @@ def _consumption(
 
 
 def _law(table: Any, place: str, bound: int) -> Law:
-    if not isinstance(table, Mapping) or table.get("law") not in FAMILIES:
+    if not isinstance(table, Mapping) or str(table.get("law")) not in FAMILIES:
         found = table.get("law") if isinstance(table, Mapping) else table
         raise FileError(f"{place}law is {found!r}; give one of {', '.join(FAMILIES)}.")
     family = FAMILIES[table["law"]]
@@ -124,17 +131,23 @@ def _model(
         return load_model(folder / _text(table, place, "file"))
     _known(table, place, {"name", "chains", "structural_zeros"}, {"name", "structural_zeros"})
     chains = table["chains"]
+    if not isinstance(chains, Mapping) or not chains:
+        raise FileError(f"{place}chains is {chains!r}; give a table for each chain.")
+    if "structural_zeros" in table:
+        _text(table, place, "structural_zeros")
     for i, group in enumerate(groups):
-        if group.get("chain") not in chains:
+        if not isinstance(group.get("chain"), str) or group["chain"] not in chains:
             raise FileError(
                 f"houses[{i}].chain is {group.get('chain')!r};"
                 f" give one of {', '.join(chains) or 'the chains of ' + place + 'chains'}."
             )
-    weekly = any("weekend" in chain for chain in chains.values())
+    weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
     initial, transition = [], []
     for name, chain in chains.items():
+        _known(
+            chain, f"{place}chains.{name}.", {"home_at_start", "periods", "weekend"}, {"weekend"}
+        )
         where = f"{place}chains.{name}."
-        _known(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"})
         at_home = _chance(chain, where, "home_at_start")
         initial.append([1 - at_home, at_home])
         weekday = _day(chain["periods"], f"{where}periods")
@@ -210,7 +223,11 @@ def _known(table: Any, place: str, keys: set[str], optional: set[str]) -> None:
 
 def _tables(content: Table, key: str) -> Sequence[Table]:
     tables = content[key]
-    if not isinstance(tables, list) or not tables or not isinstance(tables[0], Mapping):
+    if (
+        not isinstance(tables, list)
+        or not tables
+        or not all(isinstance(t, Mapping) for t in tables)
+    ):
         raise FileError(f"{key} is {tables!r}; give at least one [[{key}]] table.")
     return tables
 
@@ -224,8 +241,8 @@ def _text(table: Table, place: str, key: str) -> str:
 
 def _whole(table: Table, place: str, key: str) -> None:
     value = table[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FileError(f"{place}{key} is {value!r}; give a whole number, 1 or more.")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
+        raise FileError(f"{place}{key} is {value!r}; give a whole number, 1 or more, below 2^31.")
 
 
 def _chance(table: Table, place: str, key: str) -> float:

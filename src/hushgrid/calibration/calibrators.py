@@ -25,6 +25,7 @@ from hushgrid.policy import Policy
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats, int]  # pmf before, pmf after, bound
 
+_MEMORY = 100_000  # cases to remember
 _LONG = 20_000_000  # multiplications a convolution may take before losses are added instead
 
 
@@ -83,6 +84,9 @@ class Trust:
         """Test every case at the current scale; search only where it fails."""
         if not exposure.cases:
             return Answer(0.0, 0.0, None)
+        if len(self._enough) + len(self._solved) > _MEMORY:  # laws that react to rates are all new
+            self._enough.clear()
+            self._solved.clear()
         if policy.eta == 1:
             worst = max(exposure.cases, key=lambda case: case.reach)
             b = max(blind_scale(worst.reach, policy.epsilon), policy.min_scale)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.calibration.groups import grouped
 from hushgrid.calibration.support import Open, Protected, Support
 from hushgrid.consumption import Consumption
+from hushgrid.errors import PolicyError
 from hushgrid.grid import Zone
 from hushgrid.laws import Law
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import BlockRule, EmptyRule, ModelsRule
 
 Ints = NDArray[np.int32]
@@ -52,12 +54,14 @@ class Case:
 class Exposure:
     """What a release could give away; a calibrator answers it with a scale.
 
-    `bound` [Wh] of all houses, `largest` the house with the largest; `cases` is empty where
-    nothing is uncertain.
+    `bound` [Wh] of all houses, `largest` the house with the largest; `reach` [Wh] is the most that
+    one house, or one block of houses that move together, can add; `cases` is empty where nothing
+    is uncertain.
     """
 
     bound: Ints
     largest: int
+    reach: int
     protected: Protected
     cases: tuple[Case, ...]
 
@@ -80,12 +84,34 @@ class Exposures:
     ) -> None:
         consumption.check_fits(zone.bound)
         self.consumption, self._on_empty = consumption, on_empty
-        self._support = Support(models, consumption.class_of, zone.bound, blocks, together)
+        self._models, self._zone = tuple(check_models(models, zone.n_houses)), zone
+        self._rules = (blocks, together, on_empty)
+        # laws that react to rates are cut at each house's own bound: then bounds part a class
+        kinds = consumption.class_of
+        if consumption.reacts:
+            kinds, _ = grouped([consumption.class_of, zone.bound])
+        self._support = Support(models, kinds, zone.bound, blocks, together)
         self._steps = self._support.steps()
         self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
+        self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
         self._known: list[Exposure] = []
         self._shared: dict[tuple[int, bytes], Exposure] = {}
         self._singles: dict[tuple[int, int, int], Case] = {}
+
+    def check_made_for(
+        self,
+        models: Sequence[OccupancyModel],
+        zone: Zone,
+        consumption: Consumption,
+        rules: tuple[BlockRule, ModelsRule, EmptyRule],
+    ) -> None:
+        """Refuse to answer for another zone, other models or other rules than one's own."""
+        same = zone is self._zone and consumption is self.consumption and rules == self._rules
+        if not same or [id(m) for m in models] != [id(m) for m in self._models]:
+            raise PolicyError(
+                f"exposures were made for zone {self._zone.id!r} under {', '.join(self._rules)};"
+                " make them from this zone, these models and this policy."
+            )
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
@@ -102,6 +128,7 @@ class Exposures:
             self._shared[key] = Exposure(
                 self._support.bound,
                 self._largest,
+                self._reach,
                 self._support.protected(opened),
                 tuple(self._cases(opened, t)),
             )

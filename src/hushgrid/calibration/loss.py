@@ -15,6 +15,7 @@ from hushgrid.policy import MAX_SCALE, MIN_SCALE
 Floats = NDArray[np.float64]
 
 _DEEP = 680.0  # bound/scale beyond which e^(-bound/scale) nears the smallest float
+_LONGEST = 20_000_000  # [Wh]; laws are arrays over 0..bound
 _ULP = 2.0**-53
 _WIDTH = 1e-12  # relative width at which the search for a scale stops
 
@@ -25,7 +26,7 @@ def worst_loss(
     """Largest |log p_1/p_0| over all outputs and all worlds within eta of the model.
 
     `absent`, `present`: pmfs on 0..bound [Wh]; `scale` [Wh] of the integer Laplace noise.
-    Rounded up by more than its floating-point error.
+    Rounded up by more than its floating-point error, but never above bound/scale.
 
     >>> f0, f1 = [.5, .3, .1, .05, .05], [.1, .1, .2, .3, .3]
     >>> round(worst_loss(f0, f1, bound=4, scale=2.0, eta=0.05), 9)
@@ -65,9 +66,16 @@ def loss_of_pmfs(f0: Floats, f1: Floats, bound: int, scale: float, eta: float) -
     blind = bound / scale  # what holds whatever anyone consumes
     if eta == 1:
         return blind
+    if eta == 0:  # the bound plays no part beyond the laws' own reach
+        bound = max(f0.size, f1.size) - 1
+    if bound > _LONGEST:
+        raise PolicyError(
+            f"bound is {bound} Wh and eta {eta:g}; above {_LONGEST} Wh a step only eta = 1 is"
+            " worked out: give eta = 1 or a smaller bound."
+        )
     from hushgrid.kernels.loss import log_pmf, worst_log_ratio, worst_ratio
 
-    if blind <= _DEEP:
+    if bound / scale <= _DEEP:
         loss = math.log(worst_ratio(f0, f1, bound, math.exp(-1 / scale), eta))
         slack = 16 * (bound + 4) * _ULP
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.calibration.calibrators import Answer, Calibrator, Trust
+from hushgrid.calibration.calibrators import Answer, Calibrator, Trust, case_loss
 from hushgrid.calibration.cases import Exposure, Exposures
 from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
@@ -27,9 +27,9 @@ Floats = NDArray[np.float64]
 class Calibration:
     """How much noise step t gets, and why.
 
-    `scale` [Wh]; `epsilon` the loss it leaves for the worst protected house; `epsilon_any` what
-    holds for every house whatever anyone consumes; `house` and `model` (a number into Theta; None:
-    the models together) set the scale.
+    `scale` [Wh]; `epsilon` the loss it leaves for the worst protected house; `epsilon_any` the
+    same whatever anyone consumes, for every house (or block of houses that move together);
+    `house` and `model` (a number into Theta; None: the models together) set the scale.
     """
 
     t: int
@@ -90,18 +90,23 @@ class Scheduler:
 
     def _answer(self, exposure: Exposure) -> Answer:
         answer = self._calibrator.scale(exposure, self._policy)
-        _check_answer(answer, self._policy, bool(exposure.cases))
+        _check_scale(answer, self._policy, bool(exposure.cases))
+        if answer.scale > 0 and type(self._calibrator) is not Trust:  # ours has measured every case
+            losses = [case_loss(c, answer.scale, self._policy.eta) for c in exposure.cases]
+            worst = max(losses, default=0.0)
+            answer = answer._replace(loss=worst)
+        _check_loss(answer, self._policy)
         return answer
 
 
 def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
-    b, largest = answer.scale, int(exposure.bound[exposure.largest])
+    b = answer.scale
     house, model = answer.house, None
     if answer.case is not None:
         house, model = answer.case.houses[0], answer.case.model
     if b == 0:
         return Calibration(t, exposure.protected, b, math.inf, math.inf, house, model)
-    any_loss = math.nextafter(largest / b, math.inf)
+    any_loss = math.nextafter(exposure.reach / b, math.inf)
     return Calibration(t, exposure.protected, b, answer.loss, any_loss, house, model)
 
 
@@ -173,7 +178,7 @@ def house_losses(
     return np.array(losses)[inverse.ravel()], zone.bound / scale
 
 
-def _check_answer(answer: Answer, policy: Policy, needed: bool) -> None:
+def _check_scale(answer: Answer, policy: Policy, needed: bool) -> None:
     exact = not needed and policy.on_empty == "publish_exact"
     if exact and answer.scale == 0:
         return
@@ -182,7 +187,10 @@ def _check_answer(answer: Answer, policy: Policy, needed: bool) -> None:
             f"calibrator answered the scale {answer.scale}; a release needs {policy.min_scale} Wh"
             " or more."
         )
-    if not answer.loss <= policy.epsilon * (1 + 1e-12):
+
+
+def _check_loss(answer: Answer, policy: Policy) -> None:
+    if not answer.loss <= policy.epsilon * (1 + 1e-9):
         raise PolicyError(
             f"calibrator leaves a loss of {answer.loss:g} where epsilon is {policy.epsilon:g};"
             " give a larger epsilon or another calibrator."

@@ -100,13 +100,19 @@ class Support:
         context = int(np.searchsorted(self._offsets, number, side="right")) - 1
         return self.joined[context][number - int(self._offsets[context])].houses
 
+    def largest_block(self) -> int:
+        """The most that the houses of one joined block can add together [Wh]; 0 without blocks."""
+        blocks = [list(self.block(number)) for number in range(int(self._offsets[-1]))]
+        return max((int(self.bound[houses].sum(dtype=np.int64)) for houses in blocks), default=0)
+
     def everything(self) -> Open:
         """Every state possible, so every house protected: for a step that leaves nothing open."""
         whole = tuple(
             (number, None, flips(bytes([1]) * 2 ** len(self.block(number)), self._block_rule))
-            for number in range(int(self._offsets[1]))
+            for number in range(int(self._offsets[-1]))
         )
-        singles = np.array(self._in_context(0))
+        contexts = range(len(self._contexts))
+        singles = np.logical_and.reduce([self._in_context(c) for c in contexts])
         return Open(singles, np.full(len(singles), -1, np.int16), whole)
 
     def steps(self) -> Iterator[Open]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,8 +21,20 @@ app.command()(paper)
 app.command()(simulate)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from hushgrid import __version__
+
+        sys.stdout.write(f"hushgrid {__version__}\n")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Real-time electricity prices that give away nobody's occupancy."""
 
 

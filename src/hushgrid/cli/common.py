@@ -13,7 +13,7 @@ import typer
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE|-", help="Write the figures as JSON.")
 ]
-Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
+Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal results.")]
 
 
 def say(text: str, json_target: str | None) -> None:

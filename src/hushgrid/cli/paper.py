@@ -12,7 +12,9 @@ from hushgrid.cli.common import Json, Seed, progress, put_json, say
 
 def paper(
     days: Annotated[int, typer.Option(min=2, help="Days of the experiment.")] = 200,
-    sigma: Annotated[float, typer.Option(min=0, help="How much houses differ in habits.")] = 0.02,
+    sigma: Annotated[
+        float, typer.Option(min=0, max=10, help="How much houses differ in habits.")
+    ] = 0.02,
     out: Annotated[Path, typer.Option(help="Folder for table, figures and JSON.")] = Path(
         "out/paper"
     ),

@@ -21,8 +21,8 @@ def simulate(
     Example: hushgrid simulate --config examples/zone.toml --days 30
     """
     from hushgrid import report
-    from hushgrid.simulate import Mechanism, consecutive, fold
-    from hushgrid.simulate import days as simulated_days
+    from hushgrid.simulation import Mechanism, consecutive, fold
+    from hushgrid.simulation import days as simulated_days
     from hushgrid.zonefile import load_zone
 
     zone = load_zone(config)

@@ -302,10 +302,10 @@ def days(
 
 
 def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
-    """Worlds for `days`: each day begins where the calendars stood when the last one ended."""
+    """Worlds for `days`: calendars go on from day to day; each day starts anew from Pi."""
     period = math.lcm(
         len(scenario.consumption.calendar.slots),
-        *(len(model.calendar.slots) for model in scenario.models),
+        *(len(m.calendar.slots) for m in (*scenario.models, scenario.truth) if m is not None),
     )
     known = {0: scenario}
 
