@@ -10,14 +10,14 @@ SETUP := pyproject.toml constraints.txt
 run: $(VENV)/.run  ## the paper's experiment: table, figures, JSON
 	$(BIN)/hushgrid paper --days 200 --out out/paper
 
-test: check  ## all checks and tests
-	$(BIN)/python -m pytest -q
+test: check  ## the same; what CI runs
 
-check: $(VENV)/.dev  ## lint, types, import contracts
+check: $(VENV)/.dev  ## format, lint, types, import contracts, tests with doctests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q
 
 soak: $(VENV)/.dev  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
