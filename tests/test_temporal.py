@@ -161,3 +161,14 @@ def test_houses_models_blocks_and_streams() -> None:
 def test_bad_losses(e: list[float]) -> None:
     with pytest.raises(PolicyError, match="epsilon_t"):
         temporal_leakage(THETA, e)
+
+
+def test_a_stream_keeps_houses_whose_chance_underflows() -> None:
+    """Present halves every step: its float chance is 0 after 1075 steps, and yet it is possible."""
+    halving = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.5, 0.5]]]])
+    stream = Stream.start(halving)
+    for _ in range(1200):
+        stream = stream.step(0.1)
+    assert stream.worst >= 0.1
+    whole = temporal_leakage(halving, np.full(1200, 0.1)).backward[-1, 0]
+    assert stream.worst == pytest.approx(whole)

@@ -19,6 +19,7 @@ from hushgrid.calibration import (
 from hushgrid.consumption import Consumption, Elasticity
 from hushgrid.errors import (
     ConsumptionError,
+    ExtraError,
     FileError,
     HorizonError,
     HushgridError,
@@ -48,6 +49,7 @@ __all__ = [
     "ConsumptionError",
     "Elasticity",
     "Exposure",
+    "ExtraError",
     "FileError",
     "Gamma",
     "Histogram",

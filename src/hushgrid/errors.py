@@ -33,5 +33,9 @@ class NoiseError(HushgridError):
     """A noise scale that would protect nobody, or a source that cannot draw."""
 
 
+class ExtraError(HushgridError):
+    """A command that needs an extra which is not installed."""
+
+
 class FileError(HushgridError):
     """A file that cannot be read as what it should be."""

@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leakage:
-    """Backward, forward and total leakage: (T, houses) arrays, or (T, chains) under `by_chain`."""
+    """Backward, forward and total leakage: (T, houses) arrays."""
 
     backward: Floats
     forward: Floats
@@ -47,7 +47,8 @@ def temporal_leakage(
 ) -> Leakage:
     """What all releases together say about each step; the maximum over several models.
 
-    `epsilon_t` is (T,) for all houses alike, or (T, houses): the loss of each release.
+    `epsilon_t` is (T,) for all houses alike, or (T, houses): the loss of each release. For houses
+    that move together it must be the loss of their block, as `Account.losses` gives it.
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
@@ -104,7 +105,7 @@ def _of_piece(
     for start in range(0, len(piece.members), chunk):
         some = slice(start, start + chunk)
         members = piece.members[some]
-        own = e[:, members].max(axis=2)  # a block loses what its worst house loses
+        own = e[:, members].max(axis=2)  # each house carries its block's loss
         yield blocks_leakage(model, p, own, piece.chain_of[some]), members
 
 
@@ -228,32 +229,36 @@ def grows_without_end(model: OccupancyModel, epsilon: float) -> NDArray[np.bool_
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Backward leakage kept up release by release, for factored models; what is known so far."""
+    """Backward leakage kept up release by release: what is known so far."""
 
     model: OccupancyModel
     t: int
     belief: Belief | None
+    possible: tuple[Bools, ...]  # in Booleans: a chance that underflows is not impossible
     backward: tuple[Floats, ...]
 
     @classmethod
     def start(cls, model: OccupancyModel) -> Stream:
         """Before the first release."""
-        return cls(model, 0, None, ())
+        return cls(model, 0, None, (), ())
 
     def step(self, epsilon: float) -> Stream:
         """After one more release at this loss."""
         t = self.t + 1
         now = prior(self.model) if self.belief is None else predict(self.belief, self.model)
-        found = []
+        open_now, found = [], []
         for p, piece in enumerate(self.model.chains):
-            chains = np.arange(len(piece.initial))
-            possible = now.laws[p] > 0
+            a = _into(self.model, piece, np.arange(len(piece.initial)), t)
+            possible = piece.initial > 0
+            if self.belief is not None:
+                possible = np.asarray((self.possible[p][:, :, None] & (a > 0)).any(axis=1))
             e = np.where(possible.sum(axis=1) > 1, epsilon, 0.0)
             if self.belief is not None:
-                b = _reversed(self.belief.laws[p], _into(self.model, piece, chains, t))
+                b = _reversed(self.belief.laws[p], a)
                 e = e + carried(self.backward[p], b, possible)
+            open_now.append(possible)
             found.append(e)
-        return Stream(self.model, t, now, tuple(found))
+        return Stream(self.model, t, now, tuple(open_now), tuple(found))
 
     @property
     def worst(self) -> float:

@@ -16,6 +16,20 @@ Json = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal results.")]
 
 
+def need(module: str, extra: str) -> None:
+    """Say that an extra is missing before any work is done."""
+    from importlib import import_module
+
+    from hushgrid.errors import ExtraError
+
+    try:
+        import_module(module)
+    except ImportError:
+        raise ExtraError(
+            f"{module} is not installed; get it with pip install 'hushgrid[{extra}]'."
+        ) from None
+
+
 def say(text: str, json_target: str | None) -> None:
     """Print for people, unless standard output carries the JSON."""
     if json_target != "-":

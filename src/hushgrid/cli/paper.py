@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, progress, put_json, say
+from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
 
 
 def paper(
@@ -30,6 +30,7 @@ def paper(
     from hushgrid.files import make_folder, save_experiment
     from hushgrid.paper import experiment
 
+    need("matplotlib", "plot")
     make_folder(out)
     with progress("experiment, days", days) as tick:
         result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
