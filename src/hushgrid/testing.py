@@ -109,19 +109,20 @@ def _outputs(laws: list[Floats], scale: float, margin: int = 20) -> Floats:
 def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
     """Whole numbers with the integer Laplace law (chi-square), and no draw at a useless scale.
 
-    The test fails a perfect source once in a million runs.
+    Outcomes are pooled until each cell expects 25 draws or more, where the chi-square law holds:
+    the test fails a perfect source about once in a million runs.
     """
     from scipy.special import chdtri
 
     sample = [noise.draw(scale) for _ in range(draws)]
     assert all(isinstance(k, int) for k in sample), "draws are not whole numbers"
-    reach = int(scale * math.log(draws / 20))  # the outermost cells still expect about ten draws
-    inside = np.arange(-reach, reach + 1)
-    chance = pmf(inside, scale)
-    tail = (1 - chance.sum()) / 2
-    expected = draws * np.array([tail, *chance, tail])
-    cells = np.clip(np.array(sample), -reach - 1, reach + 1) + reach + 1
-    seen = np.bincount(cells, minlength=expected.size)
+    reach = int(scale * math.log(draws)) + 1
+    cell_of, expected = _pooled(draws * pmf(np.arange(-reach, reach + 1), scale), least=25.0)
+    assert expected.size > 1, f"{draws} draws at scale {scale} are nearly all 0: give more draws"
+    expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
+    seen = np.bincount(
+        cell_of[np.clip(np.array(sample), -reach, reach) + reach], minlength=expected.size
+    )
     statistic = float(((seen - expected) ** 2 / expected).sum())
     limit = float(chdtri(expected.size - 1, 1e-6))
     assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
@@ -131,3 +132,15 @@ def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> Non
         except NoiseError:
             continue
         raise AssertionError(f"scale {useless} was not refused")
+
+
+def _pooled(expected: Floats, least: float) -> tuple[NDArray[np.int64], Floats]:
+    """Neighbouring outcomes joined until each cell expects `least`: (cell of outcome, cells)."""
+    cells, filled, cell = np.empty(expected.size, np.int64), 0.0, 0
+    for k, count in enumerate(expected):
+        cells[k] = cell
+        filled += count
+        if filled >= least:
+            cell, filled = cell + 1, 0.0
+    cells[cells == cell] = cell - 1  # the rest joins the last full cell
+    return cells, np.bincount(cells, expected)
