@@ -143,4 +143,4 @@ def _pooled(expected: Floats, least: float) -> tuple[NDArray[np.int64], Floats]:
         if filled >= least:
             cell, filled = cell + 1, 0.0
     cells[cells == cell] = cell - 1  # the rest joins the last full cell
-    return cells, np.bincount(cells, expected)
+    return cells, np.bincount(cells, expected).astype(np.float64)
