@@ -98,31 +98,36 @@ def load_moments(
 
     `factor` multiplies every reading (demand that answers a rate).
     """
-    means, variances = _law_moments(consumption, belief.t)
-    mean = variance = 0.0
+    tables = consumption.table(belief.t)
+    each = np.array([(law.mean, law.variance) for law in consumption.laws])[tables]
+    mean, variance = add_up(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
+    return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
+
+
+def add_up(
+    belief: Belief,
+    model: OccupancyModel,
+    class_of: NDArray[np.int32],
+    means: Floats,
+    variances: Floats,
+) -> tuple[Floats, Floats]:
+    """Mean and variance of a sum over houses of anything that depends on class and occupancy.
+
+    `means` and `variances` are (2, classes, worlds): absent and present, in each of some worlds.
+    """
+    total = np.zeros((2, means.shape[2]))
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size == 1:
-            m, v = _single(law, piece, consumption.class_of, means, variances)
+            total += _single(law, piece, class_of, means, variances)
         else:
             each = law if len(law) == len(piece.members) else law[piece.chain_of]
-            m, v = _blocks(each, piece, consumption.class_of, means, variances)
-        mean += m
-        variance += v
-    return Moments(mean * factor, variance * factor**2)
-
-
-def _law_moments(consumption: Consumption, t: int) -> tuple[Floats, Floats]:
-    """(2, classes) means and variances of a reading, absent and present, at step t."""
-    slot = consumption.calendar.slot(t)
-    tables = np.stack([consumption.absent[slot], consumption.present[slot]])
-    mean = np.array([law.mean for law in consumption.laws])
-    variance = np.array([law.variance for law in consumption.laws])
-    return mean[tables], variance[tables]
+            total += _blocks(each, piece, class_of, means, variances)
+    return total[0], total[1]
 
 
 def _single(
     law: Floats, piece: Chains, class_of: NDArray[np.int32], means: Floats, variances: Floats
-) -> tuple[float, float]:
+) -> tuple[Floats, Floats]:
     """Houses alone: those with the same chain (or row) and class count together."""
     houses = piece.members[:, 0]
     row: NDArray[Any] = piece.chain_of if len(law) != len(houses) else np.arange(len(houses))
@@ -133,25 +138,34 @@ def _single(
         np.add.at(counts, (row, kind), 1)
         row, kind = np.nonzero(counts)
         count = counts[row, kind]
-    home = law[row, 1]
-    low, high = means[0, kind], means[1, kind]
-    within = (1 - home) * variances[0, kind] + home * variances[1, kind]
-    between = home * (1 - home) * (high - low) ** 2
-    mean = float(count @ (low + home * (high - low)))
-    return mean, float(count @ (within + between))
+    mean, variance = np.zeros((2, means.shape[2]))
+    for start in range(0, len(row), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        home, k, n = law[row[some], 1][:, None], kind[some], count[some]
+        low, high = means[0, k], means[1, k]
+        within = (1 - home) * variances[0, k] + home * variances[1, k]
+        mean += n @ (low + home * (high - low))
+        variance += n @ (within + home * (1 - home) * (high - low) ** 2)
+    return mean, variance
+
+
+_CHUNK = 4096  # groups of houses looked at together
 
 
 def _blocks(
     law: Floats, piece: Chains, class_of: NDArray[np.int32], means: Floats, variances: Floats
-) -> tuple[float, float]:
+) -> tuple[Floats, Floats]:
     """Houses of a block share its state: add given the state, then over the states."""
     m = piece.size
     bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1  # (states, houses)
     kinds = class_of[piece.members]  # (blocks, houses)
-    mean = np.where(bits[None], means[1, kinds][:, None], means[0, kinds][:, None]).sum(axis=2)
-    within = np.where(bits[None], variances[1, kinds][:, None], variances[0, kinds][:, None]).sum(
-        axis=2
-    )
-    total = (law * mean).sum(axis=1)
-    spread = (law * (within + mean**2)).sum(axis=1) - total**2
-    return float(total.sum()), float(spread.sum())
+    p = law[:, :, None]
+
+    def given_state(each: Floats) -> Floats:  # (blocks, states, worlds)
+        home = np.einsum("sh,bhw->bsw", bits, each[1, kinds])
+        return np.asarray(home + np.einsum("sh,bhw->bsw", 1 - bits, each[0, kinds]))
+
+    mean, within = given_state(means), given_state(variances)
+    total = (p * mean).sum(axis=1)
+    spread = (p * (within + mean**2)).sum(axis=1) - total**2
+    return total.sum(axis=0), spread.sum(axis=0)

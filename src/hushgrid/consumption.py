@@ -130,6 +130,36 @@ class Consumption:
         table = self.present if occupied else self.absent
         return self.laws[int(table[self.calendar.slot(t), kind])]
 
+    def table(self, t: int) -> Ints:
+        """(2, classes): the numbers of the laws of step t, absent and present."""
+        slot = self.calendar.slot(t)
+        return np.stack([self.absent[slot], self.present[slot]])
+
+    def cut(self, clamp: Sequence[int]) -> Consumption:
+        """The laws of readings cut at a clamp [Wh] for each class."""
+        self.check_clamp(clamp)
+        number: dict[tuple[int, int], int] = {}
+
+        def renumbered(table: Ints) -> Ints:
+            pairs = [
+                [(law, at) for law, at in zip(row, clamp, strict=True)] for row in table.tolist()
+            ]
+            return np.array(
+                [[number.setdefault(p, len(number)) for p in row] for row in pairs], np.int32
+            )
+
+        absent, present = renumbered(self.absent), renumbered(self.present)
+        laws = tuple(self.laws[law].cut(at) for law, at in number)
+        return replace(self, laws=laws, absent=absent, present=present)
+
+    def check_clamp(self, clamp: Sequence[int]) -> None:
+        """Refuse clamps that are not one a class."""
+        if len(clamp) != self.absent.shape[1]:
+            raise ConsumptionError(
+                f"clamp has {len(clamp)} entries but there are {self.absent.shape[1]} density"
+                " classes; give one clamp [Wh] for each class."
+            )
+
     def starting(self, offset: int) -> Consumption:
         """The same consumption with its calendar seen from `offset` steps later."""
         return replace(self, calendar=self.calendar.starting(offset))

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid.belief import Belief, Moments, load_moments, marginals
+from hushgrid.belief import Belief, Moments, add_up, load_moments, marginals
 from hushgrid.consumption import Consumption
 from hushgrid.errors import NoiseError, PolicyError
+from hushgrid.laws import split
 from hushgrid.occupancy import OccupancyModel
 
 Floats = NDArray[np.float64]
@@ -71,6 +72,7 @@ NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
 
 _GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
 _STEP = math.log(_GRID[1] / _GRID[0])
+_EXACT = 1e-3  # [Wh]; stands for no noise at all
 
 
 class Interval(NamedTuple):
@@ -85,7 +87,8 @@ class Interval(NamedTuple):
 class Public:
     """What the public knows before step t: how likely each model and each factor is.
 
-    `weights` is (models, 1 + grid): the factor 1, then the grid's.
+    `weights` is (models, 1 + grid): the factor 1, then the grid's. With a `clamp` a release shows
+    the energy below it only; the rest is put back by its expectation.
     """
 
     models: tuple[OccupancyModel, ...]
@@ -93,6 +96,7 @@ class Public:
     prior: FactorPrior
     weights: Floats
     t: int
+    clamp: tuple[int, ...]
     moments: _Moments
 
     @classmethod
@@ -101,19 +105,19 @@ class Public:
         models: Sequence[OccupancyModel],
         consumption: Consumption,
         prior: FactorPrior = USUAL_FACTOR,
+        clamp: tuple[int, ...] = (),
     ) -> Public:
         """Before the first release: models equally likely, the factor as in its prior."""
-        fresh = _fresh(prior)
-        weights = np.tile(fresh, (len(models), 1)) / len(models)
-        return cls(
-            tuple(models), consumption, prior, weights, 1, _Moments(tuple(models), consumption)
-        )
+        if clamp:
+            consumption.check_clamp(clamp)
+        weights = np.tile(_fresh(prior), (len(models), 1)) / len(models)
+        moments = _Moments(tuple(models), consumption, clamp)
+        return cls(tuple(models), consumption, prior, weights, 1, clamp, moments)
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
         """The law of the load of step t + ahead, given everything published so far."""
         moments = self.moments.at(self.t + ahead)
-        demand = self.consumption.factor(rates)
-        factors = np.r_[1.0, _GRID] * demand
+        factors = self._factors(rates)
         mean = np.outer([m.mean for m in moments], factors)
         variance = np.outer([m.variance for m in moments], factors**2)
         weights = self.weights
@@ -121,18 +125,34 @@ class Public:
             weights = _moved(weights, self.prior)
         return _Mixture(weights, mean, np.maximum(variance, 1e-9))
 
+    def put_back(self, rates: Sequence[float] = ()) -> float:
+        """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
+        return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
+
     def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
         """E[Z given this release and all before it] [Wh]."""
-        law = self.predicted(rates)
+        law, cut = self._seen(rates)
+        weights = law.updated(load_hat, scale or _EXACT)
         if scale == 0:
-            return float(load_hat)
-        weights = law.updated(load_hat, scale)
-        return float((weights * posterior_mean(load_hat, law.mean, law.variance, scale)).sum())
+            return float(load_hat) + float((weights * cut).sum())
+        below = posterior_mean(load_hat, law.mean, law.variance, scale)
+        return float((weights * (below + cut)).sum())
 
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> Public:
         """What the public knows once the release of step t is out."""
-        weights = self.predicted(rates).updated(load_hat, scale or 1e-3)
+        weights = self._seen(rates)[0].updated(load_hat, scale or _EXACT)
         return replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+
+    def _factors(self, rates: Sequence[float]) -> Floats:
+        return np.asarray(np.r_[1.0, _GRID] * self.consumption.factor(rates))
+
+    def _seen(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
+        """The law of what a release shows of step t, and the energy cut off: (models, factors)."""
+        if not self.clamp:
+            law = self.predicted(rates)
+            return law, np.zeros_like(law.mean)
+        mean, variance, cut = self.moments.below(self.t, self._factors(rates))
+        return _Mixture(self.weights, mean, np.maximum(variance, 1e-9)), cut
 
     def forecast(
         self, steps: int, rates: Sequence[float] = (), level: float = 0.95
@@ -185,21 +205,54 @@ def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
 class _Moments:
     """Mean and variance of the load at each step under each model, computed once."""
 
-    def __init__(self, models: tuple[OccupancyModel, ...], consumption: Consumption) -> None:
-        self._models, self._consumption = models, consumption
-        self._beliefs: list[Iterator[Belief]] = [marginals(model) for model in models]
-        self._known: list[tuple[Moments, ...]] = []
+    def __init__(
+        self, models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: tuple[int, ...]
+    ) -> None:
+        self._models, self._consumption, self._clamp = models, consumption, clamp
+        self._marginals: list[Iterator[Belief]] = [marginals(model) for model in models]
+        self._beliefs: list[tuple[Belief, ...]] = []
+        self._known: dict[int, tuple[Moments, ...]] = {}
+        self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats]] = {}
 
     def at(self, t: int) -> tuple[Moments, ...]:
-        """Under each model, at step t."""
-        while len(self._known) < t:
-            self._known.append(
-                tuple(
-                    load_moments(next(beliefs), model, self._consumption)
-                    for beliefs, model in zip(self._beliefs, self._models, strict=True)
-                )
+        """Of the load under each model, at step t."""
+        if t not in self._known:
+            self._known[t] = tuple(
+                load_moments(belief, model, self._consumption) for belief, model in self._at(t)
             )
-        return self._known[t - 1]
+        return self._known[t]
+
+    def below(self, t: int, factors: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of what lies below the clamp, (mean, variance), and the mean of what lies above."""
+        key = (t, float(factors[0]))  # the grid is fixed but for what multiplies it
+        if key not in self._below:
+            if self._consumption.reacts:
+                self._below.clear()  # factors hardly ever come again
+            parts = self._parts(t, factors)
+            kept, cut = [], []
+            for belief, model in self._at(t):
+                class_of = self._consumption.class_of
+                kept.append(add_up(belief, model, class_of, parts[..., 0], parts[..., 1]))
+                cut.append(add_up(belief, model, class_of, parts[..., 2], parts[..., 3])[0])
+            means, variances = zip(*kept, strict=True)
+            self._below[key] = (np.array(means), np.array(variances), np.array(cut))
+        return self._below[key]
+
+    def _parts(self, t: int, factors: Floats) -> Floats:
+        """(2, classes, factors, 4): each class's reading, split at its clamp."""
+        rows = [
+            [
+                np.stack(split(self._consumption.laws[law], at, factors), axis=-1)
+                for law, at in zip(row, self._clamp, strict=True)
+            ]
+            for row in self._consumption.table(t).tolist()
+        ]
+        return np.array(rows)
+
+    def _at(self, t: int) -> list[tuple[Belief, OccupancyModel]]:
+        while len(self._beliefs) < t:
+            self._beliefs.append(tuple(next(beliefs) for beliefs in self._marginals))
+        return list(zip(self._beliefs[t - 1], self._models, strict=True))
 
 
 def _fresh(prior: FactorPrior) -> Floats:

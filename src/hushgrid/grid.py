@@ -38,6 +38,10 @@ class Zone:
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "bound", _checked_bound(bound))
 
+    def cut(self, at: NDArray[np.integer]) -> Zone:
+        """The zone with every bound lowered to `at` [Wh] where that is below it."""
+        return Zone(self.id, np.minimum(self.bound, at))
+
     @property
     def n_houses(self) -> int:
         """Number of houses N."""
@@ -70,11 +74,15 @@ def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
 
 
 class Tally(NamedTuple):
-    """A closed interval: the load [Wh], readings cut down to a bound, readings raised to 0."""
+    """A closed interval: the load [Wh], readings cut down to a bound, readings raised to 0.
+
+    `most` [Wh], the sum of the bounds, tells what the readings were cut at.
+    """
 
     load: int
     clamped: int
     exported: int
+    most: int
 
 
 def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
@@ -83,7 +91,7 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     Clamping the sum instead would bound nobody.
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
-    Tally(load=2800, clamped=1, exported=1)
+    Tally(load=2800, clamped=1, exported=1, most=7500)
     """
     x, u = _whole(readings), np.asarray(bound)
     if x.shape != u.shape:
@@ -99,7 +107,8 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
             return Tally(*found)
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
-    return Tally(load, int((x > u).sum()), int((x < 0).sum()))
+    most = int(u.sum(dtype=np.int64))
+    return Tally(load, int((x > u).sum()), int((x < 0).sum()), most)
 
 
 def aggregate(readings: ArrayLike, bound: ArrayLike) -> int:
@@ -195,7 +204,7 @@ def optimal_rate(load: Number, tariff: Tariff) -> Number:
     return tariff.alpha * (load + tariff.inelastic) / 1000 + tariff.beta
 
 
-def public_rate(load_hat: int, tariff: Tariff) -> float:
+def public_rate(load_hat: float, tariff: Tariff) -> float:
     """The rate of a noisy load, cut to floor..cap: post-processing, it costs no privacy.
 
     >>> public_rate(-100_000, Tariff(alpha=1.0, beta=62.5))

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,10 +66,42 @@ class Law(ABC):
         found = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
         return np.minimum(found, self.top).astype(np.int64)
 
+    def cut(self, at: int) -> Law:
+        """The law of the reading cut at a clamp [Wh]."""
+        return self if at >= self.top else Cut(self, at)
+
     def scaled(self, factor: float, bound: int) -> Law:
         """The law of the reading times `factor`, rounded to whole Wh and cut at `bound`."""
         moved = scale_wh(np.arange(self.top + 1), factor, bound)
         return Histogram(np.bincount(moved, self.pmf).astype(np.float64))
+
+
+class Split(NamedTuple):
+    """Moments of a reading and of its two parts, below and above a clamp, at some factors."""
+
+    below: Floats  # mean of min(factor X, at)
+    below_variance: Floats
+    above: Floats  # mean of (factor X - at)+
+    above_variance: Floats
+
+
+def split(law: Law, at: float, factors: Floats) -> Split:
+    """What a clamp at `at` [Wh] keeps and cuts of a reading that a factor multiplies."""
+    x = np.arange(law.top + 1, dtype=np.float64)
+    sums = np.cumsum(np.stack([law.pmf, law.pmf * x, law.pmf * x**2]), axis=1)
+    j = np.minimum(np.floor(at / factors), law.top).astype(np.int64)
+    (p, m1, m2), (all_p, all_1, all_2) = sums[:, j], sums[:, -1:]
+    rest = np.maximum(all_p - p, 0.0)
+    below = factors * m1 + at * rest
+    below_square = factors**2 * m2 + at**2 * rest
+    above = np.maximum(factors * (all_1 - m1) - at * rest, 0.0)
+    above_square = factors**2 * (all_2 - m2) - 2 * at * factors * (all_1 - m1) + at**2 * rest
+    return Split(
+        below,
+        np.maximum(below_square - below**2, 0.0),
+        above,
+        np.maximum(above_square - above**2, 0.0),
+    )
 
 
 def scale_wh(readings: NDArray[np.integer], factor: float, bound: int) -> NDArray[np.int64]:
@@ -198,6 +231,32 @@ class Histogram(Law):
 
     def _pmf(self) -> Floats:
         return np.asarray(self.weights / self.weights.sum())
+
+
+@dataclass(frozen=True)
+class Cut(Law):
+    """The law of min(X, at): what lies above the clamp sits on it.
+
+    >>> Uniform(3).cut(1).pmf
+    array([0.25, 0.75])
+    """
+
+    law: Law
+    at: int
+
+    @property
+    def top(self) -> int:  # type: ignore[override]
+        """Largest reading [Wh]."""
+        return min(self.at, self.law.top)
+
+    def _pmf(self) -> Floats:
+        f = np.array(self.law.pmf[: self.top + 1])
+        f[-1] += self.law.pmf[self.top + 1 :].sum()
+        return f
+
+    def scaled(self, factor: float, bound: int) -> Law:
+        """Readings answer the price first and are cut then."""
+        return self.law.scaled(factor, min(bound, self.at))
 
 
 FAMILIES: dict[str, Callable[..., Law]] = {

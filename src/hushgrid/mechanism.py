@@ -14,7 +14,8 @@ import numpy as np
 from hushgrid.calibration import Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.errors import NoiseError, ReadingError
-from hushgrid.grid import Tariff, Zone, public_rate
+from hushgrid.estimate import Public
+from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
@@ -24,7 +25,8 @@ from hushgrid.policy import Policy
 class Release:
     """What the public sees of step t.
 
-    `load_hat` [Wh] noisy load; `rate` [currency/kWh] for the step from `applies_from` on;
+    `load_hat` [Wh] noisy load of readings cut at the clamp; `put_back` [Wh] the energy expected
+    above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
     `scale` [Wh] of the noise; `epsilon` the loss for protected houses under the policy's trust;
     `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
     public's best guess of the load, where one is made; `digest` names zone, tariff, models and
@@ -35,6 +37,7 @@ class Release:
     t: int
     applies_from: int
     load_hat: int
+    put_back: float
     estimate: float | None
     rate: float
     scale: float
@@ -47,7 +50,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """Where the mechanism stands: steps published so far and their rates. Nothing secret."""
+    """Where the mechanism stands: steps published so far and their rates. Nothing secret.
+
+    `zone` has the clamp as its bounds: what readings are cut at.
+    """
 
     zone: Zone
     tariff: Tariff
@@ -56,6 +62,7 @@ class State:
     digest: str
     rule: str
     most: int  # sum of all bounds [Wh]: no load can be larger
+    public: Public | None = None  # kept where the estimate or the energy above the clamp is asked
     rates: tuple[float, ...] = ()
 
     @property
@@ -79,22 +86,27 @@ def init(
     """
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)
-    rules = (policy.blocks, policy.models, policy.on_empty)
-    exposures.check_made_for(models, zone, consumption, rules)
+    exposures.check_made_for(models, zone, consumption, policy)
     scheduler = Scheduler(exposures, policy, calibrator)
+    public = None
+    if policy.clamp or policy.publish == "estimate":
+        public = Public.start(models, consumption, clamp=policy.clamp)
     return State(
-        zone,
+        exposures.zone,
         tariff,
         policy,
         scheduler,
         _digest(zone, tariff, models, consumption, policy, calibrator),
         policy.rule + ("" if calibrator is None else f" {type(calibrator).__name__}"),
-        int(zone.bound.sum(dtype=np.int64)),
+        int(exposures.zone.bound.sum(dtype=np.int64)),
+        public,
     )
 
 
-def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
+def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]:
     """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
+
+    Under a policy with a clamp the load is what `tally(readings, state.zone.bound)` returns.
 
     A state is a value: stepping it twice draws twice. Publish one release a step and go on from
     the next state.
@@ -111,14 +123,21 @@ def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
     calibration = state.scheduler.at(state.t, state.rates)
     k = noise.draw(calibration.scale) if calibration.scale > 0 else 0  # before the load is touched
-    load_hat = _checked_load(load, state.most) + k
-    rate = public_rate(load_hat, state.tariff)
+    load_hat = _checked_load(load, state) + k
+    public, put_back, estimate = state.public, 0.0, None
+    if public is not None:
+        put_back = public.put_back(state.rates)
+        if state.policy.publish == "estimate":
+            estimate = public.estimate(load_hat, calibration.scale, state.rates)
+        public = public.after(load_hat, calibration.scale, state.rates)
+    rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)
     release = Release(
         zone=state.zone.id,
         t=calibration.t,
         applies_from=calibration.t + 1,
         load_hat=load_hat,
-        estimate=None,
+        put_back=put_back,
+        estimate=estimate,
         rate=rate,
         scale=calibration.scale,
         epsilon=calibration.epsilon,
@@ -127,10 +146,26 @@ def step(state: State, load: int, noise: Noise) -> tuple[Release, State]:
         digest=state.digest,
         simulated=not isinstance(noise, SecureNoise),
     )
-    return release, replace(state, rates=(*state.rates, rate))
+    return release, replace(state, public=public, rates=(*state.rates, rate))
 
 
-def _checked_load(load: int, most: int) -> int:
+def _checked_load(load: int | Tally, state: State) -> int:
+    if isinstance(load, Tally):
+        if load.most != state.most:
+            raise ReadingError(
+                f"readings were cut at bounds that add up to {load.most} Wh where the policy's add"
+                f" up to {state.most} Wh; add them with tally(readings, state.zone.bound)."
+            )
+        load = load.load
+    elif state.policy.clamp:
+        raise ReadingError(
+            "the load is a bare number but the policy has a clamp;"
+            " give what tally(readings, state.zone.bound) returns."
+        )
+    return _whole_load(load, state.most)
+
+
+def _whole_load(load: int, most: int) -> int:
     try:
         whole = int(load)
     except (TypeError, ValueError, OverflowError):

@@ -11,6 +11,7 @@ from hushgrid.errors import PolicyError
 BlockRule = Literal["block", "minimal", "paper"]
 ModelsRule = Literal["union", "paper"]
 EmptyRule = Literal["protect_all", "publish_exact"]
+PublishRule = Literal["raw", "estimate"]
 
 MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
 MAX_SCALE = 1e15  # [Wh]; beyond it the noise would outgrow 64-bit whole numbers
@@ -24,6 +25,9 @@ class Policy:
     `eta`: share of every reading's law that may be anything; 1 trusts nothing, 0 trusts all.
     `blocks`: how correlated houses count; `models`: how Theta counts; `on_empty`: what to do
     when no house is uncertain ("publish_exact" trusts Theta absolutely).
+    `epsilon_t`: a smaller epsilon for each step of the horizon, where they differ; `clamp` [Wh]:
+    one for each density class, below the contract bound, or none; `publish`: the rate of the
+    noisy load, or of the public's best estimate of it.
     """
 
     epsilon: float
@@ -33,6 +37,9 @@ class Policy:
     models: ModelsRule = "union"
     on_empty: EmptyRule = "protect_all"
     min_scale: float = MIN_SCALE
+    epsilon_t: tuple[float, ...] = ()
+    clamp: tuple[int, ...] = ()
+    publish: PublishRule = "raw"
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -44,14 +51,57 @@ class Policy:
         if not (is_real(self.min_scale) and MIN_SCALE <= self.min_scale <= MAX_SCALE):
             raise PolicyError(f"policy min_scale is {self.min_scale}; give {MIN_SCALE} Wh or more.")
         object.__setattr__(self, "horizon", int(self.horizon))
-        for name, kind in (("blocks", BlockRule), ("models", ModelsRule), ("on_empty", EmptyRule)):
+        for name, kind in _RULES.items():
             if getattr(self, name) not in get_args(kind):
                 raise PolicyError(
                     f"policy {name} is {getattr(self, name)!r}; give one of"
                     f" {', '.join(get_args(kind))}."
                 )
+        object.__setattr__(self, "epsilon_t", _checked_epsilons(self))
+        object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
+
+    def epsilon_at(self, t: int) -> float:
+        """What release t may lose."""
+        return self.epsilon_t[t - 1] if self.epsilon_t else self.epsilon
 
     @property
     def rule(self) -> str:
         """The rules in one word for a release, such as `eta=1 block union`."""
-        return f"eta={self.eta:g} {self.blocks} {self.models}"
+        clamped = " clamped" if self.clamp else ""
+        return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}"
+
+
+_RULES = {
+    "blocks": BlockRule,
+    "models": ModelsRule,
+    "on_empty": EmptyRule,
+    "publish": PublishRule,
+}
+
+
+def _checked_epsilons(policy: Policy) -> tuple[float, ...]:
+    if not isinstance(policy.epsilon_t, (tuple, list)):
+        raise PolicyError(f"policy epsilon_t is {policy.epsilon_t!r}; give a list, one a step.")
+    each = tuple(policy.epsilon_t)
+    if each and len(each) != policy.horizon:
+        raise PolicyError(
+            f"policy epsilon_t has {len(each)} entries but the horizon is {policy.horizon};"
+            " give one for each step, or none."
+        )
+    for t, epsilon in enumerate(each, 1):
+        if not (is_real(epsilon) and 0 < epsilon <= policy.epsilon):
+            raise PolicyError(
+                f"policy epsilon_t of step {t} is {epsilon}; give a positive number, at most"
+                f" epsilon = {policy.epsilon:g}."
+            )
+    return each
+
+
+def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(clamp, (tuple, list)):
+        raise PolicyError(f"policy clamp is {clamp!r}; give a list of Wh, one a density class.")
+    each = tuple(clamp)
+    for kind, at in enumerate(each):
+        if not is_whole(at) or at < 1:
+            raise PolicyError(f"policy clamp of class {kind} is {at}; give whole Wh, 1 or more.")
+    return tuple(int(at) for at in each)

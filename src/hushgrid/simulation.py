@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hushgrid.calibration import Calibrator, Exposures, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
-from hushgrid.grid import Tariff, Zone, aggregate, optimal_rate, public_rate
+from hushgrid.grid import Tariff, Zone, aggregate, optimal_rate, public_rate, tally
 from hushgrid.intervals import Summary, summarise
 from hushgrid.laws import Uniform
 from hushgrid.mechanism import Release, State, init, step
@@ -34,13 +34,17 @@ _INITIAL, _MOVE, _CONSUME, _NOISE = range(4)  # what a random stream is for
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """A zone, what the public believes of it, and (without `truth`) a world where that is true."""
+    """A zone, what the public believes of it, and a world where that is true.
+
+    `truth` and `consumed` say how people really move and consume, where that differs.
+    """
 
     zone: Zone
     tariff: Tariff
     models: Sequence[OccupancyModel]
     consumption: Consumption
     truth: OccupancyModel | None = None
+    consumed: Consumption | None = None
 
     def starting(self, offset: int) -> Scenario:
         """The same zone with every calendar seen from `offset` steps later."""
@@ -50,6 +54,7 @@ class Scenario:
             tuple(model.starting(offset) for model in self.models),
             self.consumption.starting(offset),
             self.truth.starting(offset) if self.truth else None,
+            self.consumed.starting(offset) if self.consumed else None,
         )
 
 
@@ -101,12 +106,13 @@ class World:
     def __init__(self, scenario: Scenario, seed: Sequence[int]) -> None:
         truth = scenario.truth or check_models(scenario.models, scenario.zone.n_houses)[0]
         check_models([truth], scenario.zone.n_houses)
-        scenario.consumption.check_fits(scenario.zone.bound)
-        self._truth, self._consumption, self._zone = truth, scenario.consumption, scenario.zone
+        consumption = scenario.consumed or scenario.consumption
+        consumption.check_fits(scenario.zone.bound)
+        self._truth, self._consumption, self._zone = truth, consumption, scenario.zone
         self._seed, self._t = tuple(seed), 0
         self._states = [np.zeros(len(piece.members), np.int16) for piece in truth.chains]
         self._cumulative = [np.cumsum(piece.transition, axis=-1) for piece in truth.chains]
-        self._tables = _sampling_tables(scenario.consumption)
+        self._tables = _sampling_tables(consumption)
         self.occupancy = np.zeros(scenario.zone.n_houses, np.uint8)
         self.readings = np.zeros(scenario.zone.n_houses, np.int32)
         self.home = 0
@@ -125,13 +131,11 @@ class World:
                 rows = self._cumulative[p][slot]
                 key = stream_key(*self._seed, self._t, p, _MOVE)
             move(self._states[p], piece.chain_of, rows, piece.members, key, self.occupancy)
-        slot = self._consumption.calendar.slot(self._t)
-        laws = np.stack([self._consumption.absent[slot], self._consumption.present[slot]])
         self.home = int(
             consume(
                 self.occupancy,
                 self._consumption.class_of,
-                laws,
+                self._consumption.table(self._t),
                 *self._tables,
                 self._consumption.factor(rates),
                 self._zone.bound,
@@ -193,7 +197,7 @@ def play(
     if len(horizons) != 1:
         raise PolicyError(f"horizons are {sorted(horizons)}; give all mechanisms the same one.")
     ready = states or first_states(scenario, mechanisms)
-    if scenario.consumption.reacts:
+    if (scenario.consumed or scenario.consumption).reacts:
         return {
             name: _run(scenario, {name: ready[name]} if name in ready else {}, horizons, seed)[name]
             for name in [*ready, "open"]
@@ -204,10 +208,10 @@ def play(
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
     """Each mechanism before its first step; it can start any number of days."""
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    shared: dict[tuple[str, str, str], Exposures] = {}
+    shared: dict[tuple[object, ...], Exposures] = {}
     states = {}
     for name, (policy, calibrator) in mechanisms.items():
-        rules = (policy.blocks, policy.models, policy.on_empty)
+        rules = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
         if rules not in shared:
             shared[rules] = exposures_of(
                 scenario.models, scenario.zone, scenario.consumption, policy
@@ -233,7 +237,8 @@ def _run(
         home[t] = world.home
         opened.append(public_rate(z, scenario.tariff))
         for name in states:
-            release, now[name] = step(now[name], z, noise[name])
+            seen = tally(world.readings, now[name].zone.bound) if now[name].policy.clamp else z
+            release, now[name] = step(now[name], seen, noise[name])
             releases[name].append(release)
         heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])
     optimal = optimal_rate(load.astype(np.float64), scenario.tariff)
@@ -304,8 +309,11 @@ def days(
 def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
     """Worlds for `days`: calendars go on from day to day; each day starts anew from Pi."""
     period = math.lcm(
-        len(scenario.consumption.calendar.slots),
-        *(len(m.calendar.slots) for m in (*scenario.models, scenario.truth) if m is not None),
+        *(
+            len(m.calendar.slots)
+            for m in (*scenario.models, scenario.truth, scenario.consumption, scenario.consumed)
+            if m is not None
+        )
     )
     known = {0: scenario}
 

@@ -15,7 +15,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.grid import Zone
 from hushgrid.laws import Law
 from hushgrid.occupancy import OccupancyModel, check_models
-from hushgrid.policy import BlockRule, EmptyRule, ModelsRule
+from hushgrid.policy import BlockRule, EmptyRule, ModelsRule, Policy
 
 Ints = NDArray[np.int32]
 
@@ -81,11 +81,15 @@ class Exposures:
         blocks: BlockRule,
         together: ModelsRule,
         on_empty: EmptyRule,
+        clamp: tuple[int, ...] = (),
     ) -> None:
         consumption.check_fits(zone.bound)
-        self.consumption, self._on_empty = consumption, on_empty
-        self._models, self._zone = tuple(check_models(models, zone.n_houses)), zone
-        self._rules = (blocks, together, on_empty)
+        self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
+        self._on_empty, self._rules = on_empty, (blocks, together, on_empty, clamp)
+        if clamp:  # from here on the clamp is the bound: the proofs see nothing else
+            consumption = consumption.cut(clamp)
+            zone = zone.cut(np.array(clamp, np.int64)[consumption.class_of])
+        self.zone, self.consumption = zone, consumption
         # laws that react to rates are cut at each house's own bound: then bounds part a class
         kinds = consumption.class_of
         if consumption.reacts:
@@ -103,13 +107,15 @@ class Exposures:
         models: Sequence[OccupancyModel],
         zone: Zone,
         consumption: Consumption,
-        rules: tuple[BlockRule, ModelsRule, EmptyRule],
+        policy: Policy,
     ) -> None:
         """Refuse to answer for another zone, other models or other rules than one's own."""
-        same = zone is self._zone and consumption is self.consumption and rules == self._rules
-        if not same or [id(m) for m in models] != [id(m) for m in self._models]:
+        mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        same = zone is mine[1] and consumption is mine[2] and rules == self._rules
+        if not same or [id(m) for m in models] != [id(m) for m in mine[0]]:
             raise PolicyError(
-                f"exposures were made for zone {self._zone.id!r} under {', '.join(self._rules)};"
+                f"exposures were made for zone {mine[1].id!r} under"
+                f" {', '.join(str(rule) for rule in self._rules[:3])};"
                 " make them from this zone, these models and this policy."
             )
 

@@ -49,31 +49,41 @@ class Scheduler:
     ) -> None:
         self._exposures, self._policy = exposures, policy
         self._calibrator: Calibrator = Trust() if calibrator is None else calibrator
-        self._answers: dict[Exposure, Answer] = {}
-        self._known: dict[int, Calibration] = {}
+        self._answers: dict[tuple[Exposure, float], Answer] = {}
+        self._known: dict[tuple[int, float], Calibration] = {}
+        self._terms: dict[float, Policy] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
 
-    def at(self, t: int, rates: Sequence[float] = ()) -> Calibration:
-        """The calibration of step t after the published `rates` of steps 1..t-1."""
+    def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
+        """The calibration of step t after the published `rates` of steps 1..t-1.
+
+        `epsilon` may ask for another loss than the policy's for this step.
+        """
         if not 1 <= t <= self._policy.horizon:
             raise HorizonError(
                 f"step t is {t} but the policy's horizon is {self._policy.horizon};"
                 " plan a longer horizon, or publish the public forecast."
             )
+        lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
         if not self.ahead:
             exposure = self.exposure(t, rates)
-            return _calibration(t, exposure, self._answer(exposure))
-        if t not in self._known:
-            exposure = self._exposures.at(t)
-            if exposure not in self._answers:
-                self._answers[exposure] = self._answer(exposure)
-            self._known[t] = _calibration(t, exposure, self._answers[exposure])
-        return self._known[t]
+            return _calibration(t, exposure, self._answer(exposure, lost))
+        if (t, lost) not in self._known:
+            key = (self._exposures.at(t), lost)
+            if key not in self._answers:
+                self._answers[key] = self._answer(*key)
+            self._known[t, lost] = _calibration(t, key[0], self._answers[key])
+        return self._known[t, lost]
 
     @property
     def consumption(self) -> Consumption:
-        """The public law of readings."""
+        """The public law of readings, cut at the clamp."""
         return self._exposures.consumption
+
+    @property
+    def zone(self) -> Zone:
+        """The zone, with the clamp as its bounds."""
+        return self._exposures.zone
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """What step t could give away, after demand has answered the rates of steps 1..t-1."""
@@ -88,14 +98,19 @@ class Scheduler:
         factor = self.consumption.factor(rates[: t - 1])
         return replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
 
-    def _answer(self, exposure: Exposure) -> Answer:
-        answer = self._calibrator.scale(exposure, self._policy)
-        _check_scale(answer, self._policy, bool(exposure.cases))
+    def _answer(self, exposure: Exposure, epsilon: float) -> Answer:
+        policy = self._policy
+        if epsilon != policy.epsilon:
+            if epsilon not in self._terms:
+                self._terms[epsilon] = replace(policy, epsilon=epsilon, epsilon_t=())
+            policy = self._terms[epsilon]
+        answer = self._calibrator.scale(exposure, policy)
+        _check_scale(answer, policy, bool(exposure.cases))
         if answer.scale > 0 and type(self._calibrator) is not Trust:  # ours has measured every case
-            losses = [case_loss(c, answer.scale, self._policy.eta) for c in exposure.cases]
+            losses = [case_loss(c, answer.scale, policy.eta) for c in exposure.cases]
             worst = max(losses, default=0.0)
             answer = answer._replace(loss=worst)
-        _check_loss(answer, self._policy)
+        _check_loss(answer, policy)
         return answer
 
 
@@ -121,6 +136,7 @@ def exposures_of(
         blocks=policy.blocks,
         together=policy.models,
         on_empty=policy.on_empty,
+        clamp=policy.clamp,
     )
 
 

@@ -1,0 +1,217 @@
+"""The clamp: any public C below the contract bound may stand for it in every formula.
+
+Less noise, but what readings exceed C is lost and only its expectation is put back. One choice for
+each density class, by the least expected squared error (docs/proofs/clamp.md):
+
+    2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.belief import add_up, marginals
+from hushgrid.calibration import Scheduler, exposures_of
+from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.checks import is_real
+from hushgrid.consumption import Consumption
+from hushgrid.errors import PolicyError
+from hushgrid.grid import Zone
+from hushgrid.laws import split
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.policy import Policy
+
+Floats = NDArray[np.float64]
+
+RHO = 0.2  # relative error to expect of the model on the energy above the clamp
+_CANDIDATES = 12  # scales tried at once
+_ROUNDS = 4  # each closes in on the neighbours of the best
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A clamp [Wh] for each class (none: the contract bounds), and the error it leads to.
+
+    `error` [Wh] is the root of the mean squared error expected of a release, `noise` [Wh] its part
+    that is noise, `without` [Wh] the error at the contract bounds.
+    """
+
+    clamp: tuple[int, ...]
+    error: float
+    noise: float
+    without: float
+
+
+def choose_clamp(
+    models: Sequence[OccupancyModel],
+    zone: Zone,
+    consumption: Consumption,
+    policy: Policy,
+    rho: float = RHO,
+) -> Choice:
+    """The clamp of least expected error under the policy's epsilon and eta.
+
+    For a scale b the best clamp of a class is the largest that b protects, so the choice is one
+    search over b.
+
+    >>> from hushgrid.laws import Histogram
+    >>> stay, alike = [[0.9, 0.1], [0.2, 0.8]], [0] * 9
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=alike)
+    >>> rare = Histogram([0.99] + [0] * 999 + [0.01])  # 1000 Wh, now and then
+    >>> f = Consumption.by_class(absent=[rare], present=[rare], class_of=alike)
+    >>> choose_clamp([theta], Zone("z", [1000] * 9), f, Policy(0.1, horizon=2)).clamp
+    (1,)
+    """
+    bare = replace(policy, clamp=())
+    task = _Search(models, zone, replace(consumption, elasticity=None), bare, rho)
+    contract = task.noise(bare)
+    scales = np.geomspace(task.least, max(contract / math.sqrt(2), task.least * 2), _CANDIDATES)
+    best: tuple[int, ...] = ()
+    for _ in range(_ROUNDS):
+        clamps = task.clamps(scales)
+        k = int(np.argmin(task.expected(scales, clamps)))
+        best = tuple(clamps[k].tolist())
+        ends = scales[max(k - 1, 0)], scales[min(k + 1, len(scales) - 1)]
+        scales = np.geomspace(*ends, _CANDIDATES)
+    error, noise = task.judge(replace(bare, clamp=best))
+    if error >= contract:
+        return Choice((), contract, contract, contract)
+    return Choice(best, error, noise, contract)
+
+
+def expected_error(
+    models: Sequence[OccupancyModel],
+    zone: Zone,
+    consumption: Consumption,
+    policy: Policy,
+    rho: float = RHO,
+) -> tuple[float, float]:
+    """Root mean squared error [Wh] of a raw release under the policy's own clamp; its noise."""
+    return _Search(models, zone, replace(consumption, elasticity=None), policy, rho).judge(policy)
+
+
+class _Search:
+    """What the choice looks at again and again."""
+
+    def __init__(
+        self,
+        models: Sequence[OccupancyModel],
+        zone: Zone,
+        consumption: Consumption,
+        policy: Policy,
+        rho: float,
+    ) -> None:
+        if not (is_real(rho) and rho >= 0):
+            raise PolicyError(f"rho is {rho}; give a relative error of 0 or more.")
+        self._models, self._zone, self._consumption = models, zone, consumption
+        self._policy, self._rho = policy, rho
+        each = policy.epsilon_t or (policy.epsilon,)
+        self._epsilon = float(np.median(each))
+        self._uneven = float(np.mean((self._epsilon / np.array(each)) ** 2))
+        kinds = consumption.absent.shape[1]
+        self._bound = np.zeros(kinds, np.int64)  # largest of each class [Wh]
+        np.maximum.at(self._bound, consumption.class_of, zone.bound)
+        self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
+        for model in models:
+            for piece in model.chains:
+                np.maximum.at(self._share, consumption.class_of[piece.members], piece.size)
+        self.least = max(1 / self._epsilon, policy.min_scale)
+
+    def judge(self, policy: Policy) -> tuple[float, float]:
+        """Expected error and its part that is noise [Wh]."""
+        noise = self.noise(policy)
+        if not policy.clamp:
+            return noise, noise
+        return math.sqrt(noise**2 + float(self.cut_error(np.array([policy.clamp]))[0])), noise
+
+    def noise(self, policy: Policy) -> float:
+        """Root mean square of the noise over the horizon [Wh]."""
+        scheduler = Scheduler(
+            exposures_of(self._models, self._zone, self._consumption, policy), policy
+        )
+        scales = [scheduler.at(t).scale for t in range(1, policy.horizon + 1)]
+        return math.sqrt(float(np.mean(2 * np.square(scales))))
+
+    def clamps(self, scales: Floats) -> NDArray[np.int64]:
+        """(scales, classes): the largest clamp each scale protects; scales ascend."""
+        found = np.empty((len(scales), len(self._bound)), np.int64)
+        for kind in range(len(self._bound)):
+            pairs, at = self._pairs(kind), 1
+            for k, b in enumerate(scales.tolist()):
+                at = found[k, kind] = self._largest(kind, pairs, b, at)
+        return found
+
+    def expected(self, scales: Floats, clamps: NDArray[np.int64]) -> Floats:
+        """Expected squared error at each scale with its clamps [Wh^2]."""
+        return np.asarray(2 * scales**2 * self._uneven + self.cut_error(clamps))
+
+    def cut_error(self, clamps: NDArray[np.int64]) -> Floats:
+        """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
+        f, horizon = self._consumption, self._policy.horizon
+        total = np.zeros(len(clamps))
+        slots: dict[int, Floats] = {}
+        for model in self._models:
+            for belief in islice(marginals(model), horizon):
+                slot = f.calendar.slot(belief.t)
+                if slot not in slots:
+                    slots[slot] = self._cut_moments(f.table(belief.t), clamps)
+                each = slots[slot]
+                mean, variance = add_up(belief, model, f.class_of, each[..., 0], each[..., 1])
+                total += variance + (self._rho * mean) ** 2
+        return np.asarray(total / (horizon * len(self._models)))
+
+    def _cut_moments(self, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
+        """(2, classes, rows of clamps, 2): mean and variance of what a reading loses."""
+        out = np.empty((*table.shape, len(clamps), 2))
+        for state, kind in np.ndindex(*table.shape):
+            law = self._consumption.laws[table[state, kind]]
+            at = clamps[:, kind]
+            # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
+            found = split(law, 1.0, 1 / at)
+            out[state, kind] = np.stack(
+                [found.above * at, found.above_variance * at.astype(np.float64) ** 2], axis=1
+            )
+        return out
+
+    def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
+        """The distinct laws of a class over the slots, absent and present."""
+        f = self._consumption
+        both = np.unique(np.stack([f.absent[:, kind], f.present[:, kind]], axis=1), axis=0)
+        return [(f.laws[a].pmf, f.laws[p].pmf) for a, p in both.tolist()]
+
+    def _largest(
+        self, kind: int, pairs: Sequence[tuple[Floats, Floats]], b: float, low: int
+    ) -> int:
+        """The largest clamp from `low` on that b protects, by bisection."""
+        epsilon = self._epsilon / float(self._share[kind])
+
+        def holds(at: int) -> bool:
+            if self._policy.eta == 1:
+                return bool(at / b <= epsilon)
+            return all(
+                loss_of_pmfs(_cut(f0, at), _cut(f1, at), at, b, self._policy.eta) <= epsilon
+                for f0, f1 in pairs
+            )
+
+        high = int(self._bound[kind])
+        if holds(high):
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        return low
+
+
+def _cut(f: Floats, at: int) -> Floats:
+    """The pmf of readings cut at a clamp."""
+    if f.size <= at + 1:
+        return f
+    out = f[: at + 1].copy()
+    out[at] += f[at + 1 :].sum()
+    return out
