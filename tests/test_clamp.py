@@ -27,13 +27,13 @@ from hushgrid import (
     Uniform,
     Zone,
     init,
-    play,
     step,
     tally,
 )
 from hushgrid.clamp import choose_clamp, expected_error
 from hushgrid.laws import split
 from hushgrid.noise import pmf
+from hushgrid.simulation import days
 
 ECO = Path(__file__).parents[2] / "shared/data/eco_house2/eco_house2_15min.parquet"
 STAY = [[0.9, 0.1], [0.2, 0.8]]
@@ -127,14 +127,14 @@ def stretched(law: Law, at: int, by: float) -> Law:
 
 
 def realised(scenario: Scenario, policies: dict[str, Policy]) -> dict[str, float]:
-    """Root mean squared error of the rate over 20 days of 96 steps, common random numbers."""
+    """Root mean squared error of the rate over 8 days of 96 steps, common random numbers."""
     mechanisms = {name: Mechanism(policy) for name, policy in policies.items()}
-    total = dict.fromkeys(policies, 0.0)
-    for day in range(20):
-        traces = play(scenario, mechanisms, seed=(7, day))
-        for name in policies:
-            total[name] += float(np.mean((traces[name].published - traces[name].optimal) ** 2))
-    return {name: math.sqrt(value / 20) for name, value in total.items()}
+    squares: dict[str, list[float]] = {name: [] for name in policies}
+    for day in days(lambda _: scenario, mechanisms, count=8, seed=7):
+        for name, found in squares.items():
+            trace = day.traces[name]
+            found.append(float(np.mean((trace.published - trace.optimal) ** 2)))
+    return {name: math.sqrt(np.mean(found)) for name, found in squares.items()}
 
 
 @pytest.mark.parametrize("off", [1.0, 0.8, 1.2])
@@ -149,10 +149,9 @@ def test_the_choice_is_near_the_best_in_hindsight(epsilon: float, eta: float, of
     at = chosen or (2000, 8000)
     scenario = street(off, at) if off != 1 else model
     tried = {"contract": policy, "chosen": replace(policy, clamp=chosen)}
-    for low in (0.35, 0.6, 0.8, 1.0, 1.25, 1.6, 2.5):
-        for high in (0.6, 1.0, 1.6):
-            pair = (max(1, round(at[0] * low)), max(1, round(at[1] * low * high)))
-            tried[f"{low}, {high}"] = replace(policy, clamp=pair)
+    for both, second in ((0.35, 1), (0.6, 1), (0.8, 1), (1, 0.6), (1, 1.6), (1.25, 1), (2, 1)):
+        pair = (max(1, round(at[0] * both)), max(1, round(at[1] * both * second)))
+        tried[f"{both}, {second}"] = replace(policy, clamp=pair)
     errors = realised(scenario, tried)
     assert errors["chosen"] <= 1.1 * min(errors.values())
     assert errors["chosen"] <= errors["contract"] * (1 + 1e-9)
@@ -164,7 +163,7 @@ def test_expected_error_is_the_realised_one() -> None:
         scenario.models, scenario.zone, scenario.consumption, policy, rho=0.0
     )
     found = realised(scenario, {"it": policy})["it"] / scenario.tariff.alpha * 1000
-    assert found == pytest.approx(expected, rel=0.08)  # 1920 squared Laplace errors: s.d. 2.6 %
+    assert found == pytest.approx(expected, rel=0.12)  # 768 squared Laplace errors: s.d. 4 %
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.3, 1.0])

@@ -138,3 +138,15 @@ def test_accounts_survive_and_refuse() -> None:
 def test_bad_delta(delta: float) -> None:
     with pytest.raises(PolicyError, match="delta is"):
         compose([0.5], delta)
+
+
+def test_an_exact_release_where_nothing_is_uncertain_costs_nothing() -> None:
+    theta = OccupancyModel.factored([[1.0, 0.0]], [[np.eye(2)]])
+    f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
+    policy = Policy(0.5, on_empty="publish_exact")
+    first = init(Zone("z", [10]), Tariff(1.0, 1.0), [theta], f, policy)
+    release, _ = step(first, 3, SimulatedNoise(1))
+    account = Account(first).add(release)
+    assert release.scale == 0
+    assert account.pure.tolist() == [0.0]
+    assert account.epsilon(0) == 0

@@ -108,6 +108,8 @@ class Account:
     def losses(self, entry: Entry) -> Floats:
         """What one release cost every house: nothing where its occupancy is certain."""
         exposure = self._exposure(entry)
+        if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
+            return np.zeros(self.first.zone.n_houses)
         scheduler, eta = self.first.scheduler, self.first.policy.eta
         own, _ = house_losses(
             self.first.zone,
@@ -176,7 +178,7 @@ class Account:
         return [one.rate for one in self.entries[: entry.t - 1]]
 
     def _exposure(self, entry: Entry) -> Exposure:
-        return self.first.scheduler.exposure(entry.t, self._rates_before(entry))
+        return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
     def _event(self, house: int, entry: Entry) -> Event:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""

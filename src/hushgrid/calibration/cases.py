@@ -85,7 +85,13 @@ class Exposures:
     ) -> None:
         consumption.check_fits(zone.bound)
         self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
-        self._on_empty, self._rules = on_empty, (blocks, together, on_empty, clamp)
+        self._on_empty = on_empty
+        self._rules: tuple[BlockRule, ModelsRule, EmptyRule, tuple[int, ...]] = (
+            blocks,
+            together,
+            on_empty,
+            clamp,
+        )
         if clamp:  # from here on the clamp is the bound: the proofs see nothing else
             consumption = consumption.cut(clamp)
             zone = zone.cut(np.array(clamp, np.int64)[consumption.class_of])
@@ -118,6 +124,18 @@ class Exposures:
                 f" {', '.join(str(rule) for rule in self._rules[:3])};"
                 " make them from this zone, these models and this policy."
             )
+
+    def booked(self) -> Exposures:
+        """The same under the `block` rule: what a release can tell about one house of a block.
+
+        The other rules bound less, so no account may rest on them.
+        """
+        blocks, together, on_empty, clamp = self._rules
+        if blocks == "block" or not self._support.has_blocks:
+            return self
+        return Exposures(
+            *self._origin, blocks="block", together=together, on_empty=on_empty, clamp=clamp
+        )
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""

@@ -52,6 +52,7 @@ class Scheduler:
         self._answers: dict[tuple[Exposure, float], Answer] = {}
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
+        self._booked: Exposures | None = None
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
 
     def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
@@ -87,7 +88,15 @@ class Scheduler:
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """What step t could give away, after demand has answered the rates of steps 1..t-1."""
-        exposure = self._exposures.at(t)
+        return self._answered(self._exposures.at(t), t, rates)
+
+    def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
+        """What step t can tell about one house of a block, whatever rule set the noise."""
+        if self._booked is None:
+            self._booked = self._exposures.booked()
+        return self._answered(self._booked.at(t), t, rates)
+
+    def _answered(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
         if not self.consumption.reacts:
             return exposure
         if len(rates) < t - 1:

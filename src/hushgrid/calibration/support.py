@@ -100,6 +100,11 @@ class Support:
         context = int(np.searchsorted(self._offsets, number, side="right")) - 1
         return self.joined[context][number - int(self._offsets[context])].houses
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether any model moves houses jointly."""
+        return int(self._offsets[-1]) > 0
+
     def largest_block(self) -> int:
         """The most that the houses of one joined block can add together [Wh]; 0 without blocks."""
         blocks = [list(self.block(number)) for number in range(int(self._offsets[-1]))]
