@@ -153,31 +153,8 @@ class _Search:
 
     def cut_error(self, clamps: NDArray[np.int64]) -> Floats:
         """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
-        f, horizon = self._consumption, self._policy.horizon
-        total = np.zeros(len(clamps))
-        slots: dict[int, Floats] = {}
-        for model in self._models:
-            for belief in islice(marginals(model), horizon):
-                slot = f.calendar.slot(belief.t)
-                if slot not in slots:
-                    slots[slot] = self._cut_moments(f.table(belief.t), clamps)
-                each = slots[slot]
-                mean, variance = add_up(belief, model, f.class_of, each[..., 0], each[..., 1])
-                total += variance + (self._rho * mean) ** 2
-        return np.asarray(total / (horizon * len(self._models)))
-
-    def _cut_moments(self, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
-        """(2, classes, rows of clamps, 2): mean and variance of what a reading loses."""
-        out = np.empty((*table.shape, len(clamps), 2))
-        for state, kind in np.ndindex(*table.shape):
-            law = self._consumption.laws[table[state, kind]]
-            at = clamps[:, kind]
-            # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
-            found = split(law, 1.0, 1 / at)
-            out[state, kind] = np.stack(
-                [found.above * at, found.above_variance * at.astype(np.float64) ** 2], axis=1
-            )
-        return out
+        mean, variance = _cut_moments(self._models, self._consumption, clamps, self._policy.horizon)
+        return np.asarray((variance + (self._rho * mean) ** 2).mean(axis=(0, 1)))
 
     def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
         """The distinct laws of a class over the slots, absent and present."""
@@ -206,6 +183,41 @@ class _Search:
             middle = (low + high) // 2
             low, high = (middle, high) if holds(middle) else (low, middle)
         return low
+
+
+def cut_moments(
+    models: Sequence[OccupancyModel], consumption: Consumption, clamp: Sequence[int], horizon: int
+) -> tuple[Floats, Floats]:
+    """Mean [Wh] and variance [Wh^2] of the energy above a clamp at every step, over the models."""
+    mean, variance = _cut_moments(models, consumption, np.array([clamp]), horizon)
+    return mean[:, :, 0].mean(axis=0), variance[:, :, 0].mean(axis=0)
+
+
+def _cut_moments(
+    models: Sequence[OccupancyModel], f: Consumption, clamps: NDArray[np.int64], horizon: int
+) -> tuple[Floats, Floats]:
+    """(models, T, rows of clamps): mean and variance of what all readings lose."""
+    out = np.empty((2, len(models), horizon, len(clamps)))
+    slots: dict[int, Floats] = {}
+    for m, model in enumerate(models):
+        for t, belief in enumerate(islice(marginals(model), horizon)):
+            slot = f.calendar.slot(belief.t)
+            if slot not in slots:
+                slots[slot] = _lost_by_class(f, f.table(belief.t), clamps)
+            each = slots[slot]
+            out[:, m, t] = add_up(belief, model, f.class_of, each[..., 0], each[..., 1])
+    return out[0], out[1]
+
+
+def _lost_by_class(f: Consumption, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
+    """(2, classes, rows of clamps, 2): mean and variance of what a reading loses."""
+    out = np.empty((*table.shape, len(clamps), 2))
+    for state, kind in np.ndindex(*table.shape):
+        at = clamps[:, kind].astype(np.float64)
+        # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
+        found = split(f.laws[table[state, kind]], 1.0, 1 / at)
+        out[state, kind] = np.stack([found.above * at, found.above_variance * at**2], axis=1)
+    return out
 
 
 def _cut(f: Floats, at: int) -> Floats:

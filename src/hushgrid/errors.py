@@ -25,6 +25,10 @@ class PolicyError(HushgridError):
     """A privacy policy that cannot be kept, or a calibrator's answer that cannot be trusted."""
 
 
+class PlanError(HushgridError):
+    """A promise that no plan can keep; the message says why and what could be kept."""
+
+
 class HorizonError(HushgridError):
     """A release asked for beyond the policy's horizon."""
 

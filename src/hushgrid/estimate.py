@@ -8,7 +8,7 @@ usually 1, sometimes not, learnt from the releases (docs/estimate.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -58,6 +58,29 @@ def _branches(d: Floats, v: Floats, b: Floats) -> tuple[Floats, Floats]:
     return -d / b + log_ndtr((d - v / b) / s), d / b + log_ndtr(-(d + v / b) / s)
 
 
+class Shape(NamedTuple):
+    """How noise of one kind is read: the mean of a load behind it, and its evidence."""
+
+    mean: Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
+    evidence: Callable[[float, Floats, Floats, float], Floats]
+
+
+def _gaussian_mean(
+    load_hat: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
+) -> Floats:
+    m, v, s = (np.asarray(x, np.float64) for x in (mean, variance, scale))
+    return np.asarray(m + v / (v + s**2) * (np.asarray(load_hat) - m))
+
+
+def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
+    total = variance + scale**2
+    return np.asarray(-((load_hat - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2)
+
+
+LAPLACE = Shape(posterior_mean, log_evidence)
+GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
+
+
 class FactorPrior(NamedTuple):
     """The common factor: 1 but for a share, then log-normal about 1; it changes with a hazard."""
 
@@ -97,6 +120,7 @@ class Public:
     weights: Floats
     t: int
     clamp: tuple[int, ...]
+    shape: Shape
     moments: _Moments
 
     @classmethod
@@ -106,13 +130,14 @@ class Public:
         consumption: Consumption,
         prior: FactorPrior = USUAL_FACTOR,
         clamp: tuple[int, ...] = (),
+        shape: Shape = LAPLACE,
     ) -> Public:
         """Before the first release: models equally likely, the factor as in its prior."""
         if clamp:
             consumption.check_clamp(clamp)
         weights = np.tile(_fresh(prior), (len(models), 1)) / len(models)
         moments = _Moments(tuple(models), consumption, clamp)
-        return cls(tuple(models), consumption, prior, weights, 1, clamp, moments)
+        return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
         """The law of the load of step t + ahead, given everything published so far."""
@@ -132,15 +157,15 @@ class Public:
     def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
         """E[Z given this release and all before it] [Wh]."""
         law, cut = self._seen(rates)
-        weights = law.updated(load_hat, scale or _EXACT)
+        weights = law.updated(load_hat, scale or _EXACT, self.shape)
         if scale == 0:
             return float(load_hat) + float((weights * cut).sum())
-        below = posterior_mean(load_hat, law.mean, law.variance, scale)
+        below = self.shape.mean(load_hat, law.mean, law.variance, scale)
         return float((weights * (below + cut)).sum())
 
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> Public:
         """What the public knows once the release of step t is out."""
-        weights = self._seen(rates)[0].updated(load_hat, scale or _EXACT)
+        weights = self._seen(rates)[0].updated(load_hat, scale or _EXACT, self.shape)
         return replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
 
     def _factors(self, rates: Sequence[float]) -> Floats:
@@ -171,9 +196,9 @@ class _Mixture:
     mean: Floats
     variance: Floats
 
-    def updated(self, load_hat: float, scale: float) -> Floats:
+    def updated(self, load_hat: float, scale: float, shape: Shape) -> Floats:
         """Weights after a noisy sight of the load."""
-        logs = log_evidence(load_hat, self.mean, self.variance, scale)
+        logs = shape.evidence(load_hat, self.mean, self.variance, scale)
         with np.errstate(divide="ignore"):
             logs = np.log(self.weights) + logs
         raised = np.exp(logs - logs.max())

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hushgrid.calibration import Calibrator, Exposures, Scheduler, exposures_of
+from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.errors import NoiseError, ReadingError
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
+from hushgrid.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class Release:
 
     `load_hat` [Wh] noisy load of readings cut at the clamp; `put_back` [Wh] the energy expected
     above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
-    `scale` [Wh] of the noise; `epsilon` the loss for protected houses under the policy's trust;
+    `scale` [Wh] of the noise (its standard deviation where the rule says gaussian); `epsilon` the
+    loss for protected houses under the policy's trust; `look` [Wh] the scale of a second noisy
+    sight that the release also spent, under a policy with a window;
     `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
     public's best guess of the load, where one is made; `digest` names zone, tariff, models and
     policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
@@ -41,6 +44,7 @@ class Release:
     estimate: float | None
     rate: float
     scale: float
+    look: float
     epsilon: float
     epsilon_any: float
     rule: str
@@ -64,6 +68,7 @@ class State:
     most: int  # sum of all bounds [Wh]: no load can be larger
     public: Public | None = None  # kept where the estimate or the energy above the clamp is asked
     rates: tuple[float, ...] = ()
+    spent: tuple[float, ...] = ()  # on publications, under a policy with a window
 
     @property
     def t(self) -> int:
@@ -90,7 +95,8 @@ def init(
     scheduler = Scheduler(exposures, policy, calibrator)
     public = None
     if policy.clamp or policy.publish == "estimate":
-        public = Public.start(models, consumption, clamp=policy.clamp)
+        shape = LAPLACE if policy.gaussian is None else GAUSSIAN
+        public = Public.start(models, consumption, clamp=policy.clamp, shape=shape)
     return State(
         exposures.zone,
         tariff,
@@ -121,9 +127,54 @@ def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]
     """
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
+    if state.policy.window is not None:
+        return _step_in_window(state, load, noise, state.policy.window)
     calibration = state.scheduler.at(state.t, state.rates)
-    k = noise.draw(calibration.scale) if calibration.scale > 0 else 0  # before the load is touched
-    load_hat = _checked_load(load, state) + k
+    k = _drawn(noise, calibration.scale, state.policy)  # before the load is touched
+    return _published(state, calibration, _checked_load(load, state) + k, noise)
+
+
+def _step_in_window(
+    state: State, load: int | Tally, noise: Noise, window: Window
+) -> tuple[Release, State]:
+    """Look whether the load has moved away from what the public expects; publish anew if so."""
+    epsilon, t = state.policy.epsilon, state.t
+    look = state.scheduler.at(t, state.rates, window.look(epsilon))
+    offer = window.offer(epsilon, state.spent)
+    anew = state.scheduler.at(t, state.rates, offer) if offer > 0 else None
+    k = noise.draw(look.scale)  # both before the load is touched
+    fresh = noise.draw(anew.scale) if anew else 0
+    z = _checked_load(load, state)
+    state = replace(state, spent=(*state.spent, 0.0)[-window.steps :])
+    moved = abs(z + k - _expected(state)) - look.scale  # less what the look's own noise adds
+    if anew is None or moved <= anew.scale:
+        return _published(state, look, z + k, noise, keep=state.policy.publish == "raw")
+    state = replace(state, spent=(*state.spent[:-1], offer))
+    return _published(state, anew, z + fresh, noise, look=look)
+
+
+def _expected(state: State) -> float:
+    """The load [Wh] below the clamp that is published unless anew: forecast, or the last rate's."""
+    above = state.public.put_back(state.rates) if state.public else 0.0
+    if state.policy.publish == "estimate" and state.public:
+        law = state.public.predicted(state.rates)
+        return float((law.weights * law.mean).sum()) - above
+    if not state.rates:
+        return 0.0
+    z = (state.rates[-1] - state.tariff.beta) / state.tariff.alpha * 1000
+    return z - state.tariff.inelastic - above
+
+
+def _published(
+    state: State,
+    calibration: Calibration,
+    load_hat: int,
+    noise: Noise,
+    *,
+    look: Calibration | None = None,
+    keep: bool = False,
+) -> tuple[Release, State]:
+    """The release of a noisy load; `keep` leaves the last rate as it is."""
     public, put_back, estimate = state.public, 0.0, None
     if public is not None:
         put_back = public.put_back(state.rates)
@@ -131,6 +182,8 @@ def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]
             estimate = public.estimate(load_hat, calibration.scale, state.rates)
         public = public.after(load_hat, calibration.scale, state.rates)
     rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)
+    if keep and state.rates:
+        rate = state.rates[-1]
     release = Release(
         zone=state.zone.id,
         t=calibration.t,
@@ -140,13 +193,20 @@ def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]
         estimate=estimate,
         rate=rate,
         scale=calibration.scale,
-        epsilon=calibration.epsilon,
-        epsilon_any=calibration.epsilon_any,
+        look=look.scale if look else 0.0,
+        epsilon=calibration.epsilon + (look.epsilon if look else 0.0),
+        epsilon_any=calibration.epsilon_any + (look.epsilon_any if look else 0.0),
         rule=state.rule,
         digest=state.digest,
         simulated=not isinstance(noise, SecureNoise),
     )
     return release, replace(state, public=public, rates=(*state.rates, rate))
+
+
+def _drawn(noise: Noise, scale: float, policy: Policy) -> int:
+    if scale == 0:
+        return 0
+    return noise.draw(scale) if policy.gaussian is None else noise.draw_gaussian(scale)
 
 
 def _checked_load(load: int | Tally, state: State) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
+from hushgrid.window import Window
 
 BlockRule = Literal["block", "minimal", "paper"]
 ModelsRule = Literal["union", "paper"]
@@ -28,6 +30,10 @@ class Policy:
     `epsilon_t`: a smaller epsilon for each step of the horizon, where they differ; `clamp` [Wh]:
     one for each density class, below the contract bound, or none; `publish`: the rate of the
     noisy load, or of the public's best estimate of it.
+    `gaussian`: integer Gaussian noise with this multiple of a house's bound as its standard
+    deviation, instead of Laplace noise. No release then has an epsilon of its own: epsilon and
+    `delta` are what the whole horizon promises about a house's day.
+    `window`: epsilon is what any so many consecutive steps may lose together, for endless streams.
     """
 
     epsilon: float
@@ -40,6 +46,9 @@ class Policy:
     epsilon_t: tuple[float, ...] = ()
     clamp: tuple[int, ...] = ()
     publish: PublishRule = "raw"
+    gaussian: float | None = None
+    delta: float = 0.0
+    window: Window | None = None
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -59,16 +68,28 @@ class Policy:
                 )
         object.__setattr__(self, "epsilon_t", _checked_epsilons(self))
         object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
+        if self.gaussian is None:
+            if self.delta != 0:
+                raise PolicyError(
+                    f"policy delta is {self.delta}; it goes with gaussian noise only."
+                )
+        else:
+            _check_gaussian(self)
+        _check_window(self)
 
     def epsilon_at(self, t: int) -> float:
         """What release t may lose."""
+        if self.gaussian is not None:
+            return math.inf
         return self.epsilon_t[t - 1] if self.epsilon_t else self.epsilon
 
     @property
     def rule(self) -> str:
         """The rules in one word for a release, such as `eta=1 block union`."""
         clamped = " clamped" if self.clamp else ""
-        return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}"
+        gaussian = " gaussian" if self.gaussian is not None else ""
+        window = f" {self.window.by} over {self.window.steps}" if self.window else ""
+        return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}{gaussian}{window}"
 
 
 _RULES = {
@@ -95,6 +116,58 @@ def _checked_epsilons(policy: Policy) -> tuple[float, ...]:
                 f" epsilon = {policy.epsilon:g}."
             )
     return each
+
+
+def _check_gaussian(policy: Policy) -> None:
+    multiple = policy.gaussian
+    if not (is_real(multiple) and multiple is not None and multiple > 0):
+        raise PolicyError(f"policy gaussian is {multiple}; give a positive multiple of the bound.")
+    if not (is_real(policy.delta) and 0 < policy.delta < 1):
+        raise PolicyError(f"policy delta is {policy.delta}; give a probability between 0 and 1.")
+    if policy.eta != 1 or policy.epsilon_t:
+        raise PolicyError(
+            f"policy gaussian is {multiple:g} with eta {policy.eta:g} and"
+            f" {len(policy.epsilon_t)} epsilons a step; Gaussian noise goes with eta = 1 and one"
+            " epsilon for the whole horizon."
+        )
+    left = gaussian_delta(policy.epsilon, policy.horizon, multiple)
+    if left > policy.delta:
+        raise PolicyError(
+            f"policy gaussian is {multiple:g}, which leaves delta = {left:.3g} at epsilon ="
+            f" {policy.epsilon:g} over {policy.horizon} steps where {policy.delta:g} is promised;"
+            " give a larger multiple, as plan computes it."
+        )
+
+
+def _check_window(policy: Policy) -> None:
+    if policy.window is None:
+        return
+    if not isinstance(policy.window, Window):
+        raise PolicyError(f"policy window is {policy.window!r}; give a Window such as Window(96).")
+    if policy.gaussian is not None or policy.epsilon_t:
+        raise PolicyError(
+            f"policy window is {policy.window.steps} steps with another schedule of the budget;"
+            " give one of window, epsilon_t and gaussian."
+        )
+    if policy.on_empty == "publish_exact":
+        raise PolicyError(
+            "policy on_empty is publish_exact with a window; an endless stream protects all."
+        )
+
+
+def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
+    """delta of `steps` Gaussian releases at `multiple` (the balanced closed form).
+
+    >>> f"{gaussian_delta(1.0, 96, 41.4):.1e}"
+    '1.0e-06'
+    """
+    mu = math.sqrt(steps) / multiple
+    above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    return _phi(above) - math.exp(epsilon) * _phi(below)
+
+
+def _phi(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2
 
 
 def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:

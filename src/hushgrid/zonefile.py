@@ -19,6 +19,7 @@ from hushgrid.laws import FAMILIES, Law
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
+from hushgrid.window import Window
 
 Table = Mapping[str, Any]
 
@@ -63,7 +64,7 @@ def _zone_file(content: Table, folder: Path) -> ZoneFile:
     bounds = np.repeat([group["bound"] for group in groups], counts)
     zone = Zone(_text(content["zone"], "zone.", "id"), bounds)
     tariff = _made(Tariff, content["tariff"], "tariff.")
-    policy = _made(Policy, content["policy"], "policy.")
+    policy = _policy(content["policy"])
     elasticity = None
     if "elasticity" in content:
         elasticity = _made(Elasticity, content["elasticity"], "elasticity.")
@@ -76,6 +77,14 @@ def _zone_file(content: Table, folder: Path) -> ZoneFile:
     return ZoneFile(
         Scenario(zone, tariff, check_models(models, zone.n_houses), consumption), policy
     )
+
+
+def _policy(table: Any) -> Policy:
+    """The policy; its window is a table of its own."""
+    if isinstance(table, Mapping) and "window" in table:
+        table = {**table, "window": _made(Window, table["window"], "policy.window.")}
+    made: Policy = _made(Policy, table, "policy.")
+    return made
 
 
 def _consumption(

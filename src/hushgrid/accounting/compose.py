@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.events import Event, Laplace, Laws, Pure, loss_distribution
-from hushgrid.calibration import Exposure, case_loss, house_losses
+from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
+from hushgrid.calibration import Exposure, case_loss
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism import Release, State
@@ -85,6 +85,7 @@ class Entry(NamedTuple):
     t: int
     scale: float
     rate: float
+    look: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,28 +104,20 @@ class Account:
                 f"release is of step {release.t} but the account stands before step {expected};"
                 " add releases in order, each once."
             )
-        return replace(self, entries=(*self.entries, Entry(release.t, release.scale, release.rate)))
+        return replace(
+            self,
+            entries=(*self.entries, Entry(release.t, release.scale, release.rate, release.look)),
+        )
 
     def losses(self, entry: Entry) -> Floats:
         """What one release cost every house: nothing where its occupancy is certain."""
-        exposure = self._exposure(entry)
-        if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
-            return np.zeros(self.first.zone.n_houses)
-        scheduler, eta = self.first.scheduler, self.first.policy.eta
-        own, _ = house_losses(
-            self.first.zone,
-            scheduler.consumption,
-            entry.t,
-            entry.scale,
-            eta,
-            scheduler.consumption.factor(self._rates_before(entry)),
-        )
-        cost = np.where(exposure.protected.mask(), own, 0.0)
-        for case in exposure.cases:
-            if len(case.houses) > 1:
-                houses = list(case.houses)
-                cost[houses] = np.maximum(cost[houses], case_loss(case, entry.scale, eta))
-        return cost
+        rates = self._rates_before(entry)
+        lost = self.first.scheduler.losses(entry.t, entry.scale, rates)
+        if entry.look:
+            lost = np.nextafter(
+                lost + self.first.scheduler.losses(entry.t, entry.look, rates), np.inf
+            )
+        return lost
 
     @property
     def pure(self) -> Floats:
@@ -137,9 +130,11 @@ class Account:
     def events(self, house: int) -> list[Event]:
         """What each release cost one house, as events."""
         return [
-            self._event(house, entry)
+            self._event(house, entry, scale)
             for entry in self.entries
             if house in self._exposure(entry).protected
+            for scale in (entry.scale, entry.look)
+            if scale
         ]
 
     def epsilon(self, house: int, delta: float = 0.0) -> float:
@@ -180,12 +175,14 @@ class Account:
     def _exposure(self, entry: Entry) -> Exposure:
         return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
-    def _event(self, house: int, entry: Entry) -> Event:
+    def _event(self, house: int, entry: Entry, scale: float) -> Event:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""
-        eta, scale = self.first.policy.eta, entry.scale
+        eta = self.first.policy.eta
         exposure, f = self._exposure(entry), self.first.scheduler.consumption
         together = [c for c in exposure.cases if len(c.houses) > 1 and house in c.houses]
         bound = int(self.first.zone.bound[house])
+        if self.first.policy.gaussian is not None:
+            return Gaussian(max((c.reach for c in together), default=bound), scale)
         if together:
             worst = max(case_loss(case, scale, eta) for case in together)
             return Laplace(max(c.reach for c in together), scale) if eta == 1 else Pure(worst)

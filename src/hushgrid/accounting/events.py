@@ -104,6 +104,22 @@ class Laws(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Worst(Event):
+    """Any one of several events: at every epsilon the largest of their divergences."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def pure(self) -> float:
+        """The largest of their pure losses."""
+        return max(event.pure for event in self.events)
+
+    def divergence(self, epsilons: Floats) -> Floats:
+        """A maximum of convex curves is convex, so a pair of laws with this curve exists."""
+        return np.maximum.reduce([event.divergence(epsilons) for event in self.events])
+
+
+@dataclass(frozen=True, slots=True)
 class Gaussian(Event):
     """Integer Gaussian noise of standard deviation about `sigma`, loads up to `distance` apart."""
 

@@ -123,6 +123,21 @@ class Trust:
         return (case.before, case.after, bound, case.exact, rule)
 
 
+@dataclass(frozen=True, slots=True)
+class GaussianMultiple:
+    """Standard deviation = the policy's multiple of the farthest a protected case reaches.
+
+    No finite loss a step: what a horizon of them costs is for the accountant.
+    """
+
+    def scale(self, exposure: Exposure, policy: Policy) -> Answer:
+        """multiple * reach."""
+        if not exposure.cases:
+            return Answer(0.0, 0.0, None)
+        worst = max(exposure.cases, key=lambda case: case.reach)
+        return Answer(max((policy.gaussian or 0) * worst.reach, policy.min_scale), math.inf, worst)
+
+
 def case_loss(case: Case, scale: float, eta: float) -> float:
     """What a release at `scale` loses for one case."""
     return _total(pairs_of(case, eta), scale, eta)

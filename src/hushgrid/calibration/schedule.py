@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.calibration.calibrators import Answer, Calibrator, Trust, case_loss
+from hushgrid.calibration.calibrators import Answer, Calibrator, GaussianMultiple, Trust, case_loss
 from hushgrid.calibration.cases import Exposure, Exposures
 from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
@@ -48,7 +48,13 @@ class Scheduler:
         self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
     ) -> None:
         self._exposures, self._policy = exposures, policy
-        self._calibrator: Calibrator = Trust() if calibrator is None else calibrator
+        usual = Trust() if policy.gaussian is None else GaussianMultiple()
+        if policy.gaussian is not None and calibrator is not None:
+            raise PolicyError(
+                f"policy gaussian is {policy.gaussian:g} and there is a calibrator too;"
+                " give one of them."
+            )
+        self._calibrator: Calibrator = usual if calibrator is None else calibrator
         self._answers: dict[tuple[Exposure, float], Answer] = {}
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
@@ -96,6 +102,22 @@ class Scheduler:
             self._booked = self._exposures.booked()
         return self._answered(self._booked.at(t), t, rates)
 
+    def losses(self, t: int, scale: float, rates: Sequence[float] = ()) -> Floats:
+        """What a release at `scale` tells about every house: 0 where its occupancy is certain."""
+        exposure = self.booked(t, rates)
+        if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
+            return np.zeros(self.zone.n_houses)
+        if self._policy.gaussian is not None:
+            return np.where(exposure.protected.mask(), math.inf, 0.0)
+        eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
+        own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
+        cost = np.where(exposure.protected.mask(), own, 0.0)
+        for case in exposure.cases:
+            if len(case.houses) > 1:
+                houses = list(case.houses)
+                cost[houses] = np.maximum(cost[houses], case_loss(case, scale, eta))
+        return cost
+
     def _answered(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
         if not self.consumption.reacts:
             return exposure
@@ -109,6 +131,10 @@ class Scheduler:
 
     def _answer(self, exposure: Exposure, epsilon: float) -> Answer:
         policy = self._policy
+        if policy.gaussian is not None:
+            answer = self._calibrator.scale(exposure, policy)
+            _check_scale(answer, policy, bool(exposure.cases))
+            return answer
         if epsilon != policy.epsilon:
             if epsilon not in self._terms:
                 self._terms[epsilon] = replace(policy, epsilon=epsilon, epsilon_t=())
@@ -128,7 +154,7 @@ def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
     house, model = answer.house, None
     if answer.case is not None:
         house, model = answer.case.houses[0], answer.case.model
-    if b == 0:
+    if b == 0 or math.isinf(answer.loss):  # no noise, or noise without an epsilon of its own
         return Calibration(t, exposure.protected, b, math.inf, math.inf, house, model)
     any_loss = math.nextafter(exposure.reach / b, math.inf)
     return Calibration(t, exposure.protected, b, answer.loss, any_loss, house, model)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.paper import paper
+from hushgrid.cli.plan import plan
 from hushgrid.cli.simulate import simulate
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(paper)
+app.command()(plan)
 app.command()(simulate)
 
 

@@ -1,4 +1,4 @@
-"""Results as tables, prose and figures. Returns them; writing is the edge's business."""
+"""The paper's experiment and simulations as tables, prose and figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from hushgrid.intervals import Summary, ratio_of_means
 from hushgrid.paper import HORIZON, HOUSES, PUBLISHED, Experiment, mechanisms
+from hushgrid.report.shared import day_line, finish, panels, table
 from hushgrid.simulation import FIGURES, Study
 from hushgrid.sweeps import Sweep
 
@@ -77,16 +78,6 @@ def experiment_table(result: Experiment) -> str:
     return table(rows)
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """A Markdown table with aligned columns; the first row is the head."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
-    ]
-    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
 def experiment_prose(result: Experiment) -> str:
     """What the figures say about the paper's 5.5 %, from this run's own numbers."""
     error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
@@ -148,41 +139,41 @@ def experiment_figures(result: Experiment) -> dict[str, Figure]:
         ("occupancy", "Houses at home and awake", "share", trace.home / HOUSES),
         ("consumption", "Mean consumption", "Wh a house and step", trace.load / HOUSES),
     ):
-        figures[name], (axes,) = _panels(1, height=3.4)
+        figures[name], (axes,) = panels(1, height=3.4)
         axes.set(title=title, ylabel=unit)
-        _day_line(axes, values, None, INK["bound"], width=2.0)
-        _finish(axes)
+        day_line(axes, values, None, INK["bound"], width=2.0)
+        finish(axes)
     figures["rates"] = _rates_figure(result)
     figures["noise"] = _noise_figure(result)
     return figures
 
 
 def _rates_figure(result: Experiment) -> Figure:
-    figure, (top, bottom) = _panels(2, height=5.6)
+    figure, (top, bottom) = panels(2, height=5.6)
     top.set(title="Rates of one day", ylabel="currency/kWh")
     bottom.set(title="What the noise adds", ylabel="published - optimal")
     optimal = result.sample["open"].optimal
-    _day_line(top, optimal, "optimal", INK["optimal"], width=2.0)
+    day_line(top, optimal, "optimal", INK["optimal"], width=2.0)
     for name in ("naive", "bound", "exact"):
         published = result.sample[name].published
         width = 2.4 if name == "naive" else 1.1  # the first two nearly coincide
-        _day_line(top, published, LABEL[name], INK[name], width=width)
-        _day_line(bottom, published - optimal, LABEL[name], INK[name], width=width)
+        day_line(top, published, LABEL[name], INK[name], width=width)
+        day_line(bottom, published - optimal, LABEL[name], INK[name], width=width)
     for axes in (top, bottom):
-        _finish(axes)
+        finish(axes)
     return figure
 
 
 def _noise_figure(result: Experiment) -> Figure:
-    figure, (top, bottom) = _panels(2, height=5.6)
+    figure, (top, bottom) = panels(2, height=5.6)
     top.set(title="Noise scale", ylabel="Wh", ylim=(0, 1.15 * max(result.scale["naive"])))
     for name in ("naive", "bound", "exact"):
         width = 3.0 if name == "naive" else 1.3
-        _day_line(top, result.scale[name], LABEL[name], INK[name], width=width)
+        day_line(top, result.scale[name], LABEL[name], INK[name], width=width)
     bottom.set(title=f"Protected houses, of {HOUSES}", ylabel="houses", ylim=(0, HOUSES * 1.05))
-    _day_line(bottom, result.protected, None, INK["bound"])
+    day_line(bottom, result.protected, None, INK["bound"])
     for axes in (top, bottom):
-        _finish(axes)
+        finish(axes)
     return figure
 
 
@@ -206,35 +197,6 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
                 axes.set_xticks([0, 0.01, 0.05, 0.2, 1], ["0", "0.01", "0.05", "0.2", "1"])
                 axes.minorticks_off()
                 axes.set_xlim(-0.002, 1.2)
-            _finish(axes)
+            finish(axes)
         figures[name] = figure
     return figures
-
-
-def _panels(rows: int, height: float) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, height), layout="constrained")
-    return figure, list(np.atleast_1d(figure.subplots(rows, 1)))
-
-
-def _day_line(axes: Axes, values: Any, label: str | None, color: str, width: float = 1.3) -> None:
-    """A line with a tread for each step of the day."""
-    edges = np.linspace(0, 24, HORIZON + 1)
-    axes.step(
-        edges,
-        [*values, values[-1]],
-        where="post",
-        label=label,
-        color=color,
-        linewidth=width,
-    )
-    axes.set_xlim(0, 24)
-    axes.set_xticks(range(0, 25, 4), [f"{hour:02d}:00" for hour in range(0, 25, 4)])
-
-
-def _finish(axes: Axes) -> None:
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,37 @@
+"""How much Gaussian noise a whole horizon needs, as a multiple of the distance it hides."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hushgrid.accounting.compose import compose
+from hushgrid.accounting.events import Gaussian
+from hushgrid.errors import PolicyError
+
+_DISTANCE = 500  # [Wh]; at such widths the integer law depends on the multiple alone
+_WIDTH = 1e-4  # relative width at which the search stops; the answer is the end that holds
+
+
+@lru_cache(maxsize=256)
+def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
+    """Smallest sigma/distance with (epsilon, delta) over `steps` integer Gaussian releases.
+
+    >>> round(noise_multiple(1.0, 1e-6, 96), 1)
+    41.5
+    """
+    if not 0 < delta < 1:
+        raise PolicyError(f"delta is {delta}; Gaussian noise needs one between 0 and 1.")
+
+    def holds(multiple: float) -> bool:
+        return compose([Gaussian(_DISTANCE, multiple * _DISTANCE)] * steps, delta) <= epsilon
+
+    high = 1.0
+    while not holds(high):
+        high *= 2
+    low = high / 2
+    while low > 1e-3 and holds(low):
+        low, high = low / 2, low
+    while high - low > _WIDTH * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,344 @@
+"""From a promise to a policy: the noise of every step, the clamp, the expected error.
+
+Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
+step from all releases of the horizon; `trajectory`, a house's whole horizon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.accounting.compose import compose
+from hushgrid.accounting.events import Event, Laplace, Laws, Pure, Worst
+from hushgrid.accounting.multiple import noise_multiple
+from hushgrid.accounting.slotwise import spread
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.calibration import Scheduler, case_loss, exposures_of
+from hushgrid.checks import is_real
+from hushgrid.clamp import RHO, choose_clamp
+from hushgrid.consumption import Consumption
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.grid import Tariff, Zone
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.policy import Policy
+from hushgrid.prospect import Prospect, prospect
+
+Floats = NDArray[np.float64]
+Secret = Literal["step", "interval", "trajectory"]
+
+_WIDTH = 1e-6  # relative width at which a search for epsilon stops
+_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A promise, the policy that keeps it, and what it will cost.
+
+    `losses` is (T, houses): what each release tells about each house; `house` and `step` are where
+    the promise binds. `leakage` is the worst total leakage about one step of one house, None where
+    releases have no epsilon of their own.
+    """
+
+    secret: Secret
+    epsilon: float
+    delta: float
+    policy: Policy
+    scale: tuple[float, ...]
+    epsilon_any: float
+    losses: Floats
+    leakage: float | None
+    house: int
+    step: int
+    prospect: Prospect
+    assumptions: tuple[str, ...]
+
+    @property
+    def epsilon_t(self) -> tuple[float, ...]:
+        """What each release may lose."""
+        return tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
+
+
+def plan(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    *,
+    secret: Secret,
+    epsilon: float,
+    delta: float = 0.0,
+    terms: Policy | None = None,
+    rho: float | None = RHO,
+    slotwise: bool = False,
+    gaussian: bool = False,
+) -> Plan:
+    """The policy of least noise that keeps a promise about a secret.
+
+    `terms` carries eta, the horizon and the rules; its epsilon plays no part. `rho`: the relative
+    error to expect of the model above a clamp; None keeps the contract bounds (or the terms' own
+    clamp). `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
+
+    >>> from hushgrid.laws import Uniform
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> found = plan(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f, secret="interval",
+    ...              epsilon=1.0, rho=None)
+    >>> round(found.policy.epsilon, 4)
+    0.257
+    """
+    terms = Policy(1.0) if terms is None else terms
+    _check(secret, epsilon, delta, terms, slotwise, gaussian)
+    world = (models, zone, consumption)
+    if gaussian:
+        multiple = noise_multiple(epsilon, delta, terms.horizon)
+        policy = replace(terms, epsilon=epsilon, delta=delta, gaussian=multiple, eta=1.0)
+        return _made(_Task(world, tariff, policy), secret, epsilon, delta)
+    bare = replace(terms, epsilon=epsilon)
+    task = _Task(world, tariff, bare)
+    best = _solved(task, secret, epsilon, delta, slotwise)
+    if rho is not None:
+        for _ in range(_ROUNDS):
+            clamp = choose_clamp(*world, best.policy, rho).clamp
+            if clamp == best.policy.clamp:
+                break
+            rival = _solved(
+                _Task(world, tariff, replace(bare, clamp=clamp)), secret, epsilon, delta, slotwise
+            )
+            if rival.prospect.with_cut(rho) >= best.prospect.with_cut(rho):
+                break
+            best = rival
+    return best
+
+
+def _check(
+    secret: Secret, epsilon: float, delta: float, terms: Policy, slotwise: bool, gaussian: bool
+) -> None:
+    if secret not in get_args(Secret):
+        raise PolicyError(f"secret is {secret!r}; give one of {', '.join(get_args(Secret))}.")
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
+    if not (is_real(delta) and 0 <= delta < 1):
+        raise PolicyError(f"delta is {delta}; give a probability from 0 to below 1.")
+    if delta > 0 and secret != "trajectory":
+        raise PlanError(
+            f"delta is {delta:g} with the secret {secret}: one step is promised without exceptions;"
+            " give delta = 0, or the secret trajectory."
+        )
+    if gaussian and (secret != "trajectory" or delta == 0):
+        raise PlanError(
+            f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
+            f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
+        )
+    if gaussian and slotwise:
+        raise PlanError("slotwise and gaussian are both asked; give one of them.")
+    if terms.window is not None or terms.gaussian is not None or terms.epsilon_t:
+        raise PlanError(
+            "the terms already share out a budget (window, gaussian or epsilon_t);"
+            " give terms without them."
+        )
+    if terms.on_empty == "publish_exact":
+        raise PlanError(
+            "policy on_empty is publish_exact, which promises nothing where Theta is wrong;"
+            " give protect_all."
+        )
+
+
+World = tuple[Sequence[OccupancyModel], Zone, Consumption]
+
+
+class _Task:
+    """What is asked again and again while an epsilon is searched for."""
+
+    def __init__(self, world: World, tariff: Tariff, policy: Policy) -> None:
+        self.models, self.zone, self.consumption = world
+        self.tariff, self.policy = tariff, policy
+        # demand that answers rates is planned for at its usual size; losses are then capped
+        self._capped = self.consumption.reacts and policy.eta < 1
+        usual = replace(self.consumption, elasticity=None)
+        exposures = exposures_of(self.models, self.zone, usual, policy)
+        if self._capped and exposures.booked() is not exposures:
+            raise PlanError(
+                f"policy blocks is {policy.blocks!r} and demand answers rates at eta ="
+                f" {policy.eta:g}: nothing bounds what a block tells ahead of the rates;"
+                " give the rule block, or eta = 1."
+            )
+        self.scheduler = Scheduler(exposures, policy)
+        self._lost: dict[tuple[int, float, float], Floats] = {}
+        self._events: dict[tuple[int, float], Event] = {}
+
+    @property
+    def horizon(self) -> int:
+        """Steps."""
+        return self.policy.horizon
+
+    def scales(self, each: Sequence[float]) -> list[float]:
+        """The scale of every step at its epsilon."""
+        return [self.scheduler.at(t, (), e).scale for t, e in enumerate(each, 1)]
+
+    def losses(self, each: Sequence[float]) -> Floats:
+        """(T, houses): what every release tells about every house."""
+        rows = []
+        for t, (epsilon, b) in enumerate(zip(each, self.scales(each), strict=True), 1):
+            key = (id(self.scheduler.booked(t)), b, epsilon if self._capped else 0.0)
+            if key not in self._lost:
+                lost = self.scheduler.losses(t, b)
+                self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self._capped else lost
+            rows.append(self._lost[key])
+        return np.array(rows)
+
+    def worst_events(self, each: Sequence[float]) -> list[Event]:
+        """For every step an event that dominates what its release tells about any house."""
+        return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
+
+    def _worst(self, t: int, b: float) -> Event:
+        exposure, eta = self.scheduler.booked(t), self.policy.eta
+        key = (id(exposure), b)
+        if key not in self._events:
+            if eta == 1:
+                self._events[key] = Laplace(max(case.reach for case in exposure.cases), b)
+            elif eta == 0 and not self._capped and all(len(c.houses) == 1 for c in exposure.cases):
+                pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
+                self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
+            else:
+                self._events[key] = Pure(max(case_loss(c, b, eta) for c in exposure.cases))
+        return self._events[key]
+
+    def forget(self) -> None:
+        """Drop what was kept for scales that will not come again."""
+        self._lost.clear()
+        self._events.clear()
+
+
+def _solved(task: _Task, secret: Secret, epsilon: float, delta: float, slotwise: bool) -> Plan:
+    """The largest epsilons a step that keep the promise."""
+    spent = _spending(task, secret, delta)
+    even = [1.0] * task.horizon
+    each = _largest(task, spent, even, epsilon)
+    if slotwise and secret != "step":
+        weights = prospect(task.models, task.consumption, task.tariff, task.policy, task.scales(each)
+        ).weights
+        shape = _shape(task, secret, each, weights, epsilon)
+        rival = _largest(task, spent, shape, epsilon)
+        if _cost(task, rival, weights) < _cost(task, each, weights):
+            each = rival
+    top = max(each)
+    uneven = () if min(each) == top else tuple(each)
+    policy = replace(task.policy, epsilon=top, epsilon_t=uneven)
+    return _made(
+        _Task((task.models, task.zone, task.consumption), task.tariff, policy),
+        secret,
+        epsilon,
+        delta,
+    )
+
+
+def _spending(task: _Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
+    """What the promise counts, as a function of the epsilon of every step; it never falls."""
+    if secret == "step":
+        return lambda each: max(each)
+    if secret == "interval":
+        return lambda each: temporal_leakage(task.models, task.losses(each)).worst
+    if delta == 0:
+        return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
+    return lambda each: compose(task.worst_events(each), delta)
+
+
+def _largest(
+    task: _Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
+) -> list[float]:
+    """shape times the largest factor that keeps the promise, by bisection on the logarithm."""
+    top = max(shape)
+
+    def scaled(factor: float) -> list[float]:
+        return [factor * part / top for part in shape]
+
+    low, high = epsilon / (task.horizon * 4), epsilon
+    if spent(scaled(high)) <= epsilon:
+        return scaled(high)
+    while spent(scaled(low)) > epsilon:
+        low /= 4
+    while high / low - 1 > _WIDTH:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if spent(scaled(middle)) <= epsilon else (low, middle)
+        task.forget()
+    return scaled(low)
+
+
+def _shape(
+    task: _Task, secret: Secret, each: Sequence[float], weights: Floats, epsilon: float
+) -> list[float]:
+    """How to spread the epsilons over the steps."""
+    b, e = np.array(task.scales(each)), np.array(each)
+    costs = weights * (b * e) ** 2
+    if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
+        return [float(x) for x in np.cbrt(costs)]
+    shares = task.losses(each) / e[:, None]
+    return [float(x) for x in spread(task.models, shares, costs, each, epsilon)]
+
+
+def _cost(task: _Task, each: Sequence[float], weights: Floats) -> float:
+    return float(weights @ np.square(task.scales(each)))
+
+
+def _made(task: _Task, secret: Secret, epsilon: float, delta: float) -> Plan:
+    policy = task.policy
+    each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
+    calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
+    losses = task.losses(each)
+    leakage, step = None, 1
+    if policy.gaussian is None:
+        total = temporal_leakage(task.models, losses).total
+        leakage = float(total.max())
+        step, house = (int(i) for i in np.unravel_index(total.argmax(), total.shape))
+        step += 1
+    if secret != "interval":
+        finite = np.where(np.isinf(losses), 1.0, losses)
+        by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
+        ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
+        house = int(ties[task.scheduler.zone.bound[ties].argmax()])
+        step = int(finite[:, house].argmax()) + 1
+    scales = tuple(c.scale for c in calibrations)
+    return Plan(
+        secret,
+        epsilon,
+        delta,
+        policy,
+        scales,
+        max(c.epsilon_any for c in calibrations),
+        losses,
+        leakage,
+        house,
+        step,
+        prospect(task.models, task.consumption, task.tariff, policy, scales),
+        assumptions(secret, policy, task.consumption, len(task.models)),
+    )
+
+
+def assumptions(
+    secret: Secret, policy: Policy, consumption: Consumption, models: int
+) -> tuple[str, ...]:
+    """What must hold for the promise to hold, in sentences."""
+    found = [
+        "Readings of different houses are independent given occupancy, published rates and public"
+        " covariates.",
+        "One of the models of Theta is true." if models > 1 else "The occupancy model is true.",
+    ]
+    if policy.eta < 1:
+        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
+        found.append(f"Every reading follows its public law{share}.")
+    if secret != "step":
+        found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+        found.append("Occupancy does not react to published rates.")
+    if consumption.reacts and policy.eta < 1:
+        found.append("Scales are shown for demand as modelled; each step's follows the last rate.")
+    if policy.clamp:
+        found.append("Readings are cut at the clamp before anything is added.")
+    if policy.gaussian is not None:
+        found.append("No release has a finite epsilon of its own under Gaussian noise.")
+    return tuple(found)

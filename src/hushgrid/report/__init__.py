@@ -1,0 +1,28 @@
+"""Results as tables, prose and figures. Returns them; writing is the edge's business."""
+
+from hushgrid.report.paper import (
+    experiment_figures,
+    experiment_json,
+    experiment_prose,
+    experiment_table,
+    simulation_json,
+    simulation_table,
+    sweep_figures,
+    sweep_json,
+)
+from hushgrid.report.plan import plan_figure, plan_json, plan_prose, sensitivity_tables
+
+__all__ = [
+    "experiment_figures",
+    "experiment_json",
+    "experiment_prose",
+    "experiment_table",
+    "plan_figure",
+    "plan_json",
+    "plan_prose",
+    "sensitivity_tables",
+    "simulation_json",
+    "simulation_table",
+    "sweep_figures",
+    "sweep_json",
+]

@@ -1,0 +1,144 @@
+"""A plan in numbers, words and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.planning import Plan
+from hushgrid.report.shared import day_line, finish, panels, table
+from hushgrid.sensitivity import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PROMISE = {
+    "step": "one release changes the odds of anybody's occupancy at that step by at most e^{e:g}",
+    "interval": (
+        "all {t} releases together change the odds of anybody's occupancy at any one step by at"
+        " most e^{e:g}"
+    ),
+    "trajectory": (
+        "all {t} releases together change the odds between any two days of anybody by at most"
+        " e^{e:g}"
+    ),
+}
+
+
+def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
+    """The plan under its public keys; a figure that does not exist is null."""
+    prospect = found.prospect
+    estimated = found.policy.publish == "estimate"
+    return {
+        "secret": found.secret,
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "eta": found.policy.eta,
+        "rho": rho,
+        "epsilon_t": [_finite(e) for e in found.epsilon_t],
+        "scale": list(found.scale),
+        "clamp": list(found.policy.clamp) or None,
+        "gaussian": found.policy.gaussian,
+        "epsilon_any": _finite(found.epsilon_any),
+        "leakage_max": found.leakage,
+        "leakage_endless": _finite(endless),
+        "limiting": {"house": found.house, "step": found.step},
+        "rmsre_paper": prospect.estimated(rho) if estimated else prospect.with_cut(rho),
+        "rmsre_paper_raw": prospect.with_cut(rho),
+        "rmsre_paper_estimated": prospect.estimated(rho),
+        "rmsre_paper_forecast": prospect.forecast(),
+        "error_share_of_load": prospect.share(rho),
+        "assumptions": list(found.assumptions),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
+    """The promise, the noise, the error and the assumptions in plain words."""
+    policy, prospect = found.policy, found.prospect
+    promise = _PROMISE[found.secret].format(e=found.epsilon, t=policy.horizon)
+    if found.delta:
+        promise += f", but for a chance of {found.delta:g}"
+    lines = [f"Promise: {promise}.", ""]
+    kind = "standard deviation" if policy.gaussian is not None else "scale"
+    shape = "Gaussian" if policy.gaussian is not None else "Laplace"
+    lines.append(f"Noise: {shape}, {kind} {_range(found.scale, '.0f')} Wh.")
+    if policy.gaussian is None:
+        lines.append(
+            f"Each release loses at most {_range(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+            f" whatever anyone consumes, at most {found.epsilon_any:.4f}."
+        )
+    if policy.clamp:
+        lines.append(f"Readings are cut at {_range(policy.clamp, 'd')} Wh, by density class.")
+    lines.append(f"The promise binds at house {found.house}, step {found.step}.")
+    if found.leakage is not None:
+        lines.append(f"Leakage about one step of one house over the horizon: {found.leakage:.3f}.")
+        if endless is not None:
+            more = (
+                "grows without end"
+                if math.isinf(endless)
+                else f"stays at or below {endless:.3f}"
+            )
+            lines.append(f"Repeated for ever, it {more}.")
+    lines += [
+        "",
+        f"Expected error (RMSRE, paper's formula): {prospect.with_cut(rho):.3e} raw,"
+        f" {prospect.estimated(rho):.3e} estimated, {prospect.forecast():.3e} for a forecast"
+        " without any reading.",
+        f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
+    ]
+    if prospect.with_cut(rho) > prospect.forecast() and policy.publish == "raw":
+        lines.append(
+            "The raw price is worse than a forecast without readings: set publish = \"estimate\"."
+        )
+    lines += ["", "Assumptions:"]
+    return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
+
+
+def _range(values: Sequence[float] | Sequence[int], form: str) -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def sensitivity_tables(cells: Mapping[str, Sequence[Cell]]) -> str:
+    """One table for each dial."""
+    head = {"eta": "eta", "epsilon": "epsilon promised", "houses": "houses"}
+    parts = []
+    for dial, rows in cells.items():
+        if rows:
+            body = [(f"{c.at:g}", _or_none(c.epsilon_t), f"{c.error:.2%}") for c in rows]
+            parts.append(table([(head[dial], "epsilon a step", "error of the load"), *body]))
+    return "\n\n".join(parts)
+
+
+def _or_none(epsilon: float) -> str:
+    return f"{epsilon:.4f}" if math.isfinite(epsilon) else "-"
+
+
+def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
+    """The noise of every step, and the leakage about every step beside the promise."""
+    with_leakage = found.leakage is not None
+    figure, axes = panels(2 if with_leakage else 1, 5.2 if with_leakage else 2.8)
+    axes[0].set_title(f"{found.secret}, epsilon = {found.epsilon:g}: the noise of every step")
+    day_line(axes[0], found.scale, None, "#0b6e99")
+    axes[0].set_ylabel("scale [Wh]")
+    axes[0].set_ylim(bottom=0)
+    if with_leakage:
+        total = temporal_leakage(models, found.losses).total
+        day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
+        day_line(axes[1], np.median(total, axis=1), "median house", "#888888")
+        if found.secret == "interval":
+            axes[1].axhline(found.epsilon, color="#111111", linestyle="--", label="promise")
+        axes[1].set_ylabel("leakage about the step")
+        axes[1].set_ylim(bottom=0)
+    for one in axes:
+        finish(one)
+    return figure

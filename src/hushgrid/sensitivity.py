@@ -1,0 +1,107 @@
+"""What a cheaper or stronger promise would cost: the plan again with one dial moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid.accounting.growth import grows_without_end
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.clamp import RHO
+from hushgrid.consumption import Consumption
+from hushgrid.errors import PlanError
+from hushgrid.grid import Tariff, Zone
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.planning import Plan, plan
+from hushgrid.policy import Policy
+
+World = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
+
+ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one asked for
+HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # times as many
+
+_DAYS = 32  # after so many days a leakage that still grows is called unbounded
+
+
+class Cell(NamedTuple):
+    """One dial's position: the largest epsilon a step, and the error as a share of the load."""
+
+    at: float
+    epsilon_t: float
+    error: float
+
+
+def sensitivity(
+    world: World,
+    base: Plan,
+    asked: Mapping[str, Any],
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, tuple[Cell, ...]]:
+    """Tables over eta, epsilon and the number of houses; `asked` is what `plan` was asked."""
+    rho = asked.get("rho")
+    share_rho = RHO if rho is None else rho
+    terms = asked.get("terms") or Policy(1.0)
+
+    def cell(at: float, found: Plan) -> Cell:
+        progress()
+        return Cell(at, max(found.epsilon_t), found.prospect.share(share_rho))
+
+    etas = () if asked.get("gaussian") else ETAS
+    by_eta = [
+        cell(eta, plan(*world, **{**asked, "terms": replace(terms, eta=eta)})) for eta in etas
+    ]
+    by_epsilon = [
+        cell(base.epsilon * k, plan(*world, **{**asked, "epsilon": base.epsilon * k}))
+        for k in EPSILONS
+    ]
+    top, n = max(base.epsilon_t), world[0].n_houses
+    by_houses = [Cell(round(n * k), top, base.prospect.share(share_rho, k)) for k in HOUSES]
+    return {"eta": tuple(by_eta), "epsilon": tuple(by_epsilon), "houses": tuple(by_houses)}
+
+
+def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
+    """An upper bound on the leakage about one step if the plan is repeated for ever; may be inf."""
+    if found.leakage is None:
+        return None
+    e = found.losses.max(axis=1)  # of any house: a bound for all
+    if any(grows_without_end(model, float(e.min())).any() for model in models):
+        return float("inf")
+    days, before = 2, found.leakage
+    while days <= _DAYS:
+        now = temporal_leakage(models, np.tile(e, days)).worst
+        if now - before <= 1e-6 * now:
+            return now
+        days, before = days * 2, now
+    return float("inf")
+
+
+def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) -> None:
+    """Refuse a plan whose expected error is above `error` (a share of the load): why, and what then."""
+    rho = asked.get("rho")
+    share_rho = RHO if rho is None else rho
+    here = found.prospect.share(share_rho)
+    if here <= error:
+        return
+    could = []
+    epsilon = found.epsilon
+    for _ in range(8):
+        epsilon *= max(here / error, 1.05)
+        rival = plan(*world, **{**asked, "epsilon": epsilon})
+        here = rival.prospect.share(share_rho)
+        if here <= error:
+            could.append(f"epsilon = {epsilon:.3g} would give {here:.2%}")
+            break
+    n = world[0].n_houses
+    times = next((k for k in np.geomspace(1, 1e4, 81) if found.prospect.share(share_rho, k) <= error), None)
+    if times is not None:
+        could.append(f"{round(n * times)} such houses instead of {n} would meet it")
+    reason = "noise" if found.prospect.noise.mean() > found.prospect.cut.mean() else "the clamp"
+    raise PlanError(
+        f"the expected error is {found.prospect.share(share_rho):.2%} of the load where"
+        f" {error:.2%} is asked, most of it from {reason};"
+        f" {' or '.join(could) if could else 'no epsilon or zone size tried meets it'}."
+    )

@@ -1,0 +1,58 @@
+"""w-event budgets: any w consecutive steps of an endless stream lose at most epsilon together.
+
+Half of the budget looks, at every step, whether the load has moved away from what the public
+expects; the other half is spent where it has (Kellaris, Papadopoulos, Xiao, Papadias 2014).
+
+distribution  a publication takes half of what the last w - 1 publications have left
+absorption    every step has an equal share; a publication takes the shares of the skipped steps
+              before it, and the steps after it give up as many
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hushgrid.checks import is_whole
+from hushgrid.errors import PolicyError
+
+Method = Literal["distribution", "absorption"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`steps` is w; `by` says how the half for publications is shared out."""
+
+    steps: int
+    by: Method = "distribution"
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.steps) or self.steps < 1:
+            raise PolicyError(f"window steps is {self.steps}; give 1 step or more.")
+        if self.by not in get_args(Method):
+            raise PolicyError(
+                f"window by is {self.by!r}; give one of {', '.join(get_args(Method))}."
+            )
+        object.__setattr__(self, "steps", int(self.steps))
+
+    def look(self, epsilon: float) -> float:
+        """What the look of every step may lose."""
+        return epsilon / (2 * self.steps)
+
+    def offer(self, epsilon: float, spent: Sequence[float]) -> float:
+        """What a publication now may lose, after what each earlier step spent on one; 0: none.
+
+        >>> Window(4).offer(1.0, []), Window(4).offer(1.0, [0.25, 0.0])
+        (0.25, 0.125)
+        >>> Window(4, "absorption").offer(1.0, [0.0, 0.0])  # two skipped shares and its own
+        0.375
+        """
+        recent = list(spent)[-(self.steps - 1) :] if self.steps > 1 else []
+        if self.by == "distribution":
+            return max((epsilon / 2 - sum(recent)) / 2, 0.0)
+        unit = self.look(epsilon)
+        last = max((i for i, e in enumerate(recent) if e > 0), default=-1)
+        skipped = len(recent) - last - 1
+        given_up = round(recent[last] / unit) - 1 if last >= 0 else 0
+        return unit * max(min(skipped - given_up + 1, self.steps), 0)
