@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from hushgrid import Calendar, OccupancyModel, PolicyError, paper
+from hushgrid.accounting.carry import _carried_many, carried
 from hushgrid.accounting.temporal import (
     Stream,
-    _carried_many,
-    carried,
     grows_without_end,
     supremum,
     temporal_leakage,
