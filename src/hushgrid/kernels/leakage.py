@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 _LANES = 256  # houses that go through time together: what they need stays in the nearest cache
 _CHUNK = 1 << 20  # numbers in a work array: memory beyond the answer is the same for any zone
-_FAR = 1e150  # a factor beyond it could overflow, a chance below its inverse could underflow
+_FAR, _FAINT = 1e100, 1e-100  # factors and chances between which no product leaves the floats
 
 # Rows of one work array at offsets known to the compiler: of separate arrays it would have to
 # assume that they overlap, and the loops below would not vectorise. Nor would they with Python's
@@ -30,12 +30,13 @@ def two_states(
     """(backward, forward, total) leakage, (T, houses) each, and the houses to do again in logs.
 
     House i follows chain `chains[i]`; `slots` (T,) is the slot of each step; e is (T, houses) or
-    (T, 1). Numbers of the last kind of house, too large or too small for a float, mean nothing.
+    (T, 1). Those houses have leakage too large for a factor, or a state that is possible (in
+    Booleans) at a chance too small; their numbers mean nothing.
     """
     horizon, n = len(slots), len(chains)
     losses = np.broadcast_to(e, (horizon, n))
     backward, forward, total = (np.empty((horizon, n)) for _ in range(3))
-    lost = np.empty(n, np.bool_)
+    lost = np.ones(n, np.bool_)
     width = min(n, max(1, _CHUNK // horizon))
     work = np.empty((3, horizon, width))
     for start in range(0, n, width):
@@ -113,12 +114,6 @@ def _ratio(u, v, x, q):  # type: ignore[no-untyped-def]
     return (high * x + q) / (low * x + q)
 
 
-@njit(cache=True)  # pragma: no cover
-def _small(state, a, joint):  # type: ignore[no-untyped-def]
-    """Whether a move that is possible, in Booleans, has a chance too small for a float."""
-    return (state != 0) & (a > 0.0) & (joint < 1.0 / _FAR)
-
-
 @njit(cache=True, error_model="numpy")  # pragma: no cover
 def _move(work, possible, certain):  # type: ignore[no-untyped-def]
     """Into step t: law, possible states, and R, what is carried by the rows of B^t.
@@ -130,20 +125,17 @@ def _move(work, possible, certain):  # type: ignore[no-untyped-def]
         j00, j01 = work[i + _P0] * a00, work[i + _P0] * a01
         j10, j11 = work[i + _P1] * a10, work[i + _P1] * a11
         s0, s1 = possible[i], possible[i + _LANES]
-        small = _small(s0, a00, j00) | _small(s0, a01, j01)
-        small |= _small(s1, a10, j10) | _small(s1, a11, j11)
         n0 = (s0 & np.int64(a00 > 0.0)) | (s1 & np.int64(a10 > 0.0))
         n1 = (s0 & np.int64(a01 > 0.0)) | (s1 & np.int64(a11 > 0.0))
         possible[i], possible[i + _LANES] = n0, n1
         certain[i] = (n0 & n1) == 0
         p0, p1, x = j00 + j10, j01 + j11, work[i + _M] - 1.0
         work[i + _P0], work[i + _P1] = p0, p1
-        first, second = (
-            _ratio(j00 * p1, j01 * p0, x, p0 * p1),
-            _ratio(j10 * p1, j11 * p0, x, p0 * p1),
-        )
+        faint = ((n0 != 0) & (p0 < _FAINT)) | ((n1 != 0) & (p1 < _FAINT))
+        first = _ratio(j00 * p1, j01 * p0, x, p0 * p1)
+        second = _ratio(j10 * p1, j11 * p0, x, p0 * p1)
         work[i + _R] = first if first > second else second
-        work[i + _LOST] = 1.0 if small else work[i + _LOST]
+        work[i + _LOST] = 1.0 if faint else work[i + _LOST]
 
 
 @njit(cache=True, error_model="numpy")  # pragma: no cover
