@@ -66,12 +66,16 @@ def _events(losses: Iterable[float | Event]) -> list[Event]:
 
 
 def _composed(events: Sequence[Event]) -> Any:
-    """Equal events are composed at once; the order plays no part."""
+    """Equal events are composed at once, then two and two: the order plays no part.
+
+    In pairs each distribution is convolved log T times; one after the other, the growing total
+    would be convolved T times.
+    """
     parts = [loss_distribution(event).self_compose(n) for event, n in Counter(events).items()]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.compose(part)
-    return total
+    while len(parts) > 1:
+        pairs = [one.compose(other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]
 
 
 def _check_delta(delta: float) -> None:
