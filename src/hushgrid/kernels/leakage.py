@@ -38,15 +38,15 @@ def two_states(
     backward, forward, total = (np.empty((horizon, n)) for _ in range(3))
     lost = np.ones(n, np.bool_)
     width = min(n, max(1, _CHUNK // horizon))
-    work = np.empty((3, horizon, width))
+    factors = np.empty((3, horizon, width))
+    follows = chains.astype(np.int32, copy=False)  # one type, so that it is compiled once
     for start in range(0, n, width):
         some = slice(start, min(n, start + width))
-        factors = work[:, :, : some.stop - start]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             grown = np.exp(losses[:, some])
-            _two_states(initial, transition, slots, chains[some], grown, factors, lost[some])
+            _two_states(initial, transition, slots, follows[some], grown, factors, lost[some])
             for part, factor in zip((backward, forward, total), factors, strict=True):
-                np.log(factor, out=part[:, some])
+                np.log(factor[:, : some.stop - start], out=part[:, some])
     return backward, forward, total, lost
 
 
