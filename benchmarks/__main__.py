@@ -11,11 +11,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import calibrate, schedule, simulate, step
+from benchmarks import calibrate, compose, leakage, schedule, simulate, step
 from benchmarks.measure import Question, Result
 
 QUESTIONS: dict[str, Question] = (
-    step.QUESTIONS | schedule.QUESTIONS | simulate.QUESTIONS | calibrate.QUESTIONS
+    step.QUESTIONS
+    | schedule.QUESTIONS
+    | simulate.QUESTIONS
+    | calibrate.QUESTIONS
+    | leakage.QUESTIONS
+    | compose.QUESTIONS
 )
 
 

@@ -23,7 +23,7 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.compose import Account, compose, delta_of, sum_up
-from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure
+from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
 from tests import oracle
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -80,6 +80,17 @@ def test_never_below_the_true_curve(seed: int) -> None:
         truth = max(true_delta(laws, flips, eps) for flips in product((0, 1), repeat=horizon))
         for claimed in (events, blind, generic):
             assert truth <= delta_of(claimed, eps) + 1e-9
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
+def test_two_and_two_equals_one_after_the_other(steps: int) -> None:
+    events: list[Event] = [Laplace(10, 20.0 + t) for t in range(steps)]
+    total = loss_distribution(events[0])
+    for event in events[1:]:
+        total = total.compose(loss_distribution(event))
+    # the same sums in another order: only the rounding of the convolutions differs
+    assert compose(events, 1e-5) == pytest.approx(total.get_epsilon_for_delta(1e-5), abs=1e-9)
+    assert compose(events[::-1], 1e-5) == pytest.approx(compose(events, 1e-5), abs=1e-9)
 
 
 def test_epsilon_and_delta_are_inverse() -> None:

@@ -8,15 +8,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hushgrid import Calendar, OccupancyModel, PolicyError, paper
+from hushgrid import Calendar, NeverMixes, OccupancyModel, PolicyError, paper
+from hushgrid.accounting.growth import growth
 from hushgrid.accounting.temporal import (
     Stream,
-    _carried_many,
-    carried,
     grows_without_end,
     supremum,
     temporal_leakage,
 )
+from hushgrid.carry import _carried_many, carried
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 THETA = OccupancyModel.factored([[0.7, 0.3]], [[E]])
@@ -125,6 +125,60 @@ def test_growth_without_end_is_told() -> None:
     assert grows_without_end(theta, 0.1).tolist() == [True, False]
     total = temporal_leakage(theta, np.full(50, 0.1)).total
     assert total[25, 0] == pytest.approx(5.0)
+
+
+def test_growth_backward_is_told_too() -> None:
+    """Whoever is still present has always been so: its past is one secret, ever better known."""
+    halving = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.5, 0.5]]]])
+    for e in (0.1, 1e-6):  # however little, in the long run
+        assert grows_without_end(halving, e).tolist() == [True]
+    found = temporal_leakage(halving, np.full(400, 0.1))
+    assert found.backward[-1, 0] - found.backward[-101, 0] == pytest.approx(10.0)
+    assert found.forward.max() < 1  # forward it settles
+
+
+@pytest.mark.parametrize(
+    ("a", "epsilon", "grows"),
+    [
+        ([[0.0, 1.0], [1.0, 0.0]], 0.1, True),  # it changes, but as surely as it stayed
+        ([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]], 5.0, False),  # slowly, but it settles
+        ([[0.5, 0.5], [0.5, 0.5]], 5.0, False),
+        ([[1.0, 0.0], [1.0, 0.0]], 5.0, False),  # certain from the second step on
+    ],
+)
+def test_what_grows(a: list[list[float]], epsilon: float, grows: bool) -> None:
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[a]])
+    assert grows_without_end(theta, epsilon).tolist() == [grows]
+
+
+def test_growth_day_by_day_warns_once() -> None:
+    theta = OccupancyModel.factored(
+        [[0.5, 0.5]] * 3, [[E, np.eye(2), [[1.0, 0.0], [0.5, 0.5]]]], chain_of=[0, 1, 2, 1, 0]
+    )
+    with pytest.warns(NeverMixes, match=r"3 of 5 houses \(the first is house 1\)") as told:
+        found = growth(theta, 0.1, days=4, steps=10)
+    assert len(told) == 1
+    assert str(told[0].message).endswith(".")
+    assert found.houses.tolist() == [1, 2, 3]
+    assert found.leakage[:, 0] == pytest.approx([1.0, 2.0, 3.0, 4.0])
+    for d in range(4):
+        whole = temporal_leakage(theta, np.full(10 * (d + 1), 0.1)).total.max(axis=0)
+        assert found.leakage[d] == pytest.approx(whole[[1, 2, 3]])
+    assert (np.diff(found.leakage, axis=0) > 0).all()
+
+
+def test_growth_is_silent_where_chains_mix() -> None:
+    found = growth(THETA, 0.1, days=2)
+    assert found.houses.size == 0
+    assert found.leakage.shape == (2, 0)
+
+
+def test_growth_of_blocks() -> None:
+    both = OccupancyModel.blocked([[0, 2], [1]], [np.full(4, 0.25), [0.5, 0.5]], [[np.eye(4)], [E]])
+    with pytest.warns(NeverMixes, match="2 of 3 houses"):
+        found = growth(both, 0.5, days=2, steps=2)
+    assert found.houses.tolist() == [0, 2]
+    assert found.leakage == pytest.approx(np.array([[1.0, 1.0], [2.0, 2.0]]))
 
 
 def test_certain_steps_lose_and_carry_nothing() -> None:

@@ -43,3 +43,7 @@ class ExtraError(HushgridError):
 
 class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
+
+
+class NeverMixes(UserWarning):
+    """Occupancy that can fail to change: what releases say about it grows with every day."""

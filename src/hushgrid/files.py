@@ -139,12 +139,17 @@ def save_experiment(
         write_text(out / "paper.md", f"# The paper's experiment\n\n{table}\n\n{prose}\n"),
         write_text(out / "paper.json", json_text(values)),
     ]
+    return written + save_figures(out, figures)
+
+
+def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
+    """Every figure as PNG and SVG; the files written."""
+    paths = []
     for name, figure in figures.items():
         for kind in ("png", "svg"):
-            path = out / f"{name}.{kind}"
-            figure.savefig(path, dpi=150)
-            written.append(path)
-    return written
+            paths.append(make_folder(out) / f"{name}.{kind}")
+            figure.savefig(paths[-1], dpi=150)
+    return paths
 
 
 def json_text(value: Any) -> str:

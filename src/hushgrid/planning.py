@@ -221,7 +221,8 @@ def _solved(task: _Task, secret: Secret, epsilon: float, delta: float, slotwise:
     even = [1.0] * task.horizon
     each = _largest(task, spent, even, epsilon)
     if slotwise and secret != "step":
-        weights = prospect(task.models, task.consumption, task.tariff, task.policy, task.scales(each)
+        weights = prospect(
+            task.models, task.consumption, task.tariff, task.policy, task.scales(each)
         ).weights
         shape = _shape(task, secret, each, weights, epsilon)
         rival = _largest(task, spent, shape, epsilon)

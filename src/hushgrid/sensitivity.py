@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.accounting.growth import grows_without_end
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import grows_without_end, temporal_leakage
 from hushgrid.clamp import RHO
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PlanError
@@ -80,7 +79,7 @@ def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | No
 
 
 def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) -> None:
-    """Refuse a plan whose expected error is above `error` (a share of the load): why, and what then."""
+    """Refuse a plan with more error than this share of the load: why, and what could be had."""
     rho = asked.get("rho")
     share_rho = RHO if rho is None else rho
     here = found.prospect.share(share_rho)
@@ -96,7 +95,9 @@ def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) ->
             could.append(f"epsilon = {epsilon:.3g} would give {here:.2%}")
             break
     n = world[0].n_houses
-    times = next((k for k in np.geomspace(1, 1e4, 81) if found.prospect.share(share_rho, k) <= error), None)
+    times = next(
+        (k for k in np.geomspace(1, 1e4, 81) if found.prospect.share(share_rho, k) <= error), None
+    )
     if times is not None:
         could.append(f"{round(n * times)} such houses instead of {n} would meet it")
     reason = "noise" if found.prospect.noise.mean() > found.prospect.cut.mean() else "the clamp"

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
 from hushgrid.calibration import Exposure, case_loss
 from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism import Release, State
+from hushgrid.policy import MAX_SCALE
 
 Floats = NDArray[np.float64]
 
@@ -34,17 +36,17 @@ def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     >>> round(compose([0.5] * 96, 1e-6), 2)
     32.39
     """
+    _check_delta(delta)
     events = _events(losses)
     if delta == 0:
         return sum_up(event.pure for event in events)
-    _check_delta(delta)
     return float(_composed(events).get_epsilon_for_delta(delta)) if events else 0.0
 
 
 def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
     """The other way round: the delta left at an epsilon."""
     events = _events(losses)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
+    if not (is_real(epsilon) and epsilon >= 0):
         raise PolicyError(f"epsilon is {epsilon}; give a finite number, 0 or more.")
     if not events or sum_up(event.pure for event in events) <= epsilon:
         return 0.0
@@ -62,21 +64,39 @@ def sum_up(losses: Iterable[float]) -> float:
 
 
 def _events(losses: Iterable[float | Event]) -> list[Event]:
-    return [loss if isinstance(loss, Event) else Pure(float(loss)) for loss in losses]
+    return [loss if isinstance(loss, Event) else Pure(loss) for loss in losses]
 
 
 def _composed(events: Sequence[Event]) -> Any:
-    """Equal events are composed at once; the order plays no part."""
+    """Equal events are composed at once, then two and two: the order plays no part.
+
+    In pairs each distribution is convolved log T times; one after the other, the growing total
+    would be convolved T times.
+    """
     parts = [loss_distribution(event).self_compose(n) for event, n in Counter(events).items()]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.compose(part)
-    return total
+    while len(parts) > 1:
+        pairs = [one.compose(other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[2 * len(pairs) :]
+    return parts[0]
 
 
 def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise PolicyError(f"delta is {delta}; give a probability between 0 and 1.")
+    if not (is_real(delta) and 0 <= delta < 1):
+        raise PolicyError(f"delta is {delta}; give 0, or a probability between 0 and 1.")
+
+
+def check_fields(value: Any, names: Sequence[str], what: str) -> None:
+    """Refuse what is no mapping with exactly these fields."""
+    if not isinstance(value, Mapping):
+        raise PolicyError(
+            f"{what} is of type {type(value).__name__}; give a mapping of {', '.join(names)}."
+        )
+    missing = [name for name in names if name not in value]
+    if missing:
+        raise PolicyError(f"{what} has no {missing[0]}; give {', '.join(names)}.")
+    unknown = [str(name) for name in value if name not in names]
+    if unknown:
+        raise PolicyError(f"{what} has a field {unknown[0]!r}; give {', '.join(names)} alone.")
 
 
 class Entry(NamedTuple):
@@ -90,7 +110,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a zone's releases have cost each house; `first` is the state before step 1."""
+    """What a zone's releases have cost each house; `first` is the state before step 1.
+
+    An account without entries has cost nobody anything: zeros throughout.
+    """
 
     first: State
     entries: tuple[Entry, ...] = ()
@@ -104,13 +127,12 @@ class Account:
                 f"release is of step {release.t} but the account stands before step {expected};"
                 " add releases in order, each once."
             )
-        return replace(
-            self,
-            entries=(*self.entries, Entry(release.t, release.scale, release.rate, release.look)),
-        )
+        entry = Entry(release.t, release.scale, release.rate, release.look)
+        return replace(self, entries=(*self.entries, self._checked(entry)))
 
     def losses(self, entry: Entry) -> Floats:
         """What one release cost every house: nothing where its occupancy is certain."""
+        self._exposure(entry)  # refuses a step without noise where a house is uncertain
         rates = self._rates_before(entry)
         lost = self.first.scheduler.losses(entry.t, entry.scale, rates)
         if entry.look:
@@ -128,7 +150,10 @@ class Account:
         return np.array([sum_up(column) for column in rows.T.tolist()])
 
     def events(self, house: int) -> list[Event]:
-        """What each release cost one house, as events."""
+        """What each release cost one house, as events; none where its occupancy was certain."""
+        last = self.first.zone.n_houses - 1
+        if not (is_whole(house) and 0 <= house <= last):
+            raise PolicyError(f"house is {house}; give a house of the zone, 0 to {last}.")
         return [
             self._event(house, entry, scale)
             for entry in self.entries
@@ -152,12 +177,54 @@ class Account:
 
     @classmethod
     def resume(cls, first: State, saved: Mapping[str, Any]) -> Account:
-        """Go on from what was kept; the terms must be the same."""
+        """Go on from what was kept; the terms must be the same and no entry damaged."""
+        check_fields(saved, ("zone", "digest", "entries"), "saved account")
         account = cls(first)
         account._check_mine(saved["zone"], saved["digest"])
-        return cls(first, tuple(Entry(**entry) for entry in saved["entries"]))
+        if not isinstance(saved["entries"], Sequence) or isinstance(saved["entries"], str):
+            raise PolicyError(
+                f"entries of the saved account are of type {type(saved['entries']).__name__};"
+                " give a list."
+            )
+        entries = []
+        for t, fields in enumerate(saved["entries"], start=1):
+            check_fields(fields, Entry._fields, f"entry {t} of the saved account")
+            if fields["t"] is True or fields["t"] != t:
+                raise PolicyError(
+                    f"entry {t} of the saved account is of step {fields['t']!r};"
+                    " give the steps 1, 2, 3, ... in order, each once."
+                )
+            entries.append(account._checked(Entry(**fields)))
+        return cls(first, tuple(entries))
+
+    def _checked(self, entry: Entry) -> Entry:
+        """The entry, if a release of this zone can have been so."""
+        t, scale, rate, look = entry
+        policy = self.first.policy
+        if t > policy.horizon:
+            raise PolicyError(
+                f"step t is {t} but the policy's horizon is {policy.horizon};"
+                " an account holds the releases of its policy alone."
+            )
+        exact = policy.on_empty == "publish_exact" and is_real(scale) and scale == 0
+        if not (exact or (is_real(scale) and policy.min_scale <= scale <= MAX_SCALE)):
+            raise PolicyError(
+                f"scale of step {t} is {scale!r}; give the release's own,"
+                f" {policy.min_scale:g} Wh or more."
+            )
+        if not is_real(rate):
+            raise PolicyError(f"rate of step {t} is {rate!r}; give the release's own, a number.")
+        looked = policy.window is not None and is_real(look) and policy.min_scale <= look
+        if look != 0 and not looked:
+            raise PolicyError(
+                f"look of step {t} is {look!r}; give the release's own: 0, or its scale under a"
+                " policy with a window."
+            )
+        return Entry(t, float(scale), float(rate), float(look))
 
     def _check_mine(self, zone: str, digest: str) -> None:
+        if not isinstance(digest, str):
+            raise PolicyError(f"digest is {digest!r}; give the text that names the terms.")
         if zone != self.first.zone.id:
             raise PolicyError(
                 f"release is of zone {zone!r} but the account is of {self.first.zone.id!r};"
@@ -173,7 +240,13 @@ class Account:
         return [one.rate for one in self.entries[: entry.t - 1]]
 
     def _exposure(self, entry: Entry) -> Exposure:
-        return self.first.scheduler.booked(entry.t, self._rates_before(entry))
+        exposure = self.first.scheduler.booked(entry.t, self._rates_before(entry))
+        if entry.scale == 0 and len(exposure.protected):
+            raise PolicyError(
+                f"scale of step {entry.t} is 0 but {len(exposure.protected)} houses are uncertain"
+                " then; only a step at which every house is certain goes without noise."
+            )
+        return exposure
 
     def _event(self, house: int, entry: Entry, scale: float) -> Event:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
 
@@ -49,7 +50,7 @@ class Pure(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+        if not (is_real(self.epsilon) and self.epsilon >= 0):
             raise PolicyError(f"loss is {self.epsilon}; give a finite loss of 0 or more.")
 
     @property
@@ -70,6 +71,9 @@ class Laplace(Event):
     distance: int
     scale: float
 
+    def __post_init__(self) -> None:
+        _check_noise(self.distance, "scale", self.scale)
+
     @property
     def pure(self) -> float:
         """distance / scale."""
@@ -89,6 +93,9 @@ class Laws(Event):
     before: Law
     after: Law
     scale: float
+
+    def __post_init__(self) -> None:
+        _check_noise(1, "scale", self.scale)
 
     @property
     def pure(self) -> float:
@@ -116,7 +123,7 @@ class Worst(Event):
 
     def divergence(self, epsilons: Floats) -> Floats:
         """A maximum of convex curves is convex, so a pair of laws with this curve exists."""
-        return np.maximum.reduce([event.divergence(epsilons) for event in self.events])
+        return np.max([event.divergence(epsilons) for event in self.events], axis=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,9 @@ class Gaussian(Event):
 
     distance: int
     sigma: float
+
+    def __post_init__(self) -> None:
+        _check_noise(self.distance, "sigma", self.sigma)
 
     @property
     def pure(self) -> float:
@@ -145,6 +155,13 @@ class Gaussian(Event):
         total = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * self.sigma**2)).sum()
         p, q = (np.exp(log) / total for log in logs)
         return np.asarray(_hockey_stick(p, q, epsilons) + 1e-30)
+
+
+def _check_noise(distance: int, name: str, width: float) -> None:
+    if not (is_whole(distance) and distance >= 0):
+        raise PolicyError(f"distance is {distance}; give whole Wh, 0 or more.")
+    if not (is_real(width) and width > 0):
+        raise PolicyError(f"{name} is {width}; give a positive width of the noise [Wh].")
 
 
 def _lumped(f0: Floats, f1: Floats, scale: float) -> tuple[Floats, Floats]:

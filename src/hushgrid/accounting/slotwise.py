@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.temporal import blocks_leakage, temporal_leakage
+from hushgrid.accounting.temporal import of_chains, temporal_leakage
 from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.errors import PlanError
 from hushgrid.occupancy import OccupancyModel
@@ -36,7 +36,7 @@ def spread(
     `shares` (T, houses): a house's loss as a share of the step's epsilon; `costs` c_t; `start`:
     epsilons that hold.
     """
-    from scipy.optimize import minimize  # type: ignore[import-untyped,unused-ignore]
+    from scipy.optimize import minimize
 
     if any(piece.size > 1 for model in models for piece in model.chains):
         raise PlanError(
@@ -70,7 +70,7 @@ def spread(
                     continue
                 each = e.T[:, :, None] * shares[:, None, houses]
                 chains = np.tile(model.chains[0].chain_of[_order(model)[houses]], len(points))
-                total = blocks_leakage(model, 0, each.reshape(horizon, -1), chains).total
+                total = of_chains(model, 0, each.reshape(horizon, -1), chains).total
                 found.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
             return np.concatenate(found, axis=2).reshape(len(points), -1)
 
@@ -90,7 +90,7 @@ def spread(
             "fun": lambda point, leaks=leaks: target - leaks(point[None])[0],
             "jac": slope,
         }
-        x = minimize(
+        x = minimize(  # type: ignore[no-untyped-call,unused-ignore]
             cost, x, jac=downhill, constraints=inside, method="SLSQP", options={"maxiter": 80}
         ).x
     return np.asarray(np.exp(x)[slot])

@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid.belief import Belief, marginals, predict, prior
+from hushgrid.belief import Belief, predict, prior
+from hushgrid.carry import Bools, Floats, carried, carried_back, into, where_open
+from hushgrid.checks import float_array, is_real
 from hushgrid.errors import PolicyError
-from hushgrid.occupancy import Chains, OccupancyModel, possible_states
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from hushgrid.kernels.leakage import two_states
+from hushgrid.occupancy import Chains, OccupancyModel, check_models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +53,10 @@ def temporal_leakage(
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
     [1.10627, 1.20726, 1.103589]
     """
-    if isinstance(models, OccupancyModel):
-        models = (models,)
-    each = [_of_model(model, _checked(epsilon_t, model.n_houses)) for model in models]
+    models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
+    check_models(models, models[0].n_houses if models else 0)
+    e = _checked(epsilon_t, models[0].n_houses)
+    each = [_of_model(model, e) for model in models]
     if len(each) == 1:
         return each[0]
     return Leakage(*(np.maximum.reduce([getattr(one, part) for one in each]) for part in _PARTS))
@@ -66,8 +66,9 @@ _PARTS = ("backward", "forward", "total")
 
 
 def _checked(epsilon_t: ArrayLike, n_houses: int) -> Floats:
-    e = np.asarray(epsilon_t, np.float64)
-    if e.ndim not in (1, 2) or e.shape[0] == 0:
+    ours = isinstance(epsilon_t, np.ndarray) and epsilon_t.dtype == np.float64
+    e = np.asarray(epsilon_t) if ours else float_array(epsilon_t, "epsilon_t", PolicyError)
+    if e.ndim not in (1, 2) or e.size == 0:
         raise PolicyError(
             f"epsilon_t has shape {e.shape}; give one loss for each of 1 step or more."
         )
@@ -76,112 +77,100 @@ def _checked(epsilon_t: ArrayLike, n_houses: int) -> Floats:
             f"epsilon_t has {e.shape[1]} columns but the model {n_houses} houses;"
             " give one column for each house, or none."
         )
-    if not (e >= 0).all():
-        raise PolicyError(f"epsilon_t is {e.min()} somewhere; give losses of 0 or more.")
+    if not (e.min() >= 0 and e.max() < np.inf):  # NaN fails too
+        t, *house = np.argwhere(~((e >= 0) & (e < np.inf)))[0].tolist()
+        place = f"step {t + 1}" + "".join(f", house {i}" for i in house)
+        raise PolicyError(
+            f"epsilon_t is {e[(t, *house)]} at {place}; give finite losses of 0 or more."
+        )
     return e
 
 
+def check_epsilon(epsilon: float) -> None:
+    """Refuse what is no loss of a step."""
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a positive loss a step.")
+
+
 def _of_model(model: OccupancyModel, e: Floats) -> Leakage:
-    horizon = len(e)
-    out = Leakage(*(np.zeros((horizon, model.n_houses)) for _ in _PARTS))
+    piece = model.chains[0]
+    if len(model.chains) == 1 and piece.size == 1 and _in_order(piece.members[:, 0]):
+        # every house alone and in its place: nothing is moved about
+        if e.ndim == 2:
+            return of_chains(model, 0, e, piece.chain_of)
+        if _in_order(piece.chain_of):
+            return of_chains(model, 0, e[:, None], piece.chain_of)
+    out = Leakage(*(np.empty((len(e), model.n_houses)) for _ in _PARTS))
     for p in range(len(model.chains)):
-        for found, houses in _of_piece(model, p, e):
+        for houses, found in _of_piece(model, p, e):
             for part in _PARTS:
                 getattr(out, part)[:, houses] = getattr(found, part)[:, :, None]
     return out
 
 
+def _in_order(numbers: NDArray[np.integer]) -> bool:
+    return bool((numbers == np.arange(len(numbers))).all())
+
+
 def _of_piece(
     model: OccupancyModel, p: int, e: Floats
-) -> Iterator[tuple[Leakage, NDArray[np.int32]]]:
-    """The leakage of the blocks of one size, in chunks: (leakage (T, blocks), their houses)."""
-    piece = model.chains[p]
+) -> Iterator[tuple[NDArray[np.int32], Leakage]]:
+    """The blocks of one size, some at a time: (their houses, leakage (T, blocks))."""
+    piece, by_chain = model.chains[p], None
     if e.ndim == 1:
-        by_chain = blocks_leakage(model, p, e[:, None], np.arange(len(piece.initial)))
-        spread = Leakage(*(getattr(by_chain, part)[:, piece.chain_of] for part in _PARTS))
-        yield spread, piece.members
-        return
-    chunk = max(1, (1 << 22) // (4**piece.size * 8))
-    for start in range(0, len(piece.members), chunk):
-        some = slice(start, start + chunk)
-        members = piece.members[some]
-        own = e[:, members].max(axis=2)  # each house carries its block's loss
-        yield blocks_leakage(model, p, own, piece.chain_of[some]), members
+        by_chain = of_chains(model, p, e[:, None], np.arange(len(piece.initial)))
+    for some in chunks(len(piece.members), len(e)):
+        members, chains = piece.members[some], piece.chain_of[some]
+        if by_chain is None:
+            own = e[:, members].max(axis=2)  # each house carries its block's loss
+            yield members, of_chains(model, p, own, chains)
+        else:
+            yield members, Leakage(*(getattr(by_chain, part)[:, chains] for part in _PARTS))
 
 
-def blocks_leakage(
-    model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]
-) -> Leakage:
+def chunks(n: int, numbers: int) -> Iterator[slice]:
+    """0..n in slices of a few million numbers, if each has so many: memory stays bounded."""
+    step = max(1, (1 << 22) // numbers)
+    return (slice(start, min(n, start + step)) for start in range(0, n, step))
+
+
+def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
     """Leakage of blocks that follow `chains` of piece p; e is (T, 1) or (T, blocks)."""
-    horizon, n = len(e), len(chains)
-    piece = model.chains[p]
-    open_at = [now[p][chains] for now in islice(possible_states(model), horizon)]
-    uncertain = np.array([states.sum(axis=1) > 1 for states in open_at])
-    e = np.where(uncertain, np.broadcast_to(e, (horizon, n)), 0.0)
-    backward, forward = np.empty((horizon, n)), np.empty((horizon, n))
-    laws = [belief.laws[p][chains] for belief in islice(marginals(model), horizon)]
-    backward[0] = e[0]
+    piece, horizon = model.chains[p], len(e)
+    e = np.broadcast_to(e, (horizon, len(chains)))
+    if piece.size == 1:
+        slots = model.calendar.slots[np.arange(horizon) % len(model.calendar.slots)]
+        *parts, lost = two_states(piece.initial, piece.transition, slots, chains, e)
+        again = np.flatnonzero(lost)
+    else:
+        parts, again = [np.empty(e.shape) for _ in _PARTS], np.arange(len(chains))
+    for some in chunks(len(again), horizon * 2**piece.size + 4**piece.size):
+        blocks = again[some]
+        found = in_logs(model, p, e[:, blocks], chains[blocks])
+        for out, part in zip(parts, _PARTS, strict=True):
+            out[:, blocks] = getattr(found, part)
+    return Leakage(*parts)
+
+
+def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
+    """The same for any number of states and leakage of any size; e is (T, blocks)."""
+    horizon, piece = len(e), model.chains[p]
+    law = piece.initial[chains]
+    open_at = [law > 0]
+    backward, forward = np.empty(e.shape), np.empty(e.shape)
+    backward[0] = where_open(e[0], open_at[0])
     for t in range(1, horizon):
-        b = _reversed(laws[t - 1], _into(model, piece, chains, t + 1))
-        backward[t] = e[t] + carried(backward[t - 1], b, open_at[t])
-    forward[-1] = e[-1]
+        a = into(model, piece, chains, t + 1)
+        possible, gain = carried_back(backward[t - 1], law, open_at[-1], a)
+        law = np.einsum("bs,bsk->bk", law, a)
+        open_at.append(possible)
+        backward[t] = where_open(e[t], possible) + gain
+    own = np.array([where_open(*step) for step in zip(e, open_at, strict=True)])
+    forward[-1] = own[-1]
     for t in range(horizon - 2, -1, -1):
-        a = _into(model, piece, chains, t + 2)
-        forward[t] = e[t] + carried(forward[t + 1], a, open_at[t])
-    return Leakage(backward, forward, backward + forward - e)
-
-
-def _into(model: OccupancyModel, piece: Chains, chains: NDArray[np.integer], t: int) -> Floats:
-    """A^t of each block: rows from the state of step t - 1."""
-    return np.asarray(piece.transition[model.calendar.slot(t)][chains])
-
-
-def _reversed(before: Floats, a: Floats) -> Floats:
-    """B^t(s_t, s_{t-1}) = Pr[S^{t-1} given S^t] by Bayes, from the law of step t - 1."""
-    joint = np.swapaxes(before[:, :, None] * a, 1, 2)
-    total = joint.sum(axis=2, keepdims=True)
-    return np.asarray(np.divide(joint, total, out=np.zeros_like(joint), where=total > 0))
-
-
-def carried(a: Floats, rows: Floats, possible: Bools) -> Floats:
-    """L(a): how much of a leakage `a` at one step carries over through `rows` to the next.
-
-    Rows of impossible states do not count; fewer than two possible rows carry nothing.
-    """
-    if rows.shape[1] == 2:
-        return _carried_two(a, rows, possible)
-    return np.array([_carried_many(x, r[s]) for x, r, s in zip(a, rows, possible, strict=True)])
-
-
-def _carried_two(a: Floats, rows: Floats, possible: Bools) -> Floats:
-    first, second = rows[:, 0], rows[:, 1]
-    high, low = np.maximum(first, second), np.minimum(first, second)
-    columns = _log_mix(high, a[:, None]) - _log_mix(low, a[:, None])
-    return np.where(possible.all(axis=1), columns.max(axis=1), 0.0)
-
-
-def _log_mix(share: Floats, a: Floats) -> Floats:
-    """log(share (e^a - 1) + 1), for a >= 0 of any size."""
-    with np.errstate(divide="ignore"):
-        tail = np.log(share + (1 - share) * np.exp(-a))
-    return np.where(share > 0, a + tail, 0.0)
-
-
-def _carried_many(a: float, rows: Floats) -> float:
-    """K states: over ordered pairs of rows, the best prefix of columns sorted by their ratio."""
-    if len(rows) < 2 or a == 0:
-        return 0.0
-    worst = 0.0
-    for i, q in enumerate(rows):
-        d = np.delete(rows, i, axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(d > 0, q / d, np.where(q > 0, np.inf, -1.0))
-        order = np.argsort(-ratio, axis=1, kind="stable")
-        above = np.minimum(np.cumsum(q[order], axis=1), 1.0)
-        below = np.minimum(np.cumsum(np.take_along_axis(d, order, axis=1), axis=1), 1.0)
-        gain = _log_mix(above, np.array(a)) - _log_mix(below, np.array(a))
-        worst = max(worst, float(gain.max()))
-    return worst
+        a = into(model, piece, chains, t + 2)
+        forward[t] = own[t] + carried(forward[t + 1], a, open_at[t])
+    return Leakage(backward, forward, backward + forward - own)
 
 
 def supremum(rows: ArrayLike, epsilon: float) -> float:
@@ -190,6 +179,7 @@ def supremum(rows: ArrayLike, epsilon: float) -> float:
     >>> round(supremum([[0.9, 0.1], [0.2, 0.8]], 0.5), 6)
     1.582528
     """
+    check_epsilon(epsilon)
     matrix = np.asarray(rows, np.float64)
     return max(_supremum_column(float(c.max()), float(c.min()), epsilon) for c in matrix.T)
 
@@ -210,21 +200,43 @@ def _supremum_column(q: float, d: float, epsilon: float) -> float:
 def grows_without_end(model: OccupancyModel, epsilon: float) -> NDArray[np.bool_]:
     """For each house, whether leakage grows with every day at a constant loss a step.
 
-    It does when occupancy can fail to change all day long: then what a day adds to an already
-    huge leakage is not negative.
+    It does when occupancy can fail to change all day long: then what a day of the distant future
+    adds to an already huge leakage, backward or forward, is not negative.
     """
+    check_epsilon(epsilon)
     period = len(model.calendar.slots)
     out = np.zeros(model.n_houses, np.bool_)
-    for p, piece in enumerate(model.chains):
+    for piece in model.chains:
         chains = np.arange(len(piece.initial))
-        open_at = [now[p] for now in islice(possible_states(model), 2 * period + 1)]
+        law, possible = _in_the_long_run(model, piece)
         huge = np.full(len(chains), 1e5)
-        leakage = huge.copy()
-        for t in range(2 * period, period, -1):
-            a = _into(model, piece, chains, t + 1)
-            leakage = epsilon + carried(leakage, a, open_at[t - 1])
-        out[piece.members] = (leakage >= huge - 1e-6)[piece.chain_of][:, None]
+        backward, forward, open_at = huge, huge, [possible]
+        for t in range(2, period + 2):
+            a = into(model, piece, chains, t)
+            possible, gain = carried_back(backward, law, possible, a)
+            backward, law = epsilon + gain, np.einsum("bs,bsk->bk", law, a)
+            open_at.append(possible)
+        for t in range(period, 0, -1):
+            a = into(model, piece, chains, t + 1)
+            forward = epsilon + carried(forward, a, open_at[t - 1])
+        grows = np.maximum(backward, forward) >= huge - 1e-6
+        out[piece.members] = grows[piece.chain_of][:, None]
     return out
+
+
+def _in_the_long_run(model: OccupancyModel, piece: Chains) -> tuple[Floats, Bools]:
+    """Law and possible states of each chain where a day begins, after 2^60 days."""
+    chains = np.arange(len(piece.initial))
+    day = np.broadcast_to(np.eye(2**piece.size), piece.transition.shape[1:])
+    moves = day > 0
+    for t in range(2, len(model.calendar.slots) + 2):
+        a = into(model, piece, chains, t)
+        day, moves = day @ a, moves @ (a > 0)
+    for _ in range(60):
+        day, moves = day @ day, moves @ moves
+        day /= day.sum(axis=2, keepdims=True)
+    possible = ((piece.initial > 0)[:, None] @ moves)[:, 0]
+    return np.einsum("bs,bsk->bk", piece.initial, day), possible
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,20 +256,19 @@ class Stream:
 
     def step(self, epsilon: float) -> Stream:
         """After one more release at this loss."""
+        if not (is_real(epsilon) and epsilon >= 0):
+            raise PolicyError(f"epsilon is {epsilon}; give a finite loss of 0 or more.")
         t = self.t + 1
         now = prior(self.model) if self.belief is None else predict(self.belief, self.model)
         open_now, found = [], []
         for p, piece in enumerate(self.model.chains):
-            a = _into(self.model, piece, np.arange(len(piece.initial)), t)
-            possible = piece.initial > 0
+            possible, gain = piece.initial > 0, np.zeros(len(piece.initial))
             if self.belief is not None:
-                possible = np.asarray((self.possible[p][:, :, None] & (a > 0)).any(axis=1))
-            e = np.where(possible.sum(axis=1) > 1, epsilon, 0.0)
-            if self.belief is not None:
-                b = _reversed(self.belief.laws[p], a)
-                e = e + carried(self.backward[p], b, possible)
+                a = into(self.model, piece, np.arange(len(piece.initial)), t)
+                before = self.backward[p], self.belief.laws[p], self.possible[p]
+                possible, gain = carried_back(*before, a)
             open_now.append(possible)
-            found.append(e)
+            found.append(where_open(epsilon, possible) + gain)
         return Stream(self.model, t, now, tuple(open_now), tuple(found))
 
     @property

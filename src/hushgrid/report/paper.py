@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrid.intervals import Summary, ratio_of_means
-from hushgrid.paper import HORIZON, HOUSES, PUBLISHED, Experiment, mechanisms
+from hushgrid.paper import HOUSES, PUBLISHED, Experiment, mechanisms
 from hushgrid.report.shared import day_line, finish, panels, table
 from hushgrid.simulation import FIGURES, Study
 from hushgrid.sweeps import Sweep
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LABEL = {

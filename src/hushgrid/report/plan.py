@@ -83,9 +83,7 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
         lines.append(f"Leakage about one step of one house over the horizon: {found.leakage:.3f}.")
         if endless is not None:
             more = (
-                "grows without end"
-                if math.isinf(endless)
-                else f"stays at or below {endless:.3f}"
+                "grows without end" if math.isinf(endless) else f"stays at or below {endless:.3f}"
             )
             lines.append(f"Repeated for ever, it {more}.")
     lines += [
@@ -97,7 +95,7 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
     ]
     if prospect.with_cut(rho) > prospect.forecast() and policy.publish == "raw":
         lines.append(
-            "The raw price is worse than a forecast without readings: set publish = \"estimate\"."
+            'The raw price is worse than a forecast without readings: set publish = "estimate".'
         )
     lines += ["", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
