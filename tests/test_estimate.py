@@ -8,12 +8,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform, paper
+from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform
 from hushgrid.belief import condition, each_block, load_moments, marginals, predict, prior
-from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, FactorPrior, Public, posterior_mean
-from hushgrid.intervals import summarise
-from hushgrid.policy import Policy
-from hushgrid.simulation import Mechanism, play
+from hushgrid.estimate import FactorPrior, Public, posterior_mean
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 
@@ -72,50 +69,6 @@ def test_moments_of_the_load_by_hand() -> None:
             variance += float(p @ squares) - m**2
         for belief, model in ((one, alone), (both, joint)):
             assert load_moments(belief, model, f) == pytest.approx((mean, variance), rel=1e-9)
-
-
-def day_errors(day: int, epsilon: float, hot: float) -> tuple[dict[str, float], float]:
-    """Relative errors of one day of the paper's zone, and how often intervals held after 2 h."""
-    scenario = paper.scenario(0.02, 1000 + day)
-    mechanism = {"it": Mechanism(Policy(epsilon, 96, eta=0.0))}
-    trace = play(scenario, mechanism, seed=(5, day))["it"]
-    load = np.round(trace.load * hot)
-    noise = np.array([r.load_hat for r in trace.releases]) - trace.load
-    guesses: dict[str, list[float]] = {"off": [], "on": [], "forecast": []}
-    held = []
-    publics = {"off": Public.start(scenario.models, scenario.consumption, NO_FACTOR)}
-    publics["on"] = Public.start(scenario.models, scenario.consumption, USUAL_FACTOR)
-    for t, release in enumerate(trace.releases):
-        guesses["forecast"].append(float(publics["off"].predicted().mean[0, 0]))
-        if t >= 8 and t % 8 == 0:
-            expected = publics["on"].forecast(1)[0]
-            held.append(expected.low <= load[t] <= expected.high)
-        for name, public in publics.items():
-            guesses[name].append(public.estimate(load[t] + noise[t], release.scale))
-            publics[name] = public.after(load[t] + noise[t], release.scale)
-    rate = 62.5 + load / 1000
-    gaps = {name: np.array(guess) - load for name, guess in guesses.items()} | {"raw": noise}
-    errors = {n: float(np.sqrt(((g / 1000 / rate) ** 2).sum()) / 96) for n, g in gaps.items()}
-    return errors, float(np.mean(held))
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 0.0376])
-def test_estimate_beats_raw_and_forecast_in_the_modelled_world(epsilon: float) -> None:
-    """20 days, common random numbers: paired 95 % intervals of the difference exclude 0."""
-    found = [day_errors(day, epsilon, 1.0) for day in range(20)]
-    for other in ("raw", "forecast"):
-        gap = summarise([e[other] - e["off"] for e, _ in found])
-        assert gap.ci95[0] > 0
-    on, off = (np.mean([e[n] for e, _ in found]) for n in ("on", "off"))
-    assert on <= 1.05 * off
-    assert 0.90 <= np.mean([held for _, held in found]) <= 0.99  # 220 intervals at 95 %
-
-
-def test_a_hot_day_is_learnt_from_the_releases() -> None:
-    found = [day_errors(day, 0.1, 1.3) for day in range(6)]
-    on, forecast = (np.mean([e[n] for e, _ in found]) for n in ("on", "forecast"))
-    assert on <= forecast / 3
-    assert np.mean([held for _, held in found]) >= 0.88  # 66 intervals at 95 %
 
 
 def test_bad_questions() -> None:

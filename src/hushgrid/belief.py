@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,10 +99,15 @@ def load_moments(
 
     `factor` multiplies every reading (demand that answers a rate).
     """
-    tables = consumption.table(belief.t)
-    each = np.array([(law.mean, law.variance) for law in consumption.laws])[tables]
+    each = _law_moments(consumption)[consumption.table(belief.t)]
     mean, variance = add_up(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
     return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
+
+
+@lru_cache(maxsize=8)
+def _law_moments(consumption: Consumption) -> Floats:
+    """(laws, 2): mean and variance of each law."""
+    return np.array([(law.mean, law.variance) for law in consumption.laws])
 
 
 def add_up(

@@ -139,6 +139,11 @@ class Public:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
+    def anew(self, prior: FactorPrior) -> Public:
+        """Before the first release again, with another prior; what is already computed is kept."""
+        weights = np.tile(_fresh(prior), (len(self.models), 1)) / len(self.models)
+        return replace(self, prior=prior, weights=weights, t=1)
+
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
         """The law of the load of step t + ahead, given everything published so far."""
         moments = self.moments.at(self.t + ahead)
@@ -154,19 +159,25 @@ class Public:
         """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
         return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
 
-    def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
-        """E[Z given this release and all before it] [Wh]."""
+    def learn(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, Public]:
+        """E[Z given this release and all before it] [Wh], and what the public knows then."""
         law, cut = self._seen(rates)
         weights = law.updated(load_hat, scale or _EXACT, self.shape)
-        if scale == 0:
-            return float(load_hat) + float((weights * cut).sum())
-        below = self.shape.mean(load_hat, law.mean, law.variance, scale)
-        return float((weights * (below + cut)).sum())
+        below: Floats | float = float(load_hat)
+        if scale > 0:
+            below = self.shape.mean(load_hat, law.mean, law.variance, scale)
+        estimate = float((weights * (below + cut)).sum())
+        return estimate, replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+
+    def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
+        """E[Z given this release and all before it] [Wh]."""
+        return self.learn(load_hat, scale, rates)[0]
 
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> Public:
         """What the public knows once the release of step t is out."""
-        weights = self._seen(rates)[0].updated(load_hat, scale or _EXACT, self.shape)
-        return replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+        return self.learn(load_hat, scale, rates)[1]
 
     def _factors(self, rates: Sequence[float]) -> Floats:
         return np.asarray(np.r_[1.0, _GRID] * self.consumption.factor(rates))
@@ -205,8 +216,8 @@ class _Mixture:
         return np.asarray(raised / raised.sum())
 
     def interval(self, level: float) -> Interval:
-        """Mean and central range of the mixture, by bisection of its distribution."""
-        keep = self.weights > 1e-12
+        """Mean and central range of the mixture."""
+        keep = self.weights > 1e-9
         w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
         w = w / w.sum()
         tail = (1 - level) / 2
@@ -215,16 +226,11 @@ class _Mixture:
 
 
 def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
+    from scipy.optimize import brentq
     from scipy.special import ndtr
 
-    low, high = float((m - 12 * s).min()), float((m + 12 * s).max())
-    for _ in range(80):
-        middle = (low + high) / 2
-        if float(w @ ndtr((middle - m) / s)) < p:
-            low = middle
-        else:
-            high = middle
-    return high
+    ends = float((m - 12 * s).min()), float((m + 12 * s).max())
+    return float(brentq(lambda z: float(w @ ndtr((z - m) / s)) - p, *ends, rtol=1e-9))
 
 
 class _Moments:

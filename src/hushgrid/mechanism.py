@@ -30,7 +30,8 @@ class Release:
     above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
     `scale` [Wh] of the noise (its standard deviation where the rule says gaussian); `epsilon` the
     loss for protected houses under the policy's trust; `look` [Wh] the scale of a second noisy
-    sight that the release also spent, under a policy with a window;
+    sight that the release also spent, under a policy with a window; `delta` what a house's state
+    may keep and the house still be left out (policy negligible);
     `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
     public's best guess of the load, where one is made; `digest` names zone, tariff, models and
     policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
@@ -46,6 +47,7 @@ class Release:
     scale: float
     look: float
     epsilon: float
+    delta: float
     epsilon_any: float
     rule: str
     digest: str
@@ -178,9 +180,8 @@ def _published(
     public, put_back, estimate = state.public, 0.0, None
     if public is not None:
         put_back = public.put_back(state.rates)
-        if state.policy.publish == "estimate":
-            estimate = public.estimate(load_hat, calibration.scale, state.rates)
-        public = public.after(load_hat, calibration.scale, state.rates)
+        guess, public = public.learn(load_hat, calibration.scale, state.rates)
+        estimate = guess if state.policy.publish == "estimate" else None
     rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)
     if keep and state.rates:
         rate = state.rates[-1]
@@ -195,6 +196,7 @@ def _published(
         scale=calibration.scale,
         look=look.scale if look else 0.0,
         epsilon=calibration.epsilon + (look.epsilon if look else 0.0),
+        delta=state.policy.negligible,
         epsilon_any=calibration.epsilon_any + (look.epsilon_any if look else 0.0),
         rule=state.rule,
         digest=state.digest,

@@ -34,6 +34,8 @@ class Policy:
     deviation, instead of Laplace noise. No release then has an epsilon of its own: epsilon and
     `delta` are what the whole horizon promises about a house's day.
     `window`: epsilon is what any so many consecutive steps may lose together, for endless streams.
+    `negligible`: a house is left out once what is public leaves at most this to one of its states;
+    the promise of a step is then (epsilon, negligible).
     """
 
     epsilon: float
@@ -49,6 +51,7 @@ class Policy:
     gaussian: float | None = None
     delta: float = 0.0
     window: Window | None = None
+    negligible: float = 0.0
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
@@ -76,6 +79,7 @@ class Policy:
         else:
             _check_gaussian(self)
         _check_window(self)
+        _check_negligible(self)
 
     def epsilon_at(self, t: int) -> float:
         """What release t may lose."""
@@ -89,7 +93,9 @@ class Policy:
         clamped = " clamped" if self.clamp else ""
         gaussian = " gaussian" if self.gaussian is not None else ""
         window = f" {self.window.by} over {self.window.steps}" if self.window else ""
-        return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}{gaussian}{window}"
+        negligible = f" negligible={self.negligible:g}" if self.negligible else ""
+        words = f"eta={self.eta:g} {self.blocks} {self.models}"
+        return f"{words}{clamped}{gaussian}{window}{negligible}"
 
 
 _RULES = {
@@ -152,6 +158,23 @@ def _check_window(policy: Policy) -> None:
     if policy.on_empty == "publish_exact":
         raise PolicyError(
             "policy on_empty is publish_exact with a window; an endless stream protects all."
+        )
+
+
+def _check_negligible(policy: Policy) -> None:
+    if not (is_real(policy.negligible) and 0 <= policy.negligible < 0.5):
+        raise PolicyError(
+            f"policy negligible is {policy.negligible}; give a probability from 0 to below 0.5."
+        )
+    if policy.negligible and (policy.gaussian is not None or policy.window is not None):
+        raise PolicyError(
+            f"policy negligible is {policy.negligible:g} with a window or Gaussian noise;"
+            " give one of them."
+        )
+    if policy.negligible and policy.on_empty == "publish_exact":
+        raise PolicyError(
+            f"policy negligible is {policy.negligible:g} with on_empty publish_exact;"
+            " a house that is only unlikely to surprise needs noise: give protect_all."
         )
 
 

@@ -211,7 +211,9 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     shared: dict[tuple[object, ...], Exposures] = {}
     states = {}
     for name, (policy, calibrator) in mechanisms.items():
-        rules = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        rules: tuple[object, ...] = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        if policy.negligible:  # then who is protected depends on every term
+            rules = (name,)
         if rules not in shared:
             shared[rules] = exposures_of(
                 scenario.models, scenario.zone, scenario.consumption, policy

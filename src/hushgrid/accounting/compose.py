@@ -149,6 +149,21 @@ class Account:
         rows = np.array([self.losses(entry) for entry in self.entries])
         return np.array([sum_up(column) for column in rows.T.tolist()])
 
+    def probable(self, house: int) -> tuple[float, float]:
+        """(epsilon, delta) under a probabilistic constraint, in the manner of DPHMM.
+
+        The loss of the steps that protected the house, and for each step that left it out the
+        chance that it was in the state thought negligible. `pure` counts those steps' losses too.
+        """
+        lost, delta = [], []
+        for entry in self.entries:
+            rates = self._rates_before(entry)
+            if house in self.first.scheduler.at(entry.t, rates).protected:
+                lost.append(float(self.losses(entry)[house]))
+            elif house in self._exposure(entry).protected:
+                delta.append(self.first.policy.negligible)
+        return sum_up(lost), min(sum_up(delta), 1.0)
+
     def events(self, house: int) -> list[Event]:
         """What each release cost one house, as events; none where its occupancy was certain."""
         last = self.first.zone.n_houses - 1

@@ -123,7 +123,8 @@ class Worst(Event):
 
     def divergence(self, epsilons: Floats) -> Floats:
         """A maximum of convex curves is convex, so a pair of laws with this curve exists."""
-        return np.max([event.divergence(epsilons) for event in self.events], axis=0)
+        curves = [event.divergence(epsilons) for event in self.events]
+        return np.asarray(np.max(curves, axis=0), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

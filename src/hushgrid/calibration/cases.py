@@ -82,6 +82,7 @@ class Exposures:
         together: ModelsRule,
         on_empty: EmptyRule,
         clamp: tuple[int, ...] = (),
+        constrained: Policy | None = None,
     ) -> None:
         consumption.check_fits(zone.bound)
         self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
@@ -107,6 +108,11 @@ class Exposures:
         self._known: list[Exposure] = []
         self._shared: dict[tuple[int, bytes], Exposure] = {}
         self._singles: dict[tuple[int, int, int], Case] = {}
+        # a probabilistic constraint depends on what is lost, so on every term of one policy
+        self._constrained = constrained
+        self._unlikely = self._support.unlikely() if constrained else None
+        self._lost: NDArray[np.float64] | None = None
+        self._claimed = False
 
     def check_made_for(
         self,
@@ -118,6 +124,7 @@ class Exposures:
         """Refuse to answer for another zone, other models or other rules than one's own."""
         mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
         same = zone is mine[1] and consumption is mine[2] and rules == self._rules
+        same &= self._constrained == (policy if policy.negligible else None)
         if not same or [id(m) for m in models] != [id(m) for m in mine[0]]:
             raise PolicyError(
                 f"exposures were made for zone {mine[1].id!r} under"
@@ -126,16 +133,36 @@ class Exposures:
             )
 
     def booked(self) -> Exposures:
-        """The same under the `block` rule: what a release can tell about one house of a block.
+        """The same under the `block` rule and without a probabilistic constraint.
 
-        The other rules bound less, so no account may rest on them.
+        The other rules bound less than what a release can tell about one house of a block, and a
+        house that has left is told about, so no account may rest on them.
         """
         blocks, together, on_empty, clamp = self._rules
-        if blocks == "block" or not self._support.has_blocks:
+        alike = blocks == "block" or not self._support.has_blocks
+        if alike and self._constrained is None:
             return self
         return Exposures(
             *self._origin, blocks="block", together=together, on_empty=on_empty, clamp=clamp
         )
+
+    def claim(self) -> None:
+        """Under a probabilistic constraint exposures follow one schedule's losses, so serve one."""
+        if self._claimed:
+            raise PolicyError(
+                f"exposures of zone {self.zone.id!r} already follow another schedule's losses;"
+                " make new ones for each mechanism with policy negligible."
+            )
+        self._claimed = True
+
+    def lost(self, each: NDArray[np.float64]) -> None:
+        """Say what the latest step's release loses for each house (probabilistic constraint)."""
+        self._lost = each[self._support.largest]
+
+    @property
+    def known(self) -> int:
+        """Steps answered so far."""
+        return len(self._known)
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
@@ -145,6 +172,10 @@ class Exposures:
 
     def _next(self, t: int) -> Exposure:
         opened = next(self._steps)
+        if self._unlikely is not None and self._constrained is not None:
+            self._unlikely.advance(self._lost)
+            left = self._unlikely.out(self._constrained.negligible)
+            opened = replace(opened, groups=opened.groups & ~left)
         if self._on_empty == "protect_all" and not (opened.groups.any() or opened.blocks):
             opened = self._support.everything()
         key = (self.consumption.calendar.slot(t), opened.mark())

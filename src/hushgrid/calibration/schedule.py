@@ -60,6 +60,13 @@ class Scheduler:
         self._terms: dict[float, Policy] = {}
         self._booked: Exposures | None = None
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
+        if policy.negligible and not self.ahead:
+            raise PolicyError(
+                f"policy negligible is {policy.negligible:g} and readings react to rates at eta ="
+                f" {policy.eta:g}; give eta = 1, or negligible = 0."
+            )
+        if policy.negligible:
+            exposures.claim()
 
     def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
         """The calibration of step t after the published `rates` of steps 1..t-1.
@@ -75,12 +82,23 @@ class Scheduler:
         if not self.ahead:
             exposure = self.exposure(t, rates)
             return _calibration(t, exposure, self._answer(exposure, lost))
+        if self._policy.negligible:
+            self._catch_up(t)
         if (t, lost) not in self._known:
             key = (self._exposures.at(t), lost)
             if key not in self._answers:
                 self._answers[key] = self._answer(*key)
             self._known[t, lost] = _calibration(t, key[0], self._answers[key])
         return self._known[t, lost]
+
+    def _catch_up(self, t: int) -> None:
+        """Answer the steps before t in turn: who may leave depends on what they have lost."""
+        for s in range(self._exposures.known + 1, t + 1):
+            exposure, epsilon = self._exposures.at(s), self._policy.epsilon_at(s)
+            answer = self._answers[exposure, epsilon] = self._answer(exposure, epsilon)
+            self._exposures.lost(
+                house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
+            )
 
     @property
     def consumption(self) -> Consumption:
@@ -172,6 +190,7 @@ def exposures_of(
         together=policy.models,
         on_empty=policy.on_empty,
         clamp=policy.clamp,
+        constrained=policy if policy.negligible else None,
     )
 
 

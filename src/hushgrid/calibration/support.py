@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hushgrid.calibration.flips import Flip, flips
 from hushgrid.calibration.groups import grouped, largest_of_groups
 from hushgrid.calibration.joined import joined_blocks
+from hushgrid.calibration.unlikely import Unlikely
 from hushgrid.checks import is_whole
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import OccupancyModel, check_models, possible_states
@@ -94,6 +95,11 @@ class Support:
             joined_blocks([self.models[theta] for theta in context]) for context in self._contexts
         ]
         self._offsets = np.cumsum([0, *(len(blocks) for blocks in self.joined)])
+
+    def unlikely(self) -> Unlikely:
+        """Who may leave the protected set under a probabilistic constraint."""
+        pieces = [_single_piece(model) for model in self.models]
+        return Unlikely(self.models, pieces, self._chain)
 
     def block(self, number: int) -> tuple[int, ...]:
         """The houses of joined block `number`."""
