@@ -11,3 +11,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("hushgrid")
+
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # threads that wait sleep, as in the command line

@@ -230,7 +230,11 @@ def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
     from scipy.special import ndtr
 
     ends = float((m - 12 * s).min()), float((m + 12 * s).max())
-    return float(brentq(lambda z: float(w @ ndtr((z - m) / s)) - p, *ends, rtol=1e-9))
+
+    def beyond(z: float) -> float:
+        return float(w @ ndtr((z - m) / s)) - p
+
+    return float(brentq(beyond, *ends, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class _Moments:
