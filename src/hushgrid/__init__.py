@@ -26,6 +26,7 @@ from hushgrid.errors import (
     ModelError,
     NeverMixes,
     NoiseError,
+    PlanError,
     PolicyError,
     ReadingError,
     ZoneError,
@@ -35,8 +36,10 @@ from hushgrid.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal, Uni
 from hushgrid.mechanism import Release, State, init, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.occupancy import OccupancyModel, possible_states
+from hushgrid.planning import Plan, plan
 from hushgrid.policy import Policy
 from hushgrid.simulation import Mechanism, Scenario, Trace, play, simulate
+from hushgrid.window import Window
 
 __version__ = "0.1.0"
 
@@ -65,6 +68,8 @@ __all__ = [
     "Noise",
     "NoiseError",
     "OccupancyModel",
+    "Plan",
+    "PlanError",
     "Policy",
     "PolicyError",
     "Protected",
@@ -80,6 +85,7 @@ __all__ = [
     "TruncatedNormal",
     "Trust",
     "Uniform",
+    "Window",
     "Zone",
     "ZoneError",
     "aggregate",
@@ -87,6 +93,7 @@ __all__ = [
     "house_losses",
     "init",
     "optimal_rate",
+    "plan",
     "play",
     "possible_states",
     "protected",

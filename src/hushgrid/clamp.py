@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,8 +154,8 @@ class _Search:
 
     def cut_error(self, clamps: NDArray[np.int64]) -> Floats:
         """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
-        mean, variance = _cut_moments(self._models, self._consumption, clamps, self._policy.horizon)
-        return np.asarray((variance + (self._rho * mean) ** 2).mean(axis=(0, 1)))
+        parts = _parts(self._models, self._consumption, clamps, self._policy.horizon)
+        return np.asarray((parts.cut + (self._rho * parts.missed) ** 2).mean(axis=(0, 1)))
 
     def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
         """The distinct laws of a class over the slots, absent and present."""
@@ -185,38 +186,50 @@ class _Search:
         return low
 
 
+class Parts(NamedTuple):
+    """Of the load above a clamp its mean [Wh] and variance, below it the variance [Wh^2]."""
+
+    missed: Floats
+    cut: Floats
+    kept: Floats
+
+
 def cut_moments(
     models: Sequence[OccupancyModel], consumption: Consumption, clamp: Sequence[int], horizon: int
-) -> tuple[Floats, Floats]:
-    """Mean [Wh] and variance [Wh^2] of the energy above a clamp at every step, over the models."""
-    mean, variance = _cut_moments(models, consumption, np.array([clamp]), horizon)
-    return mean[:, :, 0].mean(axis=0), variance[:, :, 0].mean(axis=0)
+) -> Parts:
+    """What a clamp cuts and keeps of the load at every step, the mean over the models."""
+    parts = _parts(models, consumption, np.array([clamp]), horizon)
+    return Parts(*(part[:, :, 0].mean(axis=0) for part in parts))
 
 
-def _cut_moments(
+def _parts(
     models: Sequence[OccupancyModel], f: Consumption, clamps: NDArray[np.int64], horizon: int
-) -> tuple[Floats, Floats]:
-    """(models, T, rows of clamps): mean and variance of what all readings lose."""
-    out = np.empty((2, len(models), horizon, len(clamps)))
+) -> Parts:
+    """(models, T, rows of clamps) each."""
+    out = np.empty((3, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
     for m, model in enumerate(models):
         for t, belief in enumerate(islice(marginals(model), horizon)):
             slot = f.calendar.slot(belief.t)
             if slot not in slots:
-                slots[slot] = _lost_by_class(f, f.table(belief.t), clamps)
-            each = slots[slot]
-            out[:, m, t] = add_up(belief, model, f.class_of, each[..., 0], each[..., 1])
-    return out[0], out[1]
+                slots[slot] = _by_class(f, f.table(belief.t), clamps)
+            above, above_variance, below, below_variance = np.moveaxis(slots[slot], -1, 0)
+            out[:2, m, t] = add_up(belief, model, f.class_of, above, above_variance)
+            out[2, m, t] = add_up(belief, model, f.class_of, below, below_variance)[1]
+    return Parts(*out)
 
 
-def _lost_by_class(f: Consumption, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
-    """(2, classes, rows of clamps, 2): mean and variance of what a reading loses."""
-    out = np.empty((*table.shape, len(clamps), 2))
+def _by_class(f: Consumption, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
+    """(2, classes, rows of clamps, 4): mean and variance of a reading above and below."""
+    out = np.empty((*table.shape, len(clamps), 4))
     for state, kind in np.ndindex(*table.shape):
         at = clamps[:, kind].astype(np.float64)
         # min(X, C) = C min(X/C, 1): factors let one pass answer for every clamp
         found = split(f.laws[table[state, kind]], 1.0, 1 / at)
-        out[state, kind] = np.stack([found.above * at, found.above_variance * at**2], axis=1)
+        means, variances = (found.above, found.below), (found.above_variance, found.below_variance)
+        for k in range(2):
+            out[state, kind, :, 2 * k] = means[k] * at
+            out[state, kind, :, 2 * k + 1] = variances[k] * at**2
     return out
 
 

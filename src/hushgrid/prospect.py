@@ -24,13 +24,15 @@ Floats = NDArray[np.float64]
 class Prospect:
     """The parts of the squared error [Wh^2] of every step, with the expected load and its spread.
 
-    `noise`; `cut` the variance and `missed` the mean [Wh] of the energy above the clamp; `load`
-    [Wh] and `variance` [Wh^2] of the load; `weights` turn Wh^2 into squared relative rate errors.
+    `noise`; `cut` the variance and `missed` the mean [Wh] of the energy above the clamp, `kept`
+    the variance below it; `load` [Wh] and `variance` [Wh^2] of the load; `weights` turn Wh^2 into
+    squared relative rate errors.
     """
 
     noise: Floats
     cut: Floats
     missed: Floats
+    kept: Floats
     load: Floats
     variance: Floats
     weights: Floats
@@ -45,8 +47,12 @@ class Prospect:
 
     def estimated(self, rho: float = RHO) -> float:
         """The same for the estimate: at most the best linear one's error (model right)."""
-        raw = self.squared(rho)
-        return self._rmsre(raw * self.variance / (raw + self.variance))
+        gain = self.kept / (self.kept + self.noise)
+        shared = self.variance - self.kept - self.cut  # twice the covariance of the two parts
+        below = gain * self.noise
+        return self._rmsre(
+            np.maximum(below + self.cut + (1 - gain) * shared, 0.0) + (rho * self.missed) ** 2
+        )
 
     def forecast(self) -> float:
         """The same for a rate from no readings at all (model right)."""
@@ -79,9 +85,8 @@ def prospect(
             variance[t] += found.variance / len(models)
     b = np.array(scales)
     noise = 2 * b**2 if policy.gaussian is None else b**2
-    missed, cut = np.zeros(horizon), np.zeros(horizon)
+    missed, cut, kept = np.zeros(horizon), np.zeros(horizon), variance
     if policy.clamp:
-        missed, cut = cut_moments(models, usual, policy.clamp, horizon)
-    rate = optimal_rate(load, tariff)
-    weights = (tariff.alpha / 1000 / rate) ** 2
-    return Prospect(noise, cut, missed, load, np.maximum(variance, 1e-9), weights)
+        missed, cut, kept = cut_moments(models, usual, policy.clamp, horizon)
+    weights = (tariff.alpha / 1000 / optimal_rate(load, tariff)) ** 2
+    return Prospect(noise, cut, missed, kept, load, variance, weights)

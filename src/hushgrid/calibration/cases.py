@@ -175,7 +175,9 @@ class Exposures:
         if self._unlikely is not None and self._constrained is not None:
             self._unlikely.advance(self._lost)
             left = self._unlikely.out(self._constrained.negligible)
-            opened = replace(opened, groups=opened.groups & ~left)
+            remaining = opened.groups & ~left
+            if remaining.any() or opened.blocks:  # if nobody remains, nobody leaves
+                opened = replace(opened, groups=remaining)
         if self._on_empty == "protect_all" and not (opened.groups.any() or opened.blocks):
             opened = self._support.everything()
         key = (self.consumption.calendar.slot(t), opened.mark())
