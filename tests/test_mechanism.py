@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from hushgrid import (
     Consumption,
     Elasticity,
+    Naive,
     OccupancyModel,
     Policy,
+    PolicyError,
     Release,
     SecureNoise,
     SimulatedNoise,
@@ -23,6 +26,7 @@ from hushgrid import (
     smallest_scale,
     step,
 )
+from hushgrid.estimate import GAUSSIAN, NO_FACTOR, Public
 from hushgrid.noise import Noise
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -142,3 +146,49 @@ def test_scale_of_reacting_demand_comes_from_published_rates() -> None:
     assert second.scale < 0.51 * first.scale
     ahead = schedule([theta], zone, reacts, Policy(0.5, 3))  # eta = 1 reacts to nothing
     assert {c.scale for c in ahead} == {2000.0}
+
+
+def test_the_estimate_is_published_where_the_policy_says_so() -> None:
+    """The rate of the posterior mean, release by release; the noisy load is the same."""
+    raw, best = (
+        init(ZONE, TARIFF, [THETA], F, Policy(0.5, publish=p)) for p in ("raw", "estimate")
+    )  # type: ignore[arg-type]
+    public = Public.start([THETA], F)
+    noises = SimulatedNoise(3), SimulatedNoise(3)
+    for load in (300, 900, 1600):
+        plain, raw = step(raw, load, noises[0])
+        guessed, best = step(best, load, noises[1])
+        expected, public = public.learn(plain.load_hat, plain.scale)
+        assert plain.estimate is None
+        assert plain.rate == max(62.5 + plain.load_hat / 1000, 0)
+        assert guessed.load_hat == plain.load_hat
+        assert guessed.estimate == expected
+        assert guessed.rate == pytest.approx(62.5 + expected / 1000)
+
+
+def test_gaussian_noise_is_read_by_its_own_law() -> None:
+    """Normal load, normal noise: the textbook mean, and Laplace's would differ."""
+    policy = Policy(1.0, horizon=96, gaussian=41.5, delta=1e-6, publish="estimate")
+    state = init(ZONE, TARIFF, [THETA], F, policy)
+    assert state.scheduler.at(1).scale == 41.5 * 1000
+    assert math.isinf(state.scheduler.at(1).epsilon)
+    release, _ = step(state, 500, SimulatedNoise(1))
+    assert release.rule.endswith("gaussian")
+    assert math.isinf(release.epsilon_any)
+    law = Public.start([THETA], F, NO_FACTOR).predicted()
+    m, v = float(law.mean[0, 0]), float(law.variance[0, 0])
+    expected = m + v / (v + release.scale**2) * (release.load_hat - m)
+    plain = Public.start([THETA], F, NO_FACTOR, shape=GAUSSIAN)
+    assert plain.estimate(release.load_hat, release.scale) == pytest.approx(expected)
+    with pytest.raises(PolicyError, match="give one of them"):
+        init(ZONE, TARIFF, [THETA], F, policy, Naive())
+
+
+def test_every_step_may_have_its_own_epsilon() -> None:
+    policy = Policy(0.5, horizon=3, epsilon_t=(0.5, 0.1, 0.25))
+    state = init(ZONE, TARIFF, [THETA], F, policy)
+    found = []
+    for _ in range(3):
+        release, state = step(state, 100, SimulatedNoise(1))
+        found.append((release.scale, release.epsilon))
+    assert found == [(2000, 0.5), (10000, 0.1), (4000, 0.25)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgrid import SecureNoise, SimulatedNoise
-from hushgrid.noise import Noise, pmf, quantile
-from hushgrid.testing import check_noise
+from hushgrid import NoiseError, SecureNoise, SimulatedNoise
+from hushgrid.noise import Noise, _reaching, gaussian_quantile, pmf, quantile
+from hushgrid.testing import check_gaussian, check_noise
 
 
 @pytest.mark.parametrize("scale", [0.4, 7.5, 601.2191])
@@ -58,3 +58,27 @@ def test_equal_seeds_are_equal_quantiles_at_any_scale() -> None:
 def test_secure_noise_books_what_opendp_certifies() -> None:
     assert SecureNoise().loss(1000, 2000.0) == pytest.approx(0.5, rel=1e-12)
     assert SecureNoise().loss(1000, 2000.0) >= 0.5
+
+
+@pytest.mark.parametrize("scale", [0.6, 7.5, 99.5, 150.0])
+@pytest.mark.parametrize("source", [SecureNoise, lambda: SimulatedNoise(21)])
+def test_gaussian_noise_has_its_law(source: type[SecureNoise], scale: float) -> None:
+    check_gaussian(source(), draws=6_000, scale=scale)
+
+
+def test_gaussian_quantiles_agree_where_the_two_ways_meet() -> None:
+    """Below 100 Wh a sum, above it a corrected integral."""
+    scale = 100.0
+    k = np.arange(-1000, 1001)
+    weight = np.exp(-(k**2) / (2 * scale**2))
+    reaching = np.cumsum(weight[::-1])[::-1] / weight.sum()
+    assert [_reaching(int(i), scale) for i in k[1000:]] == pytest.approx(reaching[1000:], abs=1e-10)
+    for r in np.linspace(0.0005, 0.9995, 999):
+        assert gaussian_quantile(float(r), 99.999999) == pytest.approx(
+            gaussian_quantile(float(r), 100.0), abs=1
+        )
+
+
+def test_a_source_without_gaussian_noise_says_so() -> None:
+    with pytest.raises(NoiseError, match="_Rounded has no Gaussian noise"):
+        _Rounded().draw_gaussian(5.0)

@@ -137,9 +137,9 @@ def _check(
         )
     if gaussian and slotwise:
         raise PlanError("slotwise and gaussian are both asked; give one of them.")
-    if terms.window is not None or terms.gaussian is not None or terms.epsilon_t:
+    if terms.window or terms.gaussian or terms.epsilon_t or terms.negligible:
         raise PlanError(
-            "the terms already share out a budget (window, gaussian or epsilon_t);"
+            "the terms already share out a budget (window, gaussian, epsilon_t or negligible);"
             " give terms without them."
         )
     if terms.on_empty == "publish_exact":

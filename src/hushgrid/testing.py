@@ -112,26 +112,37 @@ def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> Non
     Outcomes are pooled until each cell expects 25 draws or more, where the chi-square law holds:
     the test fails a perfect source about once in a million runs.
     """
-    from scipy.special import chdtri
-
-    sample = [noise.draw(scale) for _ in range(draws)]
-    assert all(isinstance(k, int) for k in sample), "draws are not whole numbers"
     reach = int(scale * math.log(draws)) + 1
-    cell_of, expected = _pooled(draws * pmf(np.arange(-reach, reach + 1), scale), least=25.0)
-    assert expected.size > 1, f"{draws} draws at scale {scale} are nearly all 0: give more draws"
-    expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
-    seen = np.bincount(
-        cell_of[np.clip(np.array(sample), -reach, reach) + reach], minlength=expected.size
-    )
-    statistic = float(((seen - expected) ** 2 / expected).sum())
-    limit = float(chdtri(expected.size - 1, 1e-6))
-    assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
+    _check_law([noise.draw(scale) for _ in range(draws)], pmf(np.arange(-reach, reach + 1), scale))
     for useless in (0.0, -1.0, math.nan, math.inf):
         try:
             noise.draw(useless)
         except NoiseError:
             continue
         raise AssertionError(f"scale {useless} was not refused")
+
+
+def check_gaussian(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
+    """The same for a source's integer Gaussian noise, of standard deviation about `scale`."""
+    k = np.arange(-math.ceil(6 * scale), math.ceil(6 * scale) + 1)
+    chance = np.exp(-(k**2) / (2 * scale**2))
+    _check_law([noise.draw_gaussian(scale) for _ in range(draws)], chance / chance.sum())
+
+
+def _check_law(sample: list[int], chance: Floats) -> None:
+    """Draws against the chances of -reach..reach: chi-square at one in a million."""
+    from scipy.special import chdtri
+
+    assert all(isinstance(k, int) for k in sample), "draws are not whole numbers"
+    draws, reach = len(sample), len(chance) // 2
+    cell_of, expected = _pooled(draws * chance, least=25.0)
+    assert expected.size > 1, f"{draws} draws are nearly all 0: give more draws or a larger scale"
+    expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
+    inside = np.clip(np.array(sample), -reach, reach) + reach
+    seen = np.bincount(cell_of[inside], minlength=expected.size)
+    statistic = float(((seen - expected) ** 2 / expected).sum())
+    limit = float(chdtri(expected.size - 1, 1e-6))
+    assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
 
 
 def _pooled(expected: Floats, least: float) -> tuple[NDArray[np.int64], Floats]:

@@ -93,4 +93,5 @@ def _zone(config: Path | None, paper: float | None, seed: int) -> Any:
     if config is None:
         return scenario(paper or 0.0, seed), Policy(1.0)
     zone = load_zone(config)
-    return zone.scenario, replace(zone.policy, epsilon_t=(), clamp=(), window=None)
+    policy = replace(zone.policy, epsilon_t=(), clamp=(), window=None, negligible=0.0)
+    return zone.scenario, replace(policy, gaussian=None, delta=0.0)

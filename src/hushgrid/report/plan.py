@@ -85,7 +85,10 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
             more = (
                 "grows without end" if math.isinf(endless) else f"stays at or below {endless:.3f}"
             )
-            lines.append(f"Repeated for ever, it {more}.")
+            hint = ""
+            if found.secret == "interval" and endless > found.epsilon * 1.005:
+                hint = " (a longer policy.horizon promises for longer)"
+            lines.append(f"Repeated for ever, it {more}{hint}.")
     lines += [
         "",
         f"Expected error (RMSRE, paper's formula): {prospect.with_cut(rho):.3e} raw,"
