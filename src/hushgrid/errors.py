@@ -39,3 +39,7 @@ class ExtraError(HushgridError):
 
 class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
+
+
+class IntakeError(HushgridError):
+    """An input no reading can be taken from, or a mapping that fits none."""

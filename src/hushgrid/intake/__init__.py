@@ -1,0 +1,15 @@
+"""From meter data as the world writes it to canonical readings; deterministic, no file, no clock.
+
+Every format has a pair: `parse_x` takes all of an input, `x_batches` gives it piece by piece in
+bounded memory. Bad rows are counted and named by place and reason, never by value, and do not stop
+the good ones; an input that is not of the format at all is one `IntakeError`.
+"""
+
+from hushgrid.intake.readings import Parsed, Readings, collect, concat
+
+__all__ = [
+    "Parsed",
+    "Readings",
+    "collect",
+    "concat",
+]
