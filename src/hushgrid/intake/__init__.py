@@ -5,11 +5,19 @@ bounded memory. Bad rows are counted and named by place and reason, never by val
 the good ones; an input that is not of the format at all is one `IntakeError`.
 """
 
+from hushgrid.intake.csv import csv_batches, parse_csv
+from hushgrid.intake.mapping import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 from hushgrid.intake.readings import Parsed, Readings, collect, concat
 
 __all__ = [
+    "CANONICAL",
+    "LOW_CARBON_LONDON",
+    "PECAN_STREET",
+    "ColumnMapping",
     "Parsed",
     "Readings",
     "collect",
     "concat",
+    "csv_batches",
+    "parse_csv",
 ]
