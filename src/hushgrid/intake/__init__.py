@@ -5,8 +5,12 @@ bounded memory. Bad rows are counted and named by place and reason, never by val
 the good ones; an input that is not of the format at all is one `IntakeError`.
 """
 
+from hushgrid.intake.arrow import arrow_batches, parse_arrow
 from hushgrid.intake.csv import csv_batches, parse_csv
+from hushgrid.intake.espi import espi_batches, parse_espi
+from hushgrid.intake.json import json_batches, parse_json, parse_records
 from hushgrid.intake.mapping import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
+from hushgrid.intake.parquet import parquet_batches, parse_parquet
 from hushgrid.intake.readings import Parsed, Readings, collect, concat
 
 __all__ = [
@@ -16,8 +20,17 @@ __all__ = [
     "ColumnMapping",
     "Parsed",
     "Readings",
+    "arrow_batches",
     "collect",
     "concat",
     "csv_batches",
+    "espi_batches",
+    "json_batches",
+    "parquet_batches",
+    "parse_arrow",
     "parse_csv",
+    "parse_espi",
+    "parse_json",
+    "parse_parquet",
+    "parse_records",
 ]
