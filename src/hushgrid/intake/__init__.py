@@ -8,6 +8,7 @@ the good ones; an input that is not of the format at all is one `IntakeError`.
 from hushgrid.intake.arrow import arrow_batches, parse_arrow
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches, parse_espi
+from hushgrid.intake.intervals import Incomplete, Settled, settle
 from hushgrid.intake.json import json_batches, parse_json, parse_records
 from hushgrid.intake.mapping import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 from hushgrid.intake.parquet import parquet_batches, parse_parquet
@@ -18,8 +19,10 @@ __all__ = [
     "LOW_CARBON_LONDON",
     "PECAN_STREET",
     "ColumnMapping",
+    "Incomplete",
     "Parsed",
     "Readings",
+    "Settled",
     "arrow_batches",
     "collect",
     "concat",
@@ -33,4 +36,5 @@ __all__ = [
     "parse_json",
     "parse_parquet",
     "parse_records",
+    "settle",
 ]
