@@ -227,6 +227,11 @@ def test_a_bad_reading_harms_itself_alone(bad: str, why: str) -> None:
     assert why in problem
 
 
+def espi_kind(length: int) -> str:
+    inner = f"<espi:uom>72</espi:uom><espi:intervalLength>{length}</espi:intervalLength>"
+    return f"<content><espi:ReadingType>{inner}</espi:ReadingType></content>"
+
+
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
 
 
@@ -268,6 +273,7 @@ def test_unusable_documents(data: bytes, why: str) -> None:
         ("_KNOWN", 2, feed(*(espi_block(f"{POINT}{i}", "01", ONE) for i in range(3)))),
         ("_KNOWN", 2, feed(*(espi_type(f"{i}", uom=72) for i in range(3)))),
         ("_KNOWN", 2, feed(*(espi_type("x", uom=72, intervalLength=i) for i in range(3)))),
+        ("_KNOWN", 2, feed("<entry>", *(espi_kind(i) for i in range(3)), "</entry>")),
         ("_KNOWN", 2, feed(*(espi_meter(POINT, f"{i}", "x") for i in range(3)))),
     ],
 )

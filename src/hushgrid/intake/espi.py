@@ -145,6 +145,7 @@ class _Feed:
             fields = {key.removeprefix(_ESPI): value for key, value in self._fields.items()}
             self._entry.type = reading_type(fields)
             self._kinds.add(self._entry.type)
+            _check(len(self._kinds), _KNOWN, "kinds of ReadingType")
         elif name == _ENTRY:
             self._close()
 
@@ -159,7 +160,7 @@ class _Feed:
             self._type_of[entry.meter] = entry.type_name
         if entry.point and entry.meter and entry.is_meter:
             self._point_of[entry.meter] = entry.point
-        for known in (self._points, self._types, self._type_of, self._point_of, self._kinds):
+        for known in (self._points, self._types, self._type_of, self._point_of):
             _check(len(known), _KNOWN, "resources of a kind")
         if len(self._points) > 1 and self._given is not None:
             raise IntakeError(
