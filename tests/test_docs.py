@@ -73,6 +73,18 @@ def test_calibrator_guide_runs_in_twenty_lines() -> None:
     exec(code + "\n".join(check.splitlines()[:3]), names)
 
 
+def test_meter_data_guide_runs() -> None:
+    (code,) = code_blocks(ROOT / "docs" / "meter-data.md")
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert found.stderr == ""
+    assert found.stdout.splitlines() == [
+        "2 1 ('line 4: value is not a number',)",
+        "[('MAC000002', 1356998400, 3600, 315)]",
+    ]
+
+
 def test_readme_commands_exist() -> None:
     text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()

@@ -150,9 +150,8 @@ def test_scale_of_reacting_demand_comes_from_published_rates() -> None:
 
 def test_the_estimate_is_published_where_the_policy_says_so() -> None:
     """The rate of the posterior mean, release by release; the noisy load is the same."""
-    raw, best = (
-        init(ZONE, TARIFF, [THETA], F, Policy(0.5, publish=p)) for p in ("raw", "estimate")
-    )  # type: ignore[arg-type]
+    world = (ZONE, TARIFF, [THETA], F)
+    raw, best = init(*world, Policy(0.5)), init(*world, Policy(0.5, publish="estimate"))
     public = Public.start([THETA], F)
     noises = SimulatedNoise(3), SimulatedNoise(3)
     for load in (300, 900, 1600):

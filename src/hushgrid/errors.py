@@ -45,5 +45,9 @@ class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
 
 
+class IntakeError(HushgridError):
+    """An input no reading can be taken from, or a mapping that fits none."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""

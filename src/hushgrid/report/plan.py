@@ -134,8 +134,8 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylim(bottom=0)
     if with_leakage:
         total = temporal_leakage(models, found.losses).total
+        day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
-        day_line(axes[1], np.median(total, axis=1), "median house", "#888888")
         if found.secret == "interval":
             axes[1].axhline(found.epsilon, color="#111111", linestyle="--", label="promise")
         axes[1].set_ylabel("leakage about the step")

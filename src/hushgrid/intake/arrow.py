@@ -1,0 +1,128 @@
+"""Arrow IPC streams of readings, as a service sends them in a body.
+
+A message holds at most 64 MiB and is not compressed: a compressed one says by itself how much
+memory it wants.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake.lines import Source, blocks
+from hushgrid.intake.mapping import CANONICAL, ColumnMapping
+from hushgrid.intake.readings import Parsed, collect
+from hushgrid.intake.tables import Table, arrow
+
+MESSAGE_LIMIT = 1 << 26  # [bytes]
+_HEADER = struct.Struct("<II")  # continuation mark, length of the metadata [bytes]
+_CONTINUES = 0xFFFFFFFF
+_DICTIONARY = 2  # header_type of Message.fbs
+
+
+def parse_arrow(source: Source, mapping: ColumnMapping = CANONICAL) -> Parsed:
+    """All readings of an Arrow IPC stream."""
+    return collect(arrow_batches(source, mapping))
+
+
+def arrow_batches(source: Source, mapping: ColumnMapping = CANONICAL) -> Iterator[Parsed]:
+    """The readings of an Arrow IPC stream, one record batch at a time."""
+    pa = arrow()
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    try:
+        stream = pa.ipc.open_stream(pa.PythonFile(_Checked(source), "r"), options=options)
+        table = Table(stream.schema, mapping)
+        for batch in stream:
+            yield table.parsed(batch)
+    except IntakeError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise IntakeError(
+            f"input is not a sound Arrow IPC stream ({type(error).__name__}); write it again."
+        ) from None
+
+
+class _Checked:
+    """The stream as a file, every message measured before Arrow sees it."""
+
+    closed = False
+
+    def __init__(self, source: Source) -> None:
+        self._blocks = blocks(source)
+        self._raw = bytearray()  # not yet checked
+        self._message = memoryview(b"")
+
+    def read(self, n: int) -> bytes:
+        found = bytearray()
+        while len(found) < n and (self._message or self._next()):
+            wanted = n - len(found)
+            found += self._message[:wanted]
+            self._message = self._message[wanted:]
+        return bytes(found)
+
+    def _next(self) -> bool:
+        self._message = memoryview(self._checked())
+        return len(self._message) > 0
+
+    def _checked(self) -> bytes:
+        header = self._take(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return header
+        mark, length = _HEADER.unpack(header)
+        if mark != _CONTINUES:
+            raise IntakeError("input is no Arrow IPC stream; write one with Arrow 0.15 or later.")
+        if length == 0:
+            return header
+        metadata = self._take(length)
+        try:
+            body, compressed = _described(metadata)
+        except (struct.error, IndexError):
+            raise IntakeError("Arrow stream has a broken message; write it again.") from None
+        if compressed:
+            raise IntakeError("Arrow stream is compressed; write it uncompressed.")
+        return header + metadata + self._take(body)
+
+    def _take(self, n: int) -> bytes:
+        if not 0 <= n <= MESSAGE_LIMIT:
+            raise IntakeError(
+                "Arrow stream has a message beyond 64 MiB; write smaller record batches."
+            )
+        while len(self._raw) < n and (block := next(self._blocks, b"")):
+            self._raw += block
+        found = bytes(self._raw[:n])
+        del self._raw[:n]
+        return found
+
+
+def _described(metadata: bytes) -> tuple[int, bool]:
+    """Length of the body [bytes], and whether it is compressed (Message.fbs, flatbuffers)."""
+    message = _offset(metadata, 0)
+    length = _field(metadata, message, 3)
+    kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
+    body = struct.unpack_from("<q", metadata, length)[0] if length else 0
+    if not (kind and header):
+        return body, False
+    batch = _offset(metadata, header)
+    if metadata[kind] == _DICTIONARY:
+        data = _field(metadata, batch, 1)
+        batch = _offset(metadata, data) if data else batch
+    elif metadata[kind] != 3:  # a schema has no body
+        return body, False
+    return body, _field(metadata, batch, 3) != 0
+
+
+def _offset(data: bytes, at: int) -> int:
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a table stands, 0 where the table has none."""
+    fields = table - int(struct.unpack_from("<i", data, table)[0])
+    if fields < 0:
+        raise struct.error
+    (size,) = struct.unpack_from("<H", data, fields)
+    if size < 6 + 2 * number:
+        return 0
+    (at,) = struct.unpack_from("<H", data, fields + 4 + 2 * number)
+    return table + int(at) if at else 0

@@ -1,0 +1,70 @@
+"""Columns of text to whole numbers; what is written alike is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from hushgrid.intake.amounts import scaled, whole
+from hushgrid.intake.faults import FAULTS_END, Fault
+from hushgrid.intake.mapping import Marks, Unit
+from hushgrid.intake.readings import Integers, clean_meter
+
+Written = TypeVar("Written", bound=Hashable)
+
+WH_PER_KWH = 1000
+SECONDS_PER_HOUR = 3600
+
+
+def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Integers]:
+    """The distinct meter ids, and for each name its place among them or a `Fault`.
+
+    >>> meter_codes(["b", "a", " b "])
+    (['b', 'a'], array([0, 1, 0]))
+    """
+    codes: dict[str, int] = {}
+    known: dict[str | None, int] = {}
+    for name in dict.fromkeys(names):
+        bare = None if name is None else clean_meter(name)
+        known[name] = Fault.METER if bare is None else codes.setdefault(bare, len(codes))
+    return list(codes), np.fromiter(map(known.__getitem__, names), np.int64, len(names))
+
+
+def durations(texts: Sequence[str]) -> Integers:
+    """Whole seconds, or a `Fault`."""
+    return _each(texts, lambda text: Fault.DURATION if whole(text) < FAULTS_END else whole(text))
+
+
+def values(texts: Sequence[str], unit: Unit, duration: Integers, decimal: str = ".") -> Integers:
+    """Whole Wh, or a `Fault`; mean power in kW counts over its duration [s].
+
+    >>> values(["0.115", "1.0"], "kw", np.array([3600, 900])).tolist()
+    [115, 250]
+    """
+    if decimal == ",":
+        texts = ["." if "." in text else text.replace(",", ".") for text in texts]
+    if unit == "wh":
+        return _each(texts, whole)
+    if unit == "kwh":
+        return _each(texts, lambda text: scaled(text, WH_PER_KWH))
+    return _each(list(zip(texts, duration.tolist(), strict=True)), _from_power)
+
+
+def _from_power(written: tuple[str, int]) -> int:
+    text, duration = written
+    return scaled(text, WH_PER_KWH * max(duration, 0), SECONDS_PER_HOUR)
+
+
+def starts_of(marked: Integers, duration: Integers, marks: Marks) -> Integers:
+    """Where readings start, given what their times mark."""
+    if marks == "start":
+        return marked
+    known = (marked >= FAULTS_END) & (duration >= FAULTS_END)
+    return np.where(known, marked - np.where(known, duration, 0), marked)
+
+
+def _each(written: Sequence[Written], convert: Callable[[Written], int]) -> Integers:
+    known = {item: convert(item) for item in set(written)}
+    return np.fromiter(map(known.__getitem__, written), np.int64, len(written))

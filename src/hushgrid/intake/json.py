@@ -1,0 +1,237 @@
+"""Readings as JSON: an array of objects, or one object a line (NDJSON).
+
+Each object holds `meter_id` (text), `start_utc` (RFC 3339 with Z or an offset), `duration_s` and
+`wh` (whole numbers; 1800.0 is one, true and "1800" are none). Other keys are passed over; of a key
+that stands twice the last value counts, as Python's json has it. In an array an element that is no
+reading is malformed, but broken syntax makes the whole array unusable, as nobody can tell where the
+next element begins; in NDJSON a broken line is malformed and the next is read. An element or a line
+holds at most 64 KiB.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from hushgrid.checks import is_real, is_whole
+from hushgrid.errors import IntakeError
+from hushgrid.intake.clock import Clock
+from hushgrid.intake.columns import meter_codes
+from hushgrid.intake.faults import Fault
+from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, lines
+from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Parsed, collect, sift
+from hushgrid.intake.times import Moment, read_iso
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BRACKETS = 64  # in one element; a reading has two, so more is nesting without end
+_BATCH = 1 << 12  # elements
+_decode = json.JSONDecoder().decode
+_decode_at = json.JSONDecoder().raw_decode
+# Python's int() refuses thousands of digits; None is no number of ours either.
+_decode_long_at = json.JSONDecoder(parse_int=lambda _: None).raw_decode
+_MEND = "; give one array of flat objects, or NDJSON, where a broken line harms itself alone."
+
+Broken = tuple[int, Fault]
+
+
+def parse_json(source: Source) -> Parsed:
+    """All readings of a JSON array or of NDJSON; no bytes are no readings.
+
+    >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
+    >>> parse_json(text).problems
+    ('record 1: value is not in whole Wh',)
+    """
+    return collect(json_batches(source))
+
+
+def json_batches(source: Source) -> Iterator[Parsed]:
+    """The readings of a JSON array or of NDJSON, some thousand at a time."""
+    stream = blocks(source)
+    opening = next(stream, b"")
+    text = opening.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
+    whole = chain([opening], stream)
+    yield from _array_batches(whole) if text.startswith(b"[") else _line_batches(whole)
+
+
+def parse_records(records: Iterable[object]) -> Parsed:
+    """Readings from objects that a queue or a database has already made.
+
+    >>> row = {"meter_id": "a", "start_utc": "1970-01-01T01:00+01:00", "duration_s": 900, "wh": 7}
+    >>> list(parse_records([row]).readings.rows())
+    [('a', 0, 900, 7)]
+    """
+    number, kept, broken = _objects(enumerate(records, 1))
+    return _parsed("record", number, kept, broken, _clock())
+
+
+def _clock() -> Clock[str | None]:
+    return Clock(_read_time, lambda _: ())
+
+
+def _read_time(time: str | None) -> Moment | Fault:
+    moment = Fault.TIME_MISSING if time is None else read_iso(time)
+    if isinstance(moment, Moment) and moment.offset is None:
+        return Fault.TIME_ZONE
+    return moment
+
+
+def _objects(
+    elements: Iterable[tuple[int, object]],
+) -> tuple[list[int], list[Mapping[str, Any]], list[Broken]]:
+    number: list[int] = []
+    kept: list[Mapping[str, Any]] = []
+    broken: list[Broken] = []
+    for at, element in elements:
+        if isinstance(element, Mapping):
+            number.append(at)
+            kept.append(element)
+        else:
+            broken.append((at, Fault.NOT_OBJECT))
+    return number, kept, broken
+
+
+def _parsed(
+    word: str,
+    number: list[int],
+    objects: list[Mapping[str, Any]],
+    broken: list[Broken],
+    clock: Clock[str | None],
+) -> Parsed:
+    ids, code = meter_codes([_text(item.get("meter_id")) for item in objects])
+    columns = Columns(
+        ids,
+        code,
+        clock.instants([_text(item.get("start_utc")) for item in objects], ids, code),
+        np.array([_seconds(item.get("duration_s")) for item in objects], np.int64),
+        np.array([_watt_hours(item.get("wh")) for item in objects], np.int64),
+    )
+    return sift(word, np.array(number, np.int64), columns, broken)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _seconds(value: Any) -> int:
+    if type(value) is int or is_whole(value):
+        return int(value) if 1 <= value <= MAX_DURATION else Fault.DURATION
+    return Fault.DURATION
+
+
+def _watt_hours(value: Any) -> int:
+    if type(value) is int or is_whole(value):
+        return int(value) if -MAX_WH <= value <= MAX_WH else Fault.VALUE_SIZE
+    if value is None:
+        return Fault.VALUE_MISSING
+    return Fault.VALUE_WHOLE if is_real(value) else Fault.VALUE
+
+
+def _line_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
+    clock, filled, objects = _clock(), 0, 0
+    for part in lines(source):
+        texts = [(at, text) for at, text in enumerate(part.text, part.first) if text.strip()]
+        number, kept, broken = _objects((at, _decoded(text)) for at, text in texts)
+        filled += len(texts) + len(part.broken)
+        objects += len(kept)
+        yield _parsed("line", number, kept, [*broken, *part.broken], clock)
+    if filled and not objects:
+        raise IntakeError("input holds no JSON object; give an array of objects, or one a line.")
+
+
+def _decoded(text: str) -> object:
+    """The value of a line; None, which is no reading, where it has none."""
+    if text.count("{") + text.count("[") > _BRACKETS:
+        return None
+    try:
+        return _decode(text)
+    except ValueError:
+        return None
+
+
+def _array_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
+    clock = _clock()
+    elements = enumerate(_elements(source), 1)
+    while batch := list(islice(elements, _BATCH)):
+        number, kept, broken = _objects(batch)
+        yield _parsed("record", number, kept, broken, clock)
+
+
+def _elements(source: Iterable[bytes]) -> Iterator[object]:
+    """The elements of an array, each as soon as it is whole."""
+    window = _Window(source)
+    window.take("[")
+    if window.peek() == "]":
+        window.take("]")
+    else:
+        yield window.element()
+        while window.peek() == ",":
+            window.take(",")
+            yield window.element()
+        window.take("]")
+    if window.peek():
+        raise IntakeError("JSON array is followed by more text; give one array, or NDJSON.")
+
+
+class _Window:
+    """The part of a text that is being read; it holds a block and an element, no more."""
+
+    def __init__(self, source: Iterable[bytes]) -> None:
+        self._source = iter(source)
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._at, self._ended = "", 0, False
+
+    def peek(self) -> str:
+        """The next character that is no space; none at the end."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._more()
+
+    def take(self, character: str) -> None:
+        if self.peek() != character:
+            raise IntakeError(f"JSON array is broken where {character!r} should stand{_MEND}")
+        self._at += 1
+
+    def element(self) -> object:
+        self.peek()
+        while True:
+            value, end = self._decoded()
+            # 12 at the end may be 123 or 12e+3, once the rest is read
+            if end and (end + len("e+") < len(self._text) or self._ended):
+                break
+            if self._ended or (not end and len(self._text) - self._at > LINE_LIMIT):
+                raise IntakeError(f"JSON array is broken{_MEND}")
+            self._more()
+        if end - self._at > LINE_LIMIT:
+            raise IntakeError(f"JSON array has an element beyond 64 KiB{_MEND}")
+        nested = sum(self._text.count(mark, self._at, end) for mark in "[{") > _BRACKETS
+        self._at = end
+        return None if nested else value
+
+    def _decoded(self) -> tuple[object, int]:
+        for decode in (_decode_at, _decode_long_at):
+            try:
+                return decode(self._text, self._at)
+            except json.JSONDecodeError:
+                break
+            except ValueError:
+                continue
+            except RecursionError:
+                raise IntakeError(f"JSON array nests too deep{_MEND}") from None
+        return None, 0
+
+    def _more(self) -> None:
+        block = next(self._source, b"")
+        self._ended = not block
+        try:
+            self._text = self._text[self._at :] + self._utf8.decode(block, final=self._ended)
+        except UnicodeDecodeError:
+            raise IntakeError("JSON is not UTF-8; write it so.") from None
+        self._at = 0

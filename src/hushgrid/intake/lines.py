@@ -1,0 +1,93 @@
+"""Byte chunks to lines, with memory bounded whatever the lines are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake.faults import Fault
+
+LINE_LIMIT = 1 << 16  # [bytes] a longer line or record is malformed
+BLOCK = 1 << 18  # [bytes] read at a time
+
+Source = bytes | Iterable[bytes]
+
+
+def blocks(source: Source, size: int = BLOCK) -> Iterator[bytes]:
+    """The same bytes in blocks of `size` to 2 `size`, the last one smaller.
+
+    >>> [len(block) for block in blocks([b"ab", b"c", b"defgh"], size=3)]
+    [3, 3, 2]
+    """
+    held = bytearray()
+    chunks = [source] if isinstance(source, (bytes, bytearray, memoryview)) else source
+    for chunk in chunks:
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):
+            raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
+        view = memoryview(chunk)
+        for at in range(0, len(view), size):
+            held += view[at : at + size]
+            if len(held) >= size:
+                yield bytes(held)
+                held.clear()
+    if held:
+        yield bytes(held)
+
+
+class Lines(NamedTuple):
+    """Lines without their ends; line `first + i` is `text[i]`, empty where it is `broken`."""
+
+    first: int
+    text: list[str]
+    broken: list[tuple[int, Fault]]
+
+
+def lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[Lines]:
+    """The lines of UTF-8 text, block by block; one beyond `limit` is dropped while it is read.
+
+    >>> [tuple(part) for part in lines(b"a\\r\\nb\\n")]
+    [(1, ['a', 'b'], [])]
+    """
+    number, held, dropping = 1, b"", False
+    for block in blocks(source):
+        if dropping:
+            end = block.find(b"\n")
+            if end < 0:
+                continue
+            block, dropping = block[end + 1 :], False
+        *whole, held = (held + block).split(b"\n")
+        if len(held) > limit:  # tell it now: its end may never come
+            whole.append(held)
+            held, dropping = b"", True
+        if whole:
+            yield _decoded(number, whole, limit)
+            number += len(whole)
+    if held:
+        yield _decoded(number, [held], limit)
+
+
+def _decoded(first: int, raw: list[bytes], limit: int) -> Lines:
+    if first == 1:
+        raw[0] = raw[0].removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = b"\n".join(raw).decode().split("\n")
+        if max(map(len, raw)) <= limit:
+            return Lines(first, [line.removesuffix("\r") for line in text], [])
+    except UnicodeDecodeError:
+        pass
+    return _decoded_singly(first, raw, limit)
+
+
+def _decoded_singly(first: int, raw: list[bytes], limit: int) -> Lines:
+    text, broken = [], []
+    for number, line in enumerate(raw, first):
+        try:
+            fault = Fault.TOO_LONG if len(line) > limit else None
+            text.append("" if fault else line.decode().removesuffix("\r"))
+        except UnicodeDecodeError:
+            fault = Fault.NOT_UTF8
+            text.append("")
+        if fault:
+            broken.append((number, fault))
+    return Lines(first, text, broken)

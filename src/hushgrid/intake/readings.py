@@ -1,0 +1,218 @@
+"""Canonical meter readings in columns, and what a parser answers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake.faults import FAULTS_END, Fault, reason
+
+END = 4_102_444_800  # [s] 2100-01-01T00:00:00Z, the first start that is refused
+MAX_DURATION = 366 * 86_400  # [s]
+MAX_WH = 10**12  # [Wh]; far beyond any meter, far below 2^63 when a day of seconds is added
+MAX_ID = 128  # characters
+PROBLEMS = 10  # how many bad rows are named; all are counted
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Readings:
+    """Row i: meter `ids[code[i]]` counted `wh[i]` [Wh] over `duration[i]` [s] from `start[i]`.
+
+    `start` is in seconds UTC since 1970. Negative Wh are export; they are clamped later.
+
+    >>> r = Readings(["a", "b"], [0, 1], start=[0, 0], duration=[900, 900], wh=[12, -3])
+    >>> len(r), list(r.rows())
+    (2, [('a', 0, 900, 12), ('b', 0, 900, -3)])
+    """
+
+    ids: tuple[str, ...]
+    code: NDArray[np.int32]
+    start: Integers
+    duration: NDArray[np.int32]
+    wh: Integers
+
+    def __init__(
+        self,
+        ids: Iterable[str],
+        code: ArrayLike,
+        *,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+    ) -> None:
+        own = tuple(ids)
+        if len(set(own)) != len(own) or any(clean_meter(name) != name for name in own):
+            raise IntakeError(
+                f"meter ids repeat or are not 1 to {MAX_ID} printable characters; give each once."
+            )
+        columns = {
+            "code": _column(code, "code", 0, len(own) - 1, np.int32),
+            "start": _column(start, "start", 0, END - 1, np.int64),
+            "duration": _column(duration, "duration", 1, MAX_DURATION, np.int32),
+            "wh": _column(wh, "wh", -MAX_WH, MAX_WH, np.int64),
+        }
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise IntakeError(f"columns have lengths {lengths}; give one entry for each reading.")
+        object.__setattr__(self, "ids", own)
+        for name, column in columns.items():
+            object.__setattr__(self, name, column)
+
+    @classmethod
+    def of(
+        cls, meter: Sequence[str], start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+    ) -> Readings:
+        """From one meter id for each reading."""
+        codes: dict[str, int] = {}
+        code = [codes.setdefault(name, len(codes)) for name in meter]
+        return cls(codes, code, start=start, duration=duration, wh=wh)
+
+    @classmethod
+    def empty(cls) -> Readings:
+        """No readings."""
+        return cls((), (), start=(), duration=(), wh=())
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    @property
+    def meter(self) -> NDArray[np.object_]:
+        """The meter id of each reading."""
+        names = np.empty(len(self.ids), object)
+        names[:] = self.ids
+        return names[self.code]
+
+    def rows(self) -> Iterator[tuple[str, int, int, int]]:
+        """(meter id, start, duration, Wh) of each reading."""
+        columns = (self.code, self.start, self.duration, self.wh)
+        for code, *rest in zip(*(column.tolist() for column in columns), strict=True):
+            yield (self.ids[code], *rest)
+
+
+def _column(
+    values: ArrayLike, what: str, low: int, high: int, dtype: type[np.signedinteger[Any]]
+) -> NDArray[Any]:
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+        raise IntakeError(f"{what} is not a list of whole numbers; give one for each reading.")
+    if given.size and not (given.min() >= low and given.max() <= high):
+        raise IntakeError(f"{what} is not always within {low} to {high}; drop such readings first.")
+    own = given.astype(dtype)
+    own.flags.writeable = False
+    return own
+
+
+def clean_meter(text: str) -> str | None:
+    """The id without spaces around it; None when nothing printable is left, or too much.
+
+    Ids are compared by code point: case, form and inner spaces count.
+
+    >>> clean_meter(" MAC000002 "), clean_meter(" "), clean_meter("a\\x00")
+    ('MAC000002', None, None)
+    """
+    bare = text.strip(" \t")
+    return bare if 0 < len(bare) <= MAX_ID and bare.isprintable() else None
+
+
+def concat(parts: Iterable[Readings]) -> Readings:
+    """All readings in one, in their order.
+
+    >>> one = Readings.of(["a"], [0], [900], [1])
+    >>> concat([one, Readings.of(["b", "a"], [0, 900], [900, 900], [2, 3])]).ids
+    ('a', 'b')
+    """
+    kept = [part for part in parts if len(part)]
+    if len(kept) < 2:
+        return kept[0] if kept else Readings.empty()
+    codes: dict[str, int] = {}
+    code = [
+        np.array([codes.setdefault(name, len(codes)) for name in part.ids])[part.code]
+        for part in kept
+    ]
+    return Readings(
+        codes,
+        np.concatenate(code),
+        start=np.concatenate([part.start for part in kept]),
+        duration=np.concatenate([part.duration for part in kept]),
+        wh=np.concatenate([part.wh for part in kept]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Good readings, how many rows were bad, and where the first of those are and why."""
+
+    readings: Readings
+    malformed: int
+    problems: tuple[str, ...]
+
+
+def collect(batches: Iterable[Parsed]) -> Parsed:
+    """All batches of one input in one; a bad row is named only while there are few."""
+    readings: list[Readings] = []
+    problems: list[str] = []
+    malformed = 0
+    for batch in batches:
+        readings.append(batch.readings)
+        malformed += batch.malformed
+        problems += batch.problems[: PROBLEMS - len(problems)]
+    return Parsed(concat(readings), malformed, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Columns as they were read: at each place a whole number or a `Fault`."""
+
+    ids: Sequence[str]
+    code: Integers
+    start: Integers
+    duration: Integers
+    wh: Integers
+
+
+def sift(
+    word: str, number: Integers, columns: Columns, broken: Sequence[tuple[int, Fault]] = ()
+) -> Parsed:
+    """Part good rows from bad ones; `word` and `number` say where a row stands.
+
+    `broken` are rows that could not even be told into columns.
+    """
+    wrong = _first_fault(columns)
+    good = wrong == 0
+    bad = np.flatnonzero(~good)
+    named = bad[:PROBLEMS]
+    where = [*zip(number[named].tolist(), wrong[named].tolist(), strict=True), *broken]
+    first = heapq.nsmallest(PROBLEMS, where)
+    used, code = np.unique(columns.code[good], return_inverse=True)
+    readings = Readings(
+        [columns.ids[i] for i in used],
+        code,
+        start=columns.start[good],
+        duration=columns.duration[good],
+        wh=columns.wh[good],
+    )
+    malformed = len(bad) + len(broken)
+    return Parsed(readings, malformed, tuple(f"{word} {at}: {reason(why)}" for at, why in first))
+
+
+def _first_fault(columns: Columns) -> Integers:
+    wrong = np.zeros(len(columns.code), np.int64)
+    checks = (
+        (columns.wh, -MAX_WH, MAX_WH, Fault.VALUE_SIZE),
+        (columns.duration, 1, MAX_DURATION, Fault.DURATION),
+        (columns.start, 0, END - 1, Fault.TIME_RANGE),
+        (columns.code, 0, len(columns.ids) - 1, Fault.METER),
+    )
+    for column, low, high, outside in checks:  # the last one named is the leftmost field
+        wrong[(column < low) | (column > high)] = outside
+        faulty = column < FAULTS_END
+        wrong[faulty] = column[faulty]
+    return wrong

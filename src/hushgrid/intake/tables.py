@@ -1,0 +1,198 @@
+"""Arrow record batches to readings, by a mapping of their columns.
+
+Types that are taken: text or integers for a meter id; timestamps of any unit, or text, for a time;
+integers, whole floats or Arrow durations for a duration; integers, floats, decimals or text for a
+value. A timestamp with a zone is exact; one without is a local time of the mapping's zone, which is
+UTC unless it says otherwise. A null is malformed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.errors import ExtraError, IntakeError
+from hushgrid.intake.clock import Clock
+from hushgrid.intake.columns import meter_codes, starts_of, values
+from hushgrid.intake.faults import Fault
+from hushgrid.intake.mapping import ColumnMapping
+from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Integers, Parsed, sift
+from hushgrid.intake.times import Moment, reader
+from hushgrid.intake.zones import local_instants
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def arrow() -> Any:
+    """pyarrow, or what to install."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ExtraError(
+            "Parquet and Arrow need pyarrow, which is not installed;"
+            " install the extra hushgrid[intake]."
+        ) from None
+    return pa
+
+
+def _checked(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, str]:
+    """The table's own name of each column of the mapping, its type checked."""
+    accepted: tuple[tuple[str | None, Callable[[Any], bool], str], ...] = (
+        (mapping.meter, lambda t: _is_text(t) or _is_integer(t), "text or integers"),
+        (mapping.time, lambda t: arrow().types.is_timestamp(t) or _is_text(t), "timestamps"),
+        (mapping.duration, _is_duration, "whole seconds"),
+        (mapping.value, lambda t: _is_number(t) or _is_text(t), "numbers"),
+    )
+    own: dict[str | None, str] = {}
+    for name, fits, wanted in accepted:
+        if name is None:
+            continue
+        named = [field for field in schema if field.name.strip() == name.strip()]
+        if len(named) != 1:
+            raise IntakeError(
+                f"table has the column {name!r} {len(named)} times;"
+                " give a table of the mapping, or the mapping of the table."
+            )
+        if not fits(named[0].type):
+            raise IntakeError(f"column {name!r} has type {named[0].type}; give {wanted}.")
+        own[name] = named[0].name
+    return own
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = arrow().types
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(arrow().types.is_integer(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = arrow().types
+    return bool(_is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _is_duration(kind: pa.DataType) -> bool:
+    types = arrow().types
+    return bool(_is_integer(kind) or types.is_floating(kind) or types.is_duration(kind))
+
+
+class Table:
+    """The batches of one table, in order."""
+
+    def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
+        self._mapping, self._row = mapping, 1
+        self._own = _checked(schema, mapping)
+        instants = local_instants(mapping.time_zone)
+        self._texts: Clock[str] = Clock(reader(mapping.time_format), instants)
+        self._walls: Clock[int] = Clock(lambda wall: Moment(wall, None), instants)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read, as the table names them."""
+        return list(self._own.values())
+
+    def parsed(self, batch: pa.RecordBatch) -> Parsed:
+        """The readings of the next batch, whose offsets and text are checked before their use."""
+        batch = batch.select(self.names)
+        batch.validate(full=True)
+        by, own, n = self._mapping, self._own, batch.num_rows
+        number = np.arange(self._row, self._row + n)
+        self._row += n
+        ids, code = (
+            ([by.meter_id], np.zeros(n, np.int64))
+            if by.meter_id is not None
+            else _meters(batch.column(own[by.meter]))
+        )
+        duration = (
+            np.full(n, by.duration_s, np.int64)
+            if by.duration_s is not None
+            else _seconds(batch.column(own[by.duration]))
+        )
+        marked = self._instants(batch.column(own[by.time]), ids, code)
+        wh = _watt_hours(batch.column(own[by.value]), by, duration)
+        start = starts_of(marked, duration, by.marks)
+        return sift("row", number, Columns(ids, code, start, duration, wh))
+
+    def _instants(self, column: pa.Array, ids: list[str], code: Integers) -> Integers:
+        if _is_text(column.type):
+            return self._texts.instants(_texts(column), ids, code)
+        ticks, null = _filled(column.cast(arrow().int64()))
+        unit = _UNITS[column.type.unit]
+        wall = np.clip(ticks // unit, -(2**62), 2**62)  # no fault by accident
+        local = column.type.tz is None and self._mapping.time_zone != "UTC"
+        start = self._walls.instants(wall.tolist(), ids, code) if local else wall
+        start[ticks % unit != 0] = Fault.TIME_SECOND
+        start[null] = Fault.TIME_MISSING
+        return start
+
+
+def _filled(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The numbers of a column, 0 for a null, and where its nulls are."""
+    null = column.is_null().to_numpy(zero_copy_only=False)
+    if column.null_count:
+        column = column.fill_null(0)
+    return np.array(column.to_numpy(zero_copy_only=False)), null
+
+
+def _texts(column: pa.Array) -> list[str]:
+    return [item or "" for item in column.cast(arrow().large_string()).to_pylist()]
+
+
+def _meters(column: pa.Array) -> tuple[list[str], Integers]:
+    """As `meter_codes`, but by way of the distinct ids, which are few."""
+    pa = arrow()
+    coded = column.cast(pa.large_string()).dictionary_encode()
+    ids, code_of = meter_codes(coded.dictionary.to_pylist())
+    place, null = _filled(coded.indices)
+    code = code_of[place] if len(code_of) else np.zeros(len(place), np.int64)
+    code[null] = Fault.METER
+    return ids, code
+
+
+def _seconds(column: pa.Array) -> Integers:
+    unit = 1
+    if arrow().types.is_duration(column.type):
+        unit = _UNITS[column.type.unit]
+        column = column.cast(arrow().int64())
+    found, null = _filled(column)
+    seconds = _wholes(found, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION, Fault.DURATION)
+    seconds = np.where(seconds % unit == 0, seconds // unit, Fault.DURATION)
+    seconds[null] = Fault.DURATION
+    return seconds
+
+
+def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Integers) -> Integers:
+    if _is_text(column.type) or arrow().types.is_decimal(column.type):
+        return values(_texts(column), by.unit, duration)
+    found, null = _filled(column)
+    if by.unit == "wh":
+        wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE_WHOLE, Fault.VALUE)
+    else:  # the shortest decimal of a float is the number that was meant
+        distinct, back = np.unique(found, return_inverse=True)
+        texts = [np.format_float_positional(x, trim="-") for x in distinct]
+        wh = values([texts[i] for i in back], by.unit, duration)
+    wh[null] = Fault.VALUE_MISSING
+    return wh
+
+
+def _wholes(
+    found: NDArray[Any], most: int, beyond: Fault, fractional: Fault, unusable: Fault
+) -> Integers:
+    """Whole numbers up to `most` either way; a float must be one already."""
+    finite = np.isfinite(found)
+    within = finite & (found >= -most) & (found <= most)
+    wholes = np.where(within, found, 0).astype(np.int64)
+    wholes[within & (wholes != found)] = fractional
+    wholes[finite & ~within] = beyond
+    wholes[~finite] = unusable
+    return wholes

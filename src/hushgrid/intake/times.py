@@ -1,0 +1,172 @@
+"""Written times to seconds since 1970, in integers: no clock, no locale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake.faults import Fault
+
+
+class Moment(NamedTuple):
+    """Seconds since 1970 on the wall clock, and its UTC offset [s] where one was written."""
+
+    wall: int
+    offset: int | None
+
+
+Reader = Callable[[str], Moment | Fault]
+
+_ISO = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})"
+    r"(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)? ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_DIRECTIVES = {
+    "Y": "[0-9]{4}", "y": "[0-9]{2}", "m": "[0-9]{1,2}", "d": "[0-9]{1,2}", "H": "[0-9]{1,2}",
+    "I": "[0-9]{1,2}", "M": "[0-9]{1,2}", "S": "[0-9]{1,2}", "f": "[0-9]{1,9}",
+    "p": "[AaPp][Mm]", "z": "[Zz]|[+-][0-9]{2}:?[0-9]{2}", "s": "[0-9]{1,12}",
+    "b": "(?i:" + "|".join(name[:3] for name in _MONTHS) + ")",
+    "B": "(?i:" + "|".join(_MONTHS) + ")",
+}  # fmt: skip
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 in the Gregorian calendar.
+
+    >>> days_from_civil(1970, 1, 1), days_from_civil(2000, 3, 1)
+    (0, 11017)
+    """
+    y = year - (month < 3)  # the year begins in March, so that the leap day is its last
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return 365 * y + y // 4 - y // 100 + y // 400 + day_of_year - 719_468
+
+
+def read_iso(text: str) -> Moment | Fault:
+    """ISO 8601 or RFC 3339, with an offset or without, seconds and fraction optional.
+
+    >>> read_iso("2018-01-01 00:00:00-06")
+    Moment(wall=1514764800, offset=-21600)
+    """
+    bare = text.strip(" \t")
+    if not bare:
+        return Fault.TIME_MISSING
+    found = _ISO.fullmatch(bare) if len(bare) <= 64 else None
+    if found is None:
+        return Fault.TIME
+    year, month, day, hour, minute, second, fraction, offset = found.groups(default="")
+    if fraction.strip("0"):
+        return Fault.TIME_SECOND
+    return _moment(
+        int(year), int(month), int(day), int(hour), int(minute), int(second or "0"), offset
+    )
+
+
+def _moment(
+    year: int, month: int, day: int, hour: int, minute: int, second: int, offset: str
+) -> Moment | Fault:
+    leap = month == 2 and ((year % 4 == 0 and year % 100 != 0) or year % 400 == 0)
+    if not 1 <= month <= 12 or not 1 <= day <= _DAYS[month - 1] + leap:
+        return Fault.TIME
+    if hour > 23 or minute > 59 or second > 59:
+        return Fault.TIME
+    ahead = _offset(offset)
+    if isinstance(ahead, Fault):
+        return ahead
+    wall = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
+    return Moment(wall, ahead)
+
+
+def _offset(text: str) -> int | Fault | None:
+    if not text:
+        return None
+    if text in "Zz":
+        return 0
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or "0")
+    if hours > 23 or minutes > 59:
+        return Fault.TIME
+    ahead = hours * 3600 + minutes * 60
+    return -ahead if text[0] == "-" else ahead
+
+
+def reader(time_format: str) -> Reader:
+    """What reads times of a form: "iso", or a strptime pattern with English month names.
+
+    Of strptime's directives these are known: Y y m b B d H I p M S f z s %.
+
+    >>> reader("%d/%m/%Y %H:%M")("27/10/2013 01:30")
+    Moment(wall=1382837400, offset=None)
+    """
+    if time_format == "iso":
+        return read_iso
+    pattern, used = _compiled(time_format)
+    date = {"Y", "y"} & used and {"m", "b", "B"} & used and "d" in used
+    if not date and used != {"s"}:
+        raise IntakeError(
+            f"time_format is {time_format!r}; give iso, or a pattern with year, month and day,"
+            " or %s alone."
+        )
+    if ("I" in used) != ("p" in used) or ("H" in used and "I" in used):
+        raise IntakeError(f"time_format is {time_format!r}; give %H, or %I together with %p.")
+    return lambda text: _by_pattern(pattern, text)
+
+
+def _compiled(time_format: str) -> tuple[re.Pattern[str], set[str]]:
+    parts, used = [], set()
+    for directive, plain in re.findall(r"%(.?)|([^%]+)", time_format, re.DOTALL):
+        if plain:
+            parts.append(re.escape(plain))
+        elif directive == "%":
+            parts.append("%")
+        elif directive in _DIRECTIVES and directive not in used:
+            used.add(directive)
+            parts.append(f"(?P<{directive}>{_DIRECTIVES[directive]})")
+        else:
+            raise IntakeError(
+                f"time_format has %{directive}; of strptime's directives give"
+                f" {' '.join(_DIRECTIVES)} or %, each once."
+            )
+    return re.compile("".join(parts)), used
+
+
+def _by_pattern(pattern: re.Pattern[str], text: str) -> Moment | Fault:
+    bare = text.strip(" \t")
+    if not bare:
+        return Fault.TIME_MISSING
+    found = pattern.fullmatch(bare) if len(bare) <= 64 else None
+    if found is None:
+        return Fault.TIME
+    field = found.groupdict()
+    if "s" in field:
+        return Moment(int(field["s"]), 0)
+    if field.get("f", "").strip("0"):
+        return Fault.TIME_SECOND
+    year = int(field["Y"]) if "Y" in field else _century(int(field["y"]))
+    hour = _hour(field)
+    month = int(field["m"]) if "m" in field else _month(field.get("b") or field["B"])
+    minute, second = int(field.get("M", "0")), int(field.get("S", "0"))
+    return _moment(year, month, int(field["d"]), hour, minute, second, field.get("z", ""))
+
+
+def _century(year: int) -> int:
+    return year + (1900 if year >= 69 else 2000)  # as POSIX has it
+
+
+def _month(name: str) -> int:
+    return 1 + [month[:3] for month in _MONTHS].index(name[:3].lower())
+
+
+def _hour(field: dict[str, str]) -> int:
+    if "I" not in field:
+        return int(field.get("H", "0"))
+    hour = int(field["I"])
+    if not 1 <= hour <= 12:
+        return 24  # none of the day's
+    return hour % 12 + (12 if field["p"].lower() == "pm" else 0)

@@ -1,0 +1,152 @@
+"""Memory stays bounded, however long the line, text, tag or document; 200 MB are streamed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from hushgrid import IntakeError
+from hushgrid.intake import (
+    CANONICAL,
+    csv_batches,
+    espi_batches,
+    json_batches,
+    parse_csv,
+    parse_json,
+)
+from tests.intake.renderings import entry, espi_meter, espi_type, feed
+
+MIB = 1 << 20
+HEAD = b"meter_id,start_utc,duration_s,wh\n"
+ROW = b"a,2013-01-01T00:00:00Z,1800,115\n"
+OBJECT = b'{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":1800,"wh":115}\n'
+
+
+def streamed(before: bytes, filler: bytes, after: bytes, megabytes: int = 200) -> Iterator[bytes]:
+    yield before
+    chunk = filler * (MIB // len(filler))
+    for _ in range(megabytes):
+        yield chunk
+    yield after
+
+
+def peak(work: Callable[[], object]) -> float:
+    """The most memory held at once [MiB]."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / MIB
+    finally:
+        tracemalloc.stop()
+
+
+def drained(batches: Iterable[object]) -> int:
+    return sum(1 for _ in batches)
+
+
+def test_csv_line_without_an_end() -> None:
+    def work() -> None:
+        found = parse_csv(streamed(HEAD + ROW, b"x", b"\n" + ROW), CANONICAL)
+        assert (len(found.readings), found.malformed) == (2, 1)
+        assert found.problems == ("line 3: is longer than 64 KiB",)
+
+    assert peak(work) < 12
+
+
+def test_ndjson_line_without_an_end() -> None:
+    def work() -> None:
+        found = parse_json(streamed(OBJECT, b"[", b"\n" + OBJECT))
+        assert (len(found.readings), found.malformed) == (2, 1)
+
+    assert peak(work) < 12
+
+
+@pytest.mark.parametrize(
+    ("before", "filler", "after", "megabytes"),
+    [
+        (HEAD, ROW, b"", 2),
+        (HEAD, b"\n", b"", 1),
+        (HEAD, b",", b"", 2),
+        (HEAD, b"bad row\n", b"", 1),
+        (b"", OBJECT, b"", 2),
+        (b"[{}", b"," + OBJECT, b"]", 2),
+        (b"[", b" ", b"]", 2),
+    ],
+    ids=["csv", "empty lines", "commas", "bad lines", "ndjson", "array", "spaces"],
+)
+def test_a_long_document_costs_no_more_than_a_short_one(
+    before: bytes, filler: bytes, after: bytes, megabytes: int
+) -> None:
+    def cost(megabytes: int) -> float:
+        source = streamed(before, filler, after, megabytes)
+        batches = csv_batches(source, CANONICAL) if before == HEAD else json_batches(source)
+        return peak(lambda: drained(batches))
+
+    short, long = cost(megabytes), cost(2 * megabytes + 1)
+    assert long < 1.2 * short
+    assert long < 40
+
+
+POINT = "RetailCustomer/1/UsagePoint/01"
+OPEN, CLOSE = feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), "|").split(b"|")
+
+
+def test_xml_text_without_an_end() -> None:
+    body = streamed(OPEN + b"<title>", b"x", b"</title>" + CLOSE)
+    assert peak(lambda: drained(espi_batches(body))) < 4
+
+
+def test_xml_of_many_entries() -> None:
+    reading = (
+        "<espi:IntervalReading><espi:timePeriod><espi:start>0</espi:start><espi:duration>9"
+        "</espi:duration></espi:timePeriod><espi:value>5</espi:value></espi:IntervalReading>"
+    )
+    block = entry(
+        [f"{POINT}/MeterReading/01"], f"<espi:IntervalBlock>{reading * 20}</espi:IntervalBlock>"
+    )
+    assert peak(lambda: drained(espi_batches(streamed(OPEN, block.encode(), CLOSE, 4)))) < 12
+
+
+@pytest.mark.parametrize(
+    ("before", "filler"),
+    [
+        (b'<!DOCTYPE a [<!ENTITY x "', b"x"),
+        (OPEN + b'<a b="', b"x"),
+        (OPEN + b"<", b"x"),
+        (OPEN + b"<!--", b"x"),
+        (OPEN + b"<?", b"x"),
+        (OPEN, b"<a>"),
+    ],
+    ids=["entity", "attribute", "name", "comment", "instruction", "depth"],
+)
+def test_xml_that_is_refused_on_the_way(before: bytes, filler: bytes) -> None:
+    def work() -> None:
+        with pytest.raises(IntakeError):
+            drained(espi_batches(streamed(before, filler, b"")))
+
+    assert peak(work) < 8
+
+
+def test_laughs_are_refused_before_they_grow() -> None:
+    laughs = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 12))
+    data = f'<!DOCTYPE a [<!ENTITY l0 "ha">{laughs}]><a>&l11;</a>'.encode()
+
+    def work() -> None:
+        with pytest.raises(IntakeError, match="document type"):
+            drained(espi_batches(data))
+
+    assert peak(work) < 1
+
+
+def test_an_element_without_an_end_is_refused_on_the_way() -> None:
+    def never_ending() -> Iterator[bytes]:
+        yield from streamed(b'["', b"x", b"", 4)
+        raise AssertionError("read on")
+
+    def work() -> None:
+        with pytest.raises(IntakeError, match="broken"):
+            parse_json(never_ending())
+
+    assert peak(work) < 12

@@ -1,0 +1,130 @@
+"""One set of readings, six formats, the same columns; and no bytes whatever that break a parser."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgrid import IntakeError
+from hushgrid.intake import (
+    LOW_CARBON_LONDON,
+    PECAN_STREET,
+    ColumnMapping,
+    Parsed,
+    parse_csv,
+    parse_records,
+)
+from tests.intake.renderings import FORMATS, Row, objects
+from tests.intake.strategies import ESPI_ROWS, ROWS
+
+TEXTUAL = [name for name in FORMATS if name != "espi"]
+
+
+@pytest.mark.parametrize("name", TEXTUAL)
+@given(ROWS)
+def test_what_is_written_is_read(name: str, rows: list[Row]) -> None:
+    write, parse = FORMATS[name]
+    found = parse(write(rows))
+    assert list(found.readings.rows()) == rows
+    assert (found.malformed, found.problems) == (0, ())
+
+
+@given(ESPI_ROWS)
+def test_all_formats_agree(rows: list[Row]) -> None:
+    read = {name: parse(write(rows)) for name, (write, parse) in FORMATS.items()}
+    assert {name: found.malformed for name, found in read.items()} == dict.fromkeys(FORMATS, 0)
+    for found in [*read.values(), parse_records(objects(rows))]:
+        assert sorted(found.readings.rows()) == sorted(rows)
+
+
+SEED_ROWS: list[Row] = [
+    ("RetailCustomer/1/UsagePoint/01", 1356998400, 1800, 115),
+    ("RetailCustomer/1/UsagePoint/01", 1357000200, 1800, -12),
+    ("RetailCustomer/2/UsagePoint/01", 1356998400, 900, 0),
+    ("RetailCustomer/2/UsagePoint/02", 1356999300, 900, 2500),
+]
+DOCUMENTS = {name: write(SEED_ROWS) for name, (write, _) in FORMATS.items()}
+TOKENS = [
+    b"\n", b"\r", b'"', b",", b"[" * 99, b"{", b"<!DOCTYPE a>", b"<a>", b"&lt;", b"&x;",
+    b"1e400", b"NaN", b"true", b"null", b"9" * 40, b"-", b"Z", b"+99:99", b"\\ud800",
+    b"\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\xef\xbb\xbf",
+]  # fmt: skip
+SPLICES = st.one_of(st.binary(max_size=8), st.sampled_from(TOKENS))
+EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), SPLICES), min_size=1, max_size=4)
+
+
+def edited(document: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
+    for where, length, splice in edits:
+        at = int(where * len(document))
+        document = document[:at] + splice + document[at + length :]
+    return document
+
+
+def sound(found: Parsed) -> bool:
+    return len(found.problems) == min(found.malformed, 10) and all(
+        problem.split(" ")[0] in ("line", "record", "row", "reading") for problem in found.problems
+    )
+
+
+def never_breaks(name: str, data: bytes) -> None:
+    with contextlib.suppress(IntakeError):
+        assert sound(FORMATS[name][1](data))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(st.binary(max_size=400))
+def test_any_bytes(name: str, data: bytes) -> None:
+    never_breaks(name, data)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=300)
+@given(EDITS)
+def test_edited_documents(name: str, edits: list[tuple[float, int, bytes]]) -> None:
+    never_breaks(name, edited(DOCUMENTS[name], edits))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(st.lists(st.integers(0, 5000), max_size=5))
+def test_pieces_do_not_matter(name: str, cuts: list[int]) -> None:
+    """However the bytes arrive, the answer is the same; Parquet wants them all at once."""
+    data, (_, parse) = DOCUMENTS[name], FORMATS[name]
+    places = [0, *sorted(cuts), len(data)]
+    chunks = [data[a:b] for a, b in pairwise(places)]
+    found = parse(b"".join(chunks) if name == "parquet" else chunks)  # type: ignore[arg-type]
+    assert sorted(found.readings.rows()) == sorted(SEED_ROWS)
+
+
+MAPPINGS = {
+    "london": LOW_CARBON_LONDON,
+    "pecan": PECAN_STREET,
+    "odd": ColumnMapping(
+        meter_id="x", time="t", value="v", duration="d", unit="kw", delimiter=";", decimal=",",
+        time_format="%d.%m.%Y %H:%M", time_zone="Europe/Berlin", marks="end",
+    ),
+}  # fmt: skip
+HEADERS = {
+    "london": b"LCLid,stdorToU,DateTime,KWH/hh (per half hour) \n",
+    "pecan": b"dataid,local_15min,grid\n",
+    "odd": b"t;v;d\n",
+}
+BODIES = {
+    "london": b"MAC000002,Std,2012-10-12 00:30:00.0000000, 0.115 \n" * 3,
+    "pecan": b"661,2018-01-01 00:00:00-06,0.115\n" * 3,
+    "odd": b"27.10.2013 02:30;1,5;900\n" * 3,
+}
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@given(EDITS)
+def test_edited_tables_below_any_mapping(name: str, edits: list[tuple[float, int, bytes]]) -> None:
+    """Below a sound header there is no error at all, only rows that are good or malformed."""
+    body = edited(BODIES[name], edits)
+    found = parse_csv(HEADERS[name] + body, MAPPINGS[name])
+    assert sound(found)
+    filled = sum(bool(line.strip(b" \t\r\x0b\x0c\x1c\x1d\x1e\x1f")) for line in body.split(b"\n"))
+    assert len(found.readings) + found.malformed <= filled
