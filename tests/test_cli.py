@@ -20,7 +20,7 @@ def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProces
     )
 
 
-COMMANDS = ("paper", "simulate")
+COMMANDS = ("paper", "plan", "simulate")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -122,3 +122,25 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
     assert says in found.stderr
     assert found.stderr.count("\n") == 1
     assert "Traceback" not in found.stderr
+
+
+def test_plan_answers_a_promise(tmp_path: Path) -> None:
+    asked = ("plan", "--config", ROOT / "examples" / "zone.toml", "--no-tables")
+    found = hushgrid(*asked, "--out", tmp_path, "--json", tmp_path / "plan.json")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "Assumptions:" in found.stdout
+    values = json.loads((tmp_path / "plan.json").read_text())
+    keys = "secret epsilon delta eta epsilon_t scale clamp epsilon_any leakage_max rmsre_paper"
+    assert {*keys.split(), "assumptions"} <= set(values)
+    assert values["leakage_max"] <= values["epsilon"] == 1
+    assert len(values["epsilon_t"]) == len(values["scale"]) == 96
+    assert (tmp_path / "plan.png").stat().st_size > 10_000
+    for extra, words in (
+        (("--within", "0.01"), "is asked, most of it from"),
+        (("--secret", "day"), "secret is 'day'"),
+        (("--delta", "1e-6"), "without exceptions"),
+    ):
+        refused = hushgrid(*asked, *extra)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1

@@ -90,7 +90,7 @@ def plan(
     >>> found = plan(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f, secret="interval",
     ...              epsilon=1.0, rho=None)
     >>> round(found.policy.epsilon, 4)
-    0.257
+    0.1691
     """
     terms = Policy(1.0) if terms is None else terms
     _check(secret, epsilon, delta, terms, slotwise, gaussian)

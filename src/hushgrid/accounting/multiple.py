@@ -17,7 +17,7 @@ def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
     """Smallest sigma/distance with (epsilon, delta) over `steps` integer Gaussian releases.
 
     >>> round(noise_multiple(1.0, 1e-6, 96), 1)
-    41.5
+    41.4
     """
     if not 0 < delta < 1:
         raise PolicyError(f"delta is {delta}; Gaussian noise needs one between 0 and 1.")

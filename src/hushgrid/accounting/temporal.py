@@ -18,7 +18,6 @@ from hushgrid.belief import Belief, predict, prior
 from hushgrid.carry import Bools, Floats, carried, carried_back, into, where_open
 from hushgrid.checks import float_array, is_real
 from hushgrid.errors import PolicyError
-from hushgrid.kernels.leakage import two_states
 from hushgrid.occupancy import Chains, OccupancyModel, check_models
 
 
@@ -136,6 +135,8 @@ def chunks(n: int, numbers: int) -> Iterator[slice]:
 
 def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
     """Leakage of blocks that follow `chains` of piece p; e is (T, 1) or (T, blocks)."""
+    from hushgrid.kernels.leakage import two_states
+
     piece, horizon = model.chains[p], len(e)
     e = np.broadcast_to(e, (horizon, len(chains)))
     if piece.size == 1:
