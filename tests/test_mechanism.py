@@ -12,14 +12,17 @@ from hushgrid import (
     Consumption,
     Elasticity,
     Naive,
+    NoiseError,
     OccupancyModel,
     Policy,
     PolicyError,
     Release,
     SecureNoise,
     SimulatedNoise,
+    Tally,
     Tariff,
     Uniform,
+    Window,
     Zone,
     init,
     schedule,
@@ -27,6 +30,7 @@ from hushgrid import (
     step,
 )
 from hushgrid.estimate import GAUSSIAN, NO_FACTOR, Public
+from hushgrid.mechanism import prepare, replay, skip
 from hushgrid.noise import Noise
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -191,3 +195,39 @@ def test_every_step_may_have_its_own_epsilon() -> None:
         release, state = step(state, 100, SimulatedNoise(1))
         found.append((release.scale, release.epsilon))
     assert found == [(2000, 0.5), (10000, 0.1), (4000, 0.25)]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(0.5),
+        Policy(0.5, publish="estimate"),
+        Policy(0.5, clamp=(300, 200)),
+        Policy(2.0, window=Window(4), publish="estimate"),
+        Policy(2.0, window=Window(4, "absorption")),
+    ],
+)
+def test_a_replayed_state_goes_on_as_if_nothing_had_happened(policy: Policy) -> None:
+    """Noise drawn beforehand, a step skipped, then everything again from the releases alone."""
+    state = first = init(ZONE, TARIFF, [THETA], F, policy)
+    noise, releases = SimulatedNoise(6), []
+    for load in (300, 450, 400, 100, 350):
+        if state.t == 3:
+            state = skip(state, 70.0)
+            continue
+        draws = prepare(state, noise)
+        release, state = step(state, Tally(load, 0, 0, state.most), draws)
+        releases.append(release)
+    again = first
+    for release in releases:
+        if again.t == 3:
+            again = skip(again, 70.0)
+        again = replay(again, release)
+    assert (again.rates, again.spent, again.t) == (state.rates, state.spent, state.t)
+    one, two = (step(s, Tally(250, 0, 0, s.most), SimulatedNoise(7))[0] for s in (state, again))
+    assert one == two
+    with pytest.raises(NoiseError, match="drawn for step 1 under"):
+        step(state, Tally(250, 0, 0, state.most), prepare(first, noise))
+    with pytest.raises(PolicyError, match="replay releases of these terms in order"):
+        replay(state, releases[0])
+    assert repr(prepare(first, noise)) == "Draws(t=1)"

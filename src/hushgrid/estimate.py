@@ -179,6 +179,10 @@ class Public:
         """What the public knows once the release of step t is out."""
         return self.learn(load_hat, scale, rates)[1]
 
+    def passed(self) -> Public:
+        """What the public knows after a step of which nothing was released."""
+        return replace(self, weights=_moved(self.weights, self.prior), t=self.t + 1)
+
     def _factors(self, rates: Sequence[float]) -> Floats:
         return np.asarray(np.r_[1.0, _GRID] * self.consumption.factor(rates))
 

@@ -13,13 +13,12 @@ import numpy as np
 
 from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
-from hushgrid.errors import NoiseError, ReadingError
+from hushgrid.errors import NoiseError, PolicyError, ReadingError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
-from hushgrid.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,43 @@ def init(
     )
 
 
-def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]:
+@dataclass(frozen=True, slots=True, repr=False)
+class Draws:
+    """The noise of one step, drawn before its load is known. As secret as the load itself."""
+
+    t: int
+    digest: str
+    calibration: Calibration
+    noise: int
+    simulated: bool
+    look: Calibration | None = None  # under a policy with a window: the first, coarse sight
+    look_noise: int = 0
+
+    def __repr__(self) -> str:
+        return f"Draws(t={self.t})"
+
+
+def prepare(state: State, noise: Noise) -> Draws:
+    """Draw the noise of the next step (Algorithm 1, line 12), from what is public alone."""
+    if not isinstance(noise, Noise):
+        raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
+    policy, simulated = state.policy, not isinstance(noise, SecureNoise)
+    if policy.window is None:
+        calibration = state.scheduler.at(state.t, state.rates)
+        k = _drawn(noise, calibration.scale, policy)
+        return Draws(state.t, state.digest, calibration, k, simulated)
+    look = state.scheduler.at(state.t, state.rates, policy.window.look(policy.epsilon))
+    offer = policy.window.offer(policy.epsilon, state.spent)
+    anew = state.scheduler.at(state.t, state.rates, offer) if offer > 0 else look
+    k = noise.draw(look.scale)
+    return Draws(state.t, state.digest, anew, noise.draw(anew.scale), simulated, look, k)
+
+
+def step(state: State, load: int | Tally, noise: Noise | Draws) -> tuple[Release, State]:
     """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
 
-    Under a policy with a clamp the load is what `tally(readings, state.zone.bound)` returns.
+    Under a policy with a clamp the load is what `tally(readings, state.zone.bound)` returns. The
+    noise is a source, or what `prepare` drew from one for this very step.
 
     A state is a value: stepping it twice draws twice. Publish one release a step and go on from
     the next state.
@@ -127,32 +159,52 @@ def step(state: State, load: int | Tally, noise: Noise) -> tuple[Release, State]
     >>> release.t, release.load_hat, round(release.rate, 3), state.t
     (1, 714, 63.214, 2)
     """
-    if not isinstance(noise, Noise):
-        raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
-    if state.policy.window is not None:
-        return _step_in_window(state, load, noise, state.policy.window)
-    calibration = state.scheduler.at(state.t, state.rates)
-    k = _drawn(noise, calibration.scale, state.policy)  # before the load is touched
-    return _published(state, calibration, _checked_load(load, state) + k, noise)
-
-
-def _step_in_window(
-    state: State, load: int | Tally, noise: Noise, window: Window
-) -> tuple[Release, State]:
-    """Look whether the load has moved away from what the public expects; publish anew if so."""
-    epsilon, t = state.policy.epsilon, state.t
-    look = state.scheduler.at(t, state.rates, window.look(epsilon))
-    offer = window.offer(epsilon, state.spent)
-    anew = state.scheduler.at(t, state.rates, offer) if offer > 0 else None
-    k = noise.draw(look.scale)  # both before the load is touched
-    fresh = noise.draw(anew.scale) if anew else 0
+    draws = noise if isinstance(noise, Draws) else prepare(state, noise)
+    if draws.t != state.t or draws.digest != state.digest:
+        raise NoiseError(
+            f"noise was drawn for step {draws.t} under {draws.digest[:12]} but step {state.t} under"
+            f" {state.digest[:12]} is next; draw it anew."
+        )
     z = _checked_load(load, state)
-    state = replace(state, spent=(*state.spent, 0.0)[-window.steps :])
-    moved = abs(z + k - _expected(state)) - look.scale  # less what the look's own noise adds
-    if anew is None or moved <= anew.scale:
-        return _published(state, look, z + k, noise, keep=state.policy.publish == "raw")
-    state = replace(state, spent=(*state.spent[:-1], offer))
-    return _published(state, anew, z + fresh, noise, look=look)
+    if draws.look is not None:
+        return _step_in_window(state, z, draws, draws.look)
+    return _published(state, draws.calibration, z + draws.noise, draws.simulated)
+
+
+def _step_in_window(state: State, z: int, draws: Draws, look: Calibration) -> tuple[Release, State]:
+    """Look whether the load has moved away from what the public expects; publish anew if so."""
+    anew, sight = draws.calibration, z + draws.look_noise
+    moved = abs(sight - _expected(state)) - look.scale  # less what the look's own noise adds
+    if anew is look or moved <= anew.scale:
+        return _published(state, look, sight, draws.simulated, keep=state.policy.publish == "raw")
+    return _published(state, anew, z + draws.noise, draws.simulated, look=look)
+
+
+def replay(state: State, release: Release) -> State:
+    """The state after a release that is already published: draws nothing, publishes nothing."""
+    if release.digest != state.digest or release.t != state.t:
+        raise PolicyError(
+            f"release is of step {release.t} under {release.digest[:12]} but step {state.t} under"
+            f" {state.digest[:12]} is next; replay releases of these terms in order."
+        )
+    public = state.public
+    if public is not None:
+        _, public = public.learn(release.load_hat, release.scale, state.rates)
+    return _after(state, public, release.rate, release.look)
+
+
+def skip(state: State, rate: float) -> State:
+    """The state after a step without a release; `rate` is what the public was shown instead."""
+    public = state.public.passed() if state.public is not None else None
+    return _after(state, public, rate, 0.0)
+
+
+def _after(state: State, public: Public | None, rate: float, look: float) -> State:
+    window, spent = state.policy.window, state.spent
+    if window is not None:
+        offer = window.offer(state.policy.epsilon, spent) if look else 0.0
+        spent = (*spent, offer)[-window.steps :]
+    return replace(state, public=public, rates=(*state.rates, rate), spent=spent)
 
 
 def _expected(state: State) -> float:
@@ -171,7 +223,7 @@ def _published(
     state: State,
     calibration: Calibration,
     load_hat: int,
-    noise: Noise,
+    simulated: bool,
     *,
     look: Calibration | None = None,
     keep: bool = False,
@@ -200,9 +252,9 @@ def _published(
         epsilon_any=calibration.epsilon_any + (look.epsilon_any if look else 0.0),
         rule=state.rule,
         digest=state.digest,
-        simulated=not isinstance(noise, SecureNoise),
+        simulated=simulated,
     )
-    return release, replace(state, public=public, rates=(*state.rates, rate))
+    return release, _after(state, public, rate, release.look)
 
 
 def _drawn(noise: Noise, scale: float, policy: Policy) -> int:
