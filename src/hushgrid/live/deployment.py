@@ -1,0 +1,78 @@
+"""What a service file says, checked: zones as they run, stores, ways in and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hushgrid.policy import Policy
+from hushgrid.simulation import Scenario
+
+Mode = Literal["production", "simulation"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneService:
+    """One zone as it runs.
+
+    `scenario` has calendars from `begins` on: step 1 is the interval that starts then [UTC epoch
+    s], local time of `time_zone`. `meters` are ids in house order; `seconds` the interval, `grace`
+    how long after its end readings are waited for, `retention` how long they are kept [s].
+    `budget`: the most that all releases of an epoch may lose together, or None. `eta_set_by` says
+    who set eta, and why.
+    """
+
+    scenario: Scenario
+    policy: Policy
+    meters: tuple[str, ...]
+    begins: int
+    seconds: int = 900
+    grace: int = 60
+    time_zone: str = "UTC"
+    retention: int = 7 * 86400
+    budget: float | None = None
+    fallback_rate: float = 0.0
+    currency: str = "EUR"
+    eta_set_by: str = ""
+
+    @property
+    def id(self) -> str:
+        """The zone's name."""
+        return self.scenario.zone.id
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where readings come in over HTTP; `tokens` are SHA-256 digests (hex) of bearer tokens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    tokens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mqtt:
+    """A broker: readings come in on `readings`, prices go out retained on `prices`."""
+
+    host: str
+    port: int = 1883
+    readings: str | None = None
+    prices: str | None = None
+    username: str | None = None
+    password_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deployment:
+    """Everything a curator process needs."""
+
+    zones: tuple[ZoneService, ...]
+    mode: Mode
+    ledger: str  # a store's path or URL
+    meters: str
+    key: Path  # Ed25519, made by init
+    http: Http | None = None
+    mqtt: Mqtt | None = None
+    price_file: Path | None = None  # the newest prices as plain JSON
+    problems: tuple[str, ...] = field(default=())
