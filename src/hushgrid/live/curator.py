@@ -1,0 +1,342 @@
+"""The tick of one zone: an interval closes, one release is recorded, then shown.
+
+    readings -> meter store -> close -> clamp and add -> add noise drawn beforehand -> ledger -> show
+
+Spend and value are one durable record; nothing is shown before it. The only state is the meter
+store and the ledger: everything else is folded again from them when a curator opens.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from hushgrid.belief import Belief, expected_readings, marginals
+from hushgrid.errors import HorizonError, LedgerError
+from hushgrid.estimate import Public
+from hushgrid.grid import public_rate, tally
+from hushgrid.live.deployment import Mode, ZoneService
+from hushgrid.live.ledger.bodies import epoch, release, schedule, stand_in
+from hushgrid.live.ledger.book import Ledger, Signer
+from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.stores.ports import LedgerStore
+from hushgrid.live.meters.ports import Interval, MeterStore
+from hushgrid.live.publish import Publisher
+from hushgrid.mechanism import Draws, State, init, prepare, replay, skip, step
+from hushgrid.noise import Noise
+from hushgrid.simulation import Scenario
+
+log = logging.getLogger("hushgrid.curator")
+
+LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a zone stands, for `hushgrid status`; nothing in it is secret."""
+
+    zone: str
+    t: int
+    spent: float
+    left: float | None
+    missing: int
+    state: str
+
+
+def _nobody(name: str) -> None:
+    """Nobody watches the steps of the tick."""
+    del name
+
+
+class Curator:
+    """One zone's curator; make it with `open`."""
+
+    def __init__(
+        self,
+        service: ZoneService,
+        ledger: Ledger,
+        meters: MeterStore,
+        noise: Noise,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        watch: Callable[[str], None] = _nobody,
+    ) -> None:
+        self.service, self._ledger, self._meters = service, ledger, meters
+        self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
+        self._unshown: dict[int, Published] = {}  # by publisher
+        self._missing = 0
+        self._fold()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        service: ZoneService,
+        store: LedgerStore,
+        meters: MeterStore,
+        noise: Noise,
+        key: Signer,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        *,
+        now: float,
+        new_epoch: bool = False,
+        watch: Callable[[str], None] = _nobody,
+    ) -> Iterator[Curator]:
+        """Take the zone's lock, refold ledger and schedule, and go on from there."""
+        with Ledger.open(store, service.id, key, mode, now) as ledger:
+            _begin(service, ledger, now, new_epoch)
+            (meters.reopen if new_epoch else meters.open_zone)(
+                service.id, service.meters, service.seconds
+            )
+            yield cls(service, ledger, meters, noise, publishers, mode, watch)
+
+    def _fold(self) -> None:
+        """State, public knowledge and budget from the ledger alone."""
+        standing = self._ledger.standing
+        if standing.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self.service.id!r} has no epoch; open it again."
+            )
+        self._epoch = standing.epoch
+        self._scenario = self.service.scenario.starting(self._epoch.first - 1)
+        self._state = _first_state(self.service, self._scenario)
+        self._public = Public.start(
+            self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
+        )
+        self._spent = 0.0
+        for shown in standing.current:
+            self._skip_to(self._epoch.step(shown.t))
+            if shown.source == "readings":
+                again = shown.release(self._epoch)
+                self._learn(again.load_hat, again.scale)
+                self._state = replay(self._state, again)
+                self._spent = _up(self._spent + again.epsilon)
+            else:
+                self._pass(shown.rate)
+        self._last = standing.releases[-1] if standing.releases else None
+        for i in range(len(self._publishers)):
+            if self._last is not None:
+                self._unshown[i] = self._last  # at least once: show the newest again
+        self._beliefs = [marginals(model) for model in self._scenario.models]
+        self._at: tuple[int, list[Belief]] = (0, [])
+        self._draws = self._drawn()
+
+    @property
+    def t(self) -> int:
+        """The zone's step that is published next."""
+        return self._epoch.first + self._state.t - 1
+
+    def start_of(self, t: int) -> int:
+        """When the zone's step t starts [UTC epoch s]."""
+        return self.service.begins + (t - 1) * self.service.seconds
+
+    def next_due(self) -> int:
+        """When the next interval closes [UTC epoch s]."""
+        return self.start_of(self.t) + self.service.seconds + self.service.grace
+
+    @property
+    def status(self) -> Status:
+        """Where the zone stands."""
+        budget = self.service.budget
+        left = None if budget is None else max(budget - self._spent, 0.0)
+        state = "publishing" if self._draws is not None else "forecast only"
+        return Status(self.service.id, self.t - 1, self._spent, left, self._missing, state)
+
+    def run(self, now: float) -> list[Published]:
+        """Close and publish every interval that is due; show again what was not yet shown."""
+        made = []
+        self._retry()
+        while self.next_due() <= now:
+            behind = int((now - self.next_due()) // self.service.seconds)
+            if behind >= LATE:
+                self._leave_out()
+                continue
+            made.append(self.tick(now))
+        return made
+
+    def tick(self, now: float) -> Published:
+        """Publish the next interval: exactly one durable record, then everything else."""
+        start, t = self.start_of(self.t), self.t
+        self._watch("due")
+        self._meters.close(self.service.id, start)
+        self._watch("closed")
+        body, state = self._body(start, now)
+        self._watch("stepped")
+        published = self._ledger.publish(body)
+        self._watch("recorded")
+        if published.source == "readings":
+            self._learn(published.load_hat or 0, published.scale)
+            self._spent = _up(self._spent + published.epsilon)
+            self._state = state
+        else:
+            self._pass(published.rate)
+        self._last = published
+        self._unshown = dict.fromkeys(range(len(self._publishers)), published)
+        self._retry()
+        self._watch("published")
+        self._meters.purge(self.service.id, int(now) - self.service.retention)
+        self._draws = self._drawn()  # for the next interval, before any of its load is known
+        log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
+        return published
+
+    def _body(self, start: int, now: float) -> tuple[dict[str, Any], State]:
+        """What to record for the interval, and the state after it."""
+        seconds = self.service.seconds
+        applies_start = (math.floor(now) // seconds + 1) * seconds
+        # the first interval that starts after publication, in steps of the zone
+        applies_from = (applies_start - self.service.begins) // seconds + 1
+        when: dict[str, Any] = {
+            "mode": self._mode,
+            "start": start,
+            "applies_start": applies_start,
+            "published_at": now,
+        }
+        interval = self._meters.get(self.service.id, start)
+        self._watch("read")
+        self._missing = int((~interval.present).sum())
+        counts = {"houses": interval.present.size, "missing": self._missing}
+        if self._draws is None:
+            law = self._public.predicted(self._state.rates)
+            guess = float((law.weights * law.mean).sum())
+            body = stand_in(
+                self.service.id,
+                "forecast",
+                t=self.t,
+                rate=public_rate(guess, self._scenario.tariff),
+                applies_from=applies_from,
+                digest=self._state.digest,
+                estimate=guess,
+                counts=counts,
+                **when,
+            )
+            return dict(body), self._state
+        found = tally(self._filled(interval), self._state.zone.bound)
+        made, state = step(self._state, found, self._draws)
+        body = dict(release(made, first=self._epoch.first, counts=counts, **when))
+        return body | {"applies_from": applies_from}, state
+
+    def _filled(self, interval: Interval) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Readings, with the public expectation where one is missing."""
+        if not self._missing:
+            return interval.wh
+        step_now = self._state.t
+        if self._at[0] != step_now:
+            ahead = step_now - self._at[0]
+            beliefs = [next(islice(each, ahead - 1, None)) for each in self._beliefs]
+            self._at = (step_now, beliefs)
+        models, f = self._scenario.models, self._scenario.consumption
+        guesses = [expected_readings(b, m, f) for b, m in zip(self._at[1], models, strict=True)]
+        expected = np.rint(np.mean(guesses, axis=0)).astype(np.int64)
+        return np.where(interval.present, interval.wh, expected)
+
+    def _drawn(self) -> Draws | None:
+        """The noise of the next step; None where the budget or the horizon is exhausted."""
+        try:
+            draws = prepare(self._state, self._noise)
+        except HorizonError:
+            return None
+        cost = draws.calibration.epsilon + (draws.look.epsilon if draws.look else 0.0)
+        budget = self.service.budget
+        if budget is not None and not self._spent + cost <= budget:
+            return None
+        return draws
+
+    def _learn(self, load_hat: int, scale: float) -> None:
+        _, self._public = self._public.learn(load_hat, scale, self._state.rates)
+
+    def _pass(self, rate: float) -> None:
+        self._public = self._public.passed()
+        self._state = skip(self._state, rate)
+
+    def _skip_to(self, own: int) -> None:
+        while self._state.t < own:
+            self._pass(self._shown_rate())
+
+    def _shown_rate(self) -> float:
+        return self._state.rates[-1] if self._state.rates else self.service.fallback_rate
+
+    def _leave_out(self) -> None:
+        """Close an interval that passed while nobody was here; it gets no release."""
+        self._meters.close(self.service.id, self.start_of(self.t))
+        self._pass(self._shown_rate())
+        self._draws = self._drawn()
+
+    def _retry(self) -> None:
+        """Show what is recorded and not yet shown; a publisher that fails is tried again later."""
+        for i, published in list(self._unshown.items()):
+            try:
+                self._publishers[i].publish(self.service, published)
+            except OSError as error:
+                log.warning(
+                    "not shown", extra={"zone": self.service.id, "error": type(error).__name__}
+                )
+            else:
+                del self._unshown[i]
+
+
+def _begin(service: ZoneService, ledger: Ledger, now: float, new_epoch: bool) -> None:
+    """The present epoch must be of these terms; begin one where there is none, or when told to."""
+    standing = ledger.standing
+    if standing.epoch is not None and not new_epoch:
+        scenario = service.scenario.starting(standing.epoch.first - 1)
+        digest = _first_state(service, scenario).digest
+        if digest != standing.epoch.digest or standing.epoch.roster != roster_digest(service):
+            raise LedgerError(
+                f"the terms of zone {service.id!r} are not those of its epoch"
+                f" ({standing.epoch.digest[:12]}); put them back, or begin a new epoch with"
+                " hushgrid serve --new-epoch."
+            )
+        if standing.schedule is None:
+            _commit(service, ledger)
+        return
+    elapsed = max(math.floor(now) - service.begins, 0)
+    first = max(elapsed // service.seconds + 1, standing.last_t + 1)
+    state = _first_state(service, service.scenario.starting(first - 1))
+    ledger.append(
+        "epoch",
+        epoch(
+            state.digest,
+            first=first,
+            horizon=service.policy.horizon,
+            seconds=service.seconds,
+            roster=roster_digest(service),
+            exact=service.policy.on_empty == "publish_exact",
+        ),
+    )
+    _commit(service, ledger)
+
+
+def _commit(service: ZoneService, ledger: Ledger) -> None:
+    """The schedule's digest, before the first reading of the epoch."""
+    present = ledger.standing.epoch
+    if present is None:
+        raise LedgerError(f"zone {service.id!r} has no epoch to commit a schedule for.")
+    state = _first_state(service, service.scenario.starting(present.first - 1))
+    known = state.scheduler.ahead and service.policy.window is None
+    steps = range(1, service.policy.horizon + 1) if known else ()
+    ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
+
+
+def _first_state(service: ZoneService, scenario: Scenario) -> State:
+    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    return init(*world, service.policy)
+
+
+def roster_digest(service: ZoneService) -> str:
+    """SHA-256 over the meter ids in house order, a line each."""
+    import hashlib
+
+    return hashlib.sha256("".join(f"{m}\n" for m in service.meters).encode()).hexdigest()
+
+
+def _up(value: float) -> float:
+    """A sum of losses is never booked too small."""
+    return math.nextafter(value, math.inf)
