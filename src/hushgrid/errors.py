@@ -45,5 +45,9 @@ class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
 
 
+class LedgerError(HushgridError):
+    """A ledger that cannot be trusted, or a record that may not be added to it."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""
