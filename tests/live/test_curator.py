@@ -1,0 +1,256 @@
+"""The tick of one zone on real stores: one release a step, resumed, budgeted, never two values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid import LedgerError, Noise, Policy, SimulatedNoise, Window, init, step, tally
+from hushgrid.live.curator import LATE, Curator
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import create, load, verify
+from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.meters.segments import SegmentMeters
+from tests.live.setups import BEGINS, reading, service
+
+
+class Shown:
+    """A publisher that remembers, and can be away."""
+
+    def __init__(self) -> None:
+        self.releases: list[Published] = []
+        self.away = False
+
+    def publish(self, zone: ZoneService, release: Published) -> None:
+        if self.away:
+            raise ConnectionRefusedError
+        self.releases.append(release)
+
+
+@contextmanager
+def curator(
+    folder: Path,
+    zone: ZoneService,
+    shown: Shown,
+    *,
+    now: float = BEGINS,
+    new_epoch: bool = False,
+    noise: Noise | None = None,
+) -> Iterator[Curator]:
+    key = load(folder / "key") if (folder / "key").exists() else create(folder / "key")
+    with (
+        open_store(str(folder / "ledger.db")) as store,
+        SegmentMeters(folder / "meters") as meters,
+        Curator.open(
+            zone,
+            store,
+            meters,
+            SimulatedNoise(5) if noise is None else noise,
+            key,
+            [shown],
+            "simulation",
+            now=now,
+            new_epoch=new_epoch,
+        ) as made,
+    ):
+        yield made
+
+
+def feed(it: Curator, t: int, houses: list[int]) -> None:
+    n = len(houses)
+    it._meters.put(
+        it.service.id,
+        houses,
+        [it.start_of(t)] * n,
+        [it.service.seconds] * n,
+        [reading(h, t) for h in houses],
+    )
+
+
+def everyone(zone: ZoneService) -> list[int]:
+    return list(range(len(zone.meters)))
+
+
+def test_one_release_an_interval_equal_to_the_mechanism(tmp_path: Path) -> None:
+    """Eight intervals across two restarts: the same releases as Algorithm 1 run in one go."""
+    zone, shown = service(), Shown()
+    t = 1
+    for part in (3, 1, 4):
+        with curator(tmp_path, zone, shown, now=BEGINS + (t - 1) * 900, noise=_Counting(t)) as it:
+            assert it.t == t
+            for _ in range(part):
+                feed(it, t, everyone(zone))
+                assert it.run(it.next_due() - 1) == []
+                (made,) = it.run(it.next_due())
+                assert made.t == t
+                t += 1
+    s = zone.scenario
+    state = init(s.zone, s.tariff, s.models, s.consumption, zone.policy)
+    distinct = {r.t: r for r in shown.releases}
+    assert sorted(distinct) == list(range(1, 9))
+    for t, published in sorted(distinct.items()):
+        found = tally(np.array([reading(h, t) for h in everyone(zone)]), state.zone.bound)
+        expected, state = step(state, found, _Counting(t))
+        assert (published.load_hat, published.rate) == (expected.load_hat, expected.rate)
+        assert published.start == BEGINS + (t - 1) * 900
+        assert published.applies_start == published.start + 1800  # the first that starts after it
+        assert published.applies_from == t + 2
+    for again in shown.releases:  # shown again after a restart: the stored value
+        assert again == distinct[again.t]
+
+
+class _Counting(SimulatedNoise):  # type: ignore[misc]
+    """Noise that depends on the step alone, however often a process starts."""
+
+    def __init__(self, t: int) -> None:
+        self._t = t
+
+    def draw(self, scale: float) -> int:
+        k = round(scale * ((self._t * 37 % 19) / 10 - 0.9))
+        self._t += 1
+        return k
+
+
+def test_missing_readings_are_expected_ones(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown, noise=_Counting(1)) as it:
+        feed(it, 1, [0, 1])
+        (made,) = it.run(it.next_due())
+    assert made.counts == {"houses": 6, "missing": 4}
+    expected = 4 * round(0.5 * 150 + 0.5 * 500)
+    assert made.load_hat is not None
+    k = _Counting(1).draw(2000.0)
+    assert made.load_hat - k == max(reading(0, 1), 0) + max(reading(1, 1), 0) + expected
+
+
+def test_late_readings_change_nothing(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        feed(it, 1, [0])
+        (made,) = it.run(it.next_due())
+        counts = it._meters.put("elm", [1], [BEGINS], [900], [77])
+        assert (counts.accepted, counts.late) == (0, 1)
+        assert it.run(it.next_due() - 1) == []
+        assert shown.releases == [made]
+
+
+def test_budget_exhausted_gives_the_forecast(tmp_path: Path) -> None:
+    zone, shown = service(budget=1.2), Shown()
+    for resumed in range(2):
+        with curator(tmp_path, zone, shown, now=BEGINS + resumed * 2700) as it:
+            for _ in range(3):
+                feed(it, it.t, everyone(zone))
+                it.run(it.next_due())
+            assert it.status.spent == pytest.approx(1.0)
+            assert it.status.state == "forecast only"
+    by_t = {r.t: r for r in shown.releases}
+    assert [by_t[t].source for t in range(1, 7)] == ["readings"] * 2 + ["forecast"] * 4
+    last = by_t[6]
+    assert (last.load_hat, last.epsilon, last.rule) == (None, 0, "forecast")
+    assert 2 < last.rate < 2 + 6 * 1000 / 1000
+
+
+def test_horizon_over_gives_the_forecast(tmp_path: Path) -> None:
+    zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        for _ in range(4):
+            it.run(it.next_due())
+    assert [r.source for r in shown.releases] == ["readings"] * 2 + ["forecast"] * 2
+
+
+def test_a_publisher_that_was_away_gets_the_stored_value(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    shown.away = True
+    with curator(tmp_path, zone, shown) as it:
+        (made,) = it.run(it.next_due())
+        assert shown.releases == []
+        shown.away = False
+        it.run(it.next_due() - 5)
+        assert shown.releases == [made]
+
+
+def test_after_a_long_absence_old_intervals_are_left_out(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        it.run(it.next_due())
+    later = BEGINS + 50 * 900
+    with curator(tmp_path, zone, shown, now=later) as it:
+        made = it.run(later)
+        assert [r.t for r in made] == list(range(51 - LATE, 51))
+        assert it.t == 51
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        assert check(store.records("elm"), verify).first_bad is None
+
+
+def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        it.run(it.next_due())
+    changed = service(policy=Policy(0.4, horizon=2_000))
+    with pytest.raises(LedgerError, match="--new-epoch"), curator(tmp_path, changed, shown):
+        pass
+    fewer = service(n=5)
+    with pytest.raises(LedgerError, match="--new-epoch"), curator(tmp_path, fewer, shown):
+        pass
+    later = BEGINS + 3 * 900
+    with curator(tmp_path, fewer, shown, now=later, new_epoch=True) as it:
+        assert it.t == 4
+        (made,) = it.run(it.next_due())
+        assert (made.t, made.counts["houses"]) == (4, 5)
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        found = check(store.records("elm"), verify)
+        kinds = [r.kind for r in store.records("elm")]
+    assert found.first_bad is None
+    assert kinds == ["genesis", "epoch", "schedule", "release", "epoch", "schedule", "release"]
+
+
+def test_two_curators_on_one_zone(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown), open_store(str(tmp_path / "ledger.db")) as store:
+        second = Curator.open(
+            zone,
+            store,
+            None,  # type: ignore[arg-type]
+            SimulatedNoise(1),
+            load(tmp_path / "key"),
+            [],
+            "simulation",
+            now=BEGINS,
+        )
+        with pytest.raises(LedgerError, match="has a writer already"):
+            second.__enter__()
+
+
+def test_a_clock_that_goes_back_publishes_nothing_twice(tmp_path: Path) -> None:
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        for _ in range(3):
+            it.run(it.next_due())
+        assert it.run(it.next_due() - 3600) == []
+        it.run(it.next_due() + 3600)  # and forward by an hour
+        assert it.run(it.next_due() - 3600) == []
+    steps = [r.t for r in shown.releases]
+    assert steps == sorted(set(steps))
+    assert len(steps) == 3 + LATE
+
+
+@pytest.mark.parametrize("by", ["distribution", "absorption"])
+def test_a_window_resumes_where_it_was(tmp_path: Path, by: str) -> None:
+    policy = Policy(2.0, horizon=10**6, window=Window(4, by), publish="estimate")  # type: ignore[arg-type]
+    zone, shown = service(policy=policy), Shown()
+    states = []
+    for resumed in range(2):
+        with curator(tmp_path, zone, shown, now=BEGINS + resumed * 8 * 900) as it:
+            if resumed:
+                assert it._state.spent == states[-1].spent
+                assert it._state.rates == states[-1].rates
+            for _ in range(8):
+                feed(it, it.t, everyone(zone))
+                it.run(it.next_due())
+            states.append(it._state)
