@@ -90,7 +90,8 @@ class Sidecar:
 
     def _prepare(self) -> None:
         """Take the room now: noting a record must not fail on a full disk."""
-        if os.fstat(self._file).st_size < 2 * SLOT:
+        content = os.pread(self._file, 2 * SLOT, 0)
+        if len(content) < 2 * SLOT and not content.strip():  # new, or a crash cut its making short
             for slot in (0, 1):
                 os.pwrite(self._file, EMPTY, slot * SLOT)
             os.fsync(self._file)
