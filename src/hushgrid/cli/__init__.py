@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgrid.cli.check import check
+from hushgrid.cli.init import init
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
 from hushgrid.cli.simulate import simulate
@@ -18,6 +20,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(check)
+app.command()(init)
 app.command()(paper)
 app.command()(plan)
 app.command()(simulate)
