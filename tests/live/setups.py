@@ -21,7 +21,7 @@ def service(
     scenario = Scenario(Zone(name, [1000] * n), Tariff(1.0, 2.0), (theta,), f)
     meters = tuple(f"{name}-{i}" for i in range(n))
     policy = Policy(0.5, horizon=2_000) if policy is None else policy
-    return ZoneService(scenario, policy, meters, BEGINS, **({"grace": 0} | more))
+    return ZoneService(scenario, policy, meters, **({"grace": 0, "begins": BEGINS} | more))
 
 
 def reading(house: int, t: int) -> int:

@@ -31,7 +31,6 @@ from hushgrid.live.meters.ports import Interval, MeterStore
 from hushgrid.live.publish import Publisher
 from hushgrid.mechanism import Draws, State, init, prepare, replay, skip, step
 from hushgrid.noise import Noise
-from hushgrid.simulation import Scenario
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -92,7 +91,7 @@ class Curator:
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
         with Ledger.open(store, service.id, key, mode, now) as ledger:
-            _begin(service, ledger, now, new_epoch)
+            _begin(service, ledger, new_epoch)
             (meters.reopen if new_epoch else meters.open_zone)(
                 service.id, service.meters, service.seconds
             )
@@ -106,8 +105,8 @@ class Curator:
                 f"the ledger of zone {self.service.id!r} has no epoch; open it again."
             )
         self._epoch = standing.epoch
-        self._scenario = self.service.scenario.starting(self._epoch.first - 1)
-        self._state = _first_state(self.service, self._scenario)
+        self._scenario = self.service.scenario
+        self._state = _first_state(self.service)
         self._public = Public.start(
             self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
         )
@@ -131,12 +130,12 @@ class Curator:
 
     @property
     def t(self) -> int:
-        """The zone's step that is published next."""
+        """The zone's step that is published next: intervals since 1970."""
         return self._epoch.first + self._state.t - 1
 
     def start_of(self, t: int) -> int:
         """When the zone's step t starts [UTC epoch s]."""
-        return self.service.begins + (t - 1) * self.service.seconds
+        return t * self.service.seconds
 
     def next_due(self) -> int:
         """When the next interval closes [UTC epoch s]."""
@@ -157,8 +156,7 @@ class Curator:
         while self.next_due() <= now:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
-                self._leave_out()
-                continue
+                self._leave_out(behind - LATE + 1)
             made.append(self.tick(now))
         return made
 
@@ -191,8 +189,7 @@ class Curator:
         """What to record for the interval, and the state after it."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
-        # the first interval that starts after publication, in steps of the zone
-        applies_from = (applies_start - self.service.begins) // seconds + 1
+        applies_from = applies_start // seconds  # the first that starts after publication
         when: dict[str, Any] = {
             "mode": self._mode,
             "start": start,
@@ -263,10 +260,10 @@ class Curator:
     def _shown_rate(self) -> float:
         return self._state.rates[-1] if self._state.rates else self.service.fallback_rate
 
-    def _leave_out(self) -> None:
-        """Close an interval that passed while nobody was here; it gets no release."""
-        self._meters.close(self.service.id, self.start_of(self.t))
-        self._pass(self._shown_rate())
+    def _leave_out(self, steps: int) -> None:
+        """Close intervals that passed while nobody was here; they get no release."""
+        self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._skip_to(self._state.t + steps)
         self._draws = self._drawn()
 
     def _retry(self) -> None:
@@ -282,13 +279,13 @@ class Curator:
                 del self._unshown[i]
 
 
-def _begin(service: ZoneService, ledger: Ledger, now: float, new_epoch: bool) -> None:
+def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
     """The present epoch must be of these terms; begin one where there is none, or when told to."""
     standing = ledger.standing
     if standing.epoch is not None and not new_epoch:
-        scenario = service.scenario.starting(standing.epoch.first - 1)
-        digest = _first_state(service, scenario).digest
-        if digest != standing.epoch.digest or standing.epoch.roster != roster_digest(service):
+        now_first = service.begins // service.seconds
+        same = (standing.epoch.first, standing.epoch.roster) == (now_first, roster_digest(service))
+        if not same or _first_state(service).digest != standing.epoch.digest:
             raise LedgerError(
                 f"the terms of zone {service.id!r} are not those of its epoch"
                 f" ({standing.epoch.digest[:12]}); put them back, or begin a new epoch with"
@@ -297,14 +294,12 @@ def _begin(service: ZoneService, ledger: Ledger, now: float, new_epoch: bool) ->
         if standing.schedule is None:
             _commit(service, ledger)
         return
-    elapsed = max(math.floor(now) - service.begins, 0)
-    first = max(elapsed // service.seconds + 1, standing.last_t + 1)
-    state = _first_state(service, service.scenario.starting(first - 1))
+    state = _first_state(service)
     ledger.append(
         "epoch",
         epoch(
             state.digest,
-            first=first,
+            first=service.begins // service.seconds,
             horizon=service.policy.horizon,
             seconds=service.seconds,
             roster=roster_digest(service),
@@ -316,16 +311,14 @@ def _begin(service: ZoneService, ledger: Ledger, now: float, new_epoch: bool) ->
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
     """The schedule's digest, before the first reading of the epoch."""
-    present = ledger.standing.epoch
-    if present is None:
-        raise LedgerError(f"zone {service.id!r} has no epoch to commit a schedule for.")
-    state = _first_state(service, service.scenario.starting(present.first - 1))
+    state = _first_state(service)
     known = state.scheduler.ahead and service.policy.window is None
     steps = range(1, service.policy.horizon + 1) if known else ()
     ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
 
 
-def _first_state(service: ZoneService, scenario: Scenario) -> State:
+def _first_state(service: ZoneService) -> State:
+    scenario = service.scenario
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     return init(*world, service.policy)
 

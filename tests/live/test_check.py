@@ -1,0 +1,143 @@
+"""hushgrid init and check: what is written runs, what is wrong is named, what is promised holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.cli import main
+from hushgrid.live import example as seam
+from hushgrid.live.config import load_deployment
+from hushgrid.live.example import example
+from hushgrid.live.outlook import outlook, releases_within, zone_prose
+from hushgrid.report.promise import price_error
+from hushgrid.simulation import simulate
+
+BEGINS = 1_767_225_600
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def put(folder: Path, *edits: tuple[str, str]) -> Path:
+    text = example(BEGINS)
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "service.toml").write_text(text)
+    return folder / "service.toml"
+
+
+SHORT = ("horizon = 672", "horizon = 96")
+
+
+def test_what_init_writes_passes_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(seam, "make_key", lambda path: made.append(path) or True)
+    folder = tmp_path / "new" / "zone"
+    assert run("init", folder) == 0
+    assert made == [folder / "hushgrid.key"]
+    assert str(folder / "service.toml") in capsys.readouterr().out
+    assert run("check", folder / "service.toml") == 0
+    said = capsys.readouterr().out
+    for words in (
+        "Promise: one release changes the odds",
+        "Noise: Laplace",
+        "Expected price error",
+        "whatever anyone consumes",
+        "Leakage about one interval of one house from a day of 96 releases",
+        "readings are kept for 7 days",
+        "Budget spent",
+        "No usable model: the constant 0.25 EUR/kWh",
+        "- The occupancy model is true.",
+        "Mode simulation: noise is simulated and protects nobody",
+    ):
+        assert words in said
+
+
+@pytest.mark.parametrize("name", ["service.toml", "hushgrid.key"])
+def test_init_overwrites_nothing(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("mine")
+    assert run("init", tmp_path) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_check_names_every_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(tmp_path, ("port = 8080", "port = 0"), ("cap = 2.0", "cap = -2.0"))
+    assert run("check", path) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    first, second = caught.err.splitlines()
+    assert first.startswith(f"{path}:")
+    assert "http.port is 0" in first
+    assert "tariff cap is -2.0" in second
+
+
+def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(tmp_path, SHORT)
+    assert run("check", path, "--json", "-") == 0
+    values = json.loads(capsys.readouterr().out)
+    (zone,) = values["zones"]
+    assert values["mode"] == "simulation"
+    assert (zone["zone"], zone["houses"], zone["secret"]) == ("elm-street", 40, "step")
+    assert zone["interval_s"] == 900
+    assert zone["retention_s"] == 604_800
+    assert zone["epsilon_t_max"] == 0.5
+    assert zone["epsilon_any"] == pytest.approx(4000 / zone["scale_min"])
+    assert zone["leakage_day"] > 0.5
+
+
+def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
+    """Raw prices of 20 simulated days; the s.d. of a day's figure is near a tenth of it."""
+    edits = (SHORT, ('publish = "estimate"', 'publish = "raw"'), ("beta = 0.05 ", "beta = 0.5 "))
+    (zone,) = load_deployment(put(tmp_path, *edits)).zones
+    found = outlook(zone)
+    days = [simulate(zone.scenario, zone.policy, seed=seed).rmsre for seed in range(20)]
+    assert price_error(found) == pytest.approx(float(np.sqrt(np.mean(np.square(days)))), rel=0.15)
+
+
+def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None:
+    (short,) = load_deployment(put(tmp_path, SHORT)).zones
+    (week,) = load_deployment(put(tmp_path)).zones
+    one, seven = outlook(short), outlook(week)
+    assert len(seven.seen.scale) == 672
+    assert one.leakage_day == pytest.approx(seven.leakage_day)
+    assert one.leakage_day == temporal_leakage(short.scenario.models, one.seen.losses).worst
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ('secret = "interval"', "all 96 releases together change the odds of anybody's occupancy"),
+        ('secret = "trajectory"', "between any two days of anybody by at most e^0.5"),
+        ("window = {steps = 8}", "any 8 consecutive releases together"),
+        ("gaussian = 500.0\ndelta = 1e-6", "but for a chance of 1e-06"),
+    ],
+)
+def test_other_promises_in_words(tmp_path: Path, new: str, words: str) -> None:
+    edits = (SHORT, ('secret = "step"', new), ("\neta = 0.05", "\neta = 1"))
+    (zone,) = load_deployment(put(tmp_path, *edits)).zones
+    found = outlook(zone)
+    assert words in zone_prose(zone, found)
+    assert math.isfinite(price_error(found))
+
+
+def test_how_long_a_budget_lasts(tmp_path: Path) -> None:
+    for budget, last in (("0.4", 0), ("10.0", 20), ("48.0", None)):
+        (zone,) = load_deployment(
+            put(tmp_path, SHORT, ("budget = 400.0", f"budget = {budget}"))
+        ).zones
+        assert releases_within(zone, outlook(zone)) == last
