@@ -45,5 +45,13 @@ class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
 
 
+class MeterError(HushgridError):
+    """A meter store that cannot be used as asked. Its message never shows a reading."""
+
+
+class MeterRetryError(MeterError):
+    """A meter store that cannot do its work just now: nothing was counted, try again later."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""

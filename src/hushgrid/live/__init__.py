@@ -1,0 +1,1 @@
+"""The running curator: stores, clocks and sockets. The pure core never imports it."""
