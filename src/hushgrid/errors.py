@@ -75,5 +75,13 @@ class LedgerError(HushgridError):
     """A ledger that cannot be trusted, or a record that may not be added to it."""
 
 
+class MeterError(HushgridError):
+    """A meter store that cannot be used as asked. Its message never shows a reading."""
+
+
+class MeterRetryError(MeterError):
+    """A meter store that cannot do its work just now: nothing was counted, try again later."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""
