@@ -4,23 +4,32 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
+INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$0"'
 
-.PHONY: run test check soak bench clean
+.PHONY: run test check soak bench services clean
 
 run: $(VENV)/.run  ## the paper's experiment: table, figures, JSON
 	$(BIN)/hushgrid paper --days 200 --out out/paper
 
 test: check  ## the same; what CI runs
 
-check: $(VENV)/.dev  ## format, lint, types, import contracts, tests with doctests
+check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests with doctests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q
 
-soak: $(VENV)/.dev  ## the full counts, as JSON
+soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
+	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+
+# A broker and a database for the tests, by package name where that is possible; else they skip.
+services:
+	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
+	  echo "mosquitto is not installed and cannot be: its tests are skipped"
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || $(INSTALL) postgresql || \
+	  echo "postgresql is not installed and cannot be: its tests are skipped"
 
 bench: $(VENV)/.bench  ## ratios against peers, as JSON
 	$(BIN)/python -m benchmarks --json bench.json

@@ -44,6 +44,11 @@ class Postgres:
             link.execute(f"CREATE DATABASE {name}")
         return self._url(name)
 
+    def in_schema(self, schema: str = "public", port: int | None = None) -> str:
+        """The URL of a schema, perhaps through a proxy's port."""
+        place = f"hushgrid@127.0.0.1:{port or self.port}/postgres"
+        return f"postgresql://{place}?options=-csearch_path%3D{schema}"
+
     def _url(self, name: str) -> str:
         return f"postgresql://hushgrid@127.0.0.1:{self.port}/{name}"
 

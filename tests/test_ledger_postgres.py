@@ -21,30 +21,25 @@ from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.postgres import PostgresLedger
 from hushgrid.live.testing import chain_of, check_ledger_store
 from tests.ledgers import KEY, instead
-from tests.postgres_server import Proxy, Server, running
+from tests.proxy import Proxy
+from tests.services import Postgres
 
 ROOT = Path(__file__).parent.parent
 ZONE = "elm-street"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running() as one:
-        yield one
-
-
 @pytest.fixture
-def schema(server: Server, request: pytest.FixtureRequest) -> str:
+def schema(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     """A schema of the test's own."""
     name = re.sub(r"\W", "_", request.node.name.lower())[:60]
-    with psycopg.connect(server.url(), autocommit=True) as connection:
+    with psycopg.connect(postgres.in_schema(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
     return name
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    one = Proxy(server.port)
+def proxy(postgres: Postgres) -> Iterator[Proxy]:
+    one = Proxy(postgres.port)
     yield one
     one.close()
 
@@ -54,14 +49,14 @@ def checked(url: str) -> Report:
         return check(store.records(ZONE), verify)
 
 
-def test_it_is_a_ledger_store(server: Server, schema: str) -> None:
-    check_ledger_store(lambda: open_store(server.url(schema)))
+def test_it_is_a_ledger_store(postgres: Postgres, schema: str) -> None:
+    check_ledger_store(lambda: open_store(postgres.in_schema(schema)))
 
 
 def test_commits_are_durable_even_where_the_server_says_otherwise(
-    server: Server, schema: str
+    postgres: Postgres, schema: str
 ) -> None:
-    url = server.url(schema)
+    url = postgres.in_schema(schema)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER ROLE hushgrid SET synchronous_commit = off")
     try:
@@ -73,10 +68,10 @@ def test_commits_are_durable_even_where_the_server_says_otherwise(
             connection.execute("ALTER ROLE hushgrid RESET synchronous_commit")
 
 
-def test_records_are_never_changed_or_removed(server: Server, schema: str) -> None:
-    with open_store(server.url(schema)) as store, store.writer(ZONE):
+def test_records_are_never_changed_or_removed(postgres: Postgres, schema: str) -> None:
+    with open_store(postgres.in_schema(schema)) as store, store.writer(ZONE):
         store.append(chain_of(ZONE)[0])
-    with psycopg.connect(server.url(schema), autocommit=True) as connection:
+    with psycopg.connect(postgres.in_schema(schema), autocommit=True) as connection:
         for act in (
             "UPDATE hushgrid_ledger SET t = 1",
             "DELETE FROM hushgrid_ledger",
@@ -86,8 +81,8 @@ def test_records_are_never_changed_or_removed(server: Server, schema: str) -> No
                 connection.execute(act)  # type: ignore[arg-type]
 
 
-def test_a_record_changed_behind_its_back_is_found(server: Server, schema: str) -> None:
-    url = server.url(schema)
+def test_a_record_changed_behind_its_back_is_found(postgres: Postgres, schema: str) -> None:
+    url = postgres.in_schema(schema)
     with open_store(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
         ledger.publish(instead(1, "fallback"))
     with psycopg.connect(url, autocommit=True) as connection:
@@ -96,8 +91,8 @@ def test_a_record_changed_behind_its_back_is_found(server: Server, schema: str) 
     assert checked(url).first_bad == 2
 
 
-def test_other_databases_are_refused(server: Server, schema: str) -> None:
-    url = server.url(schema)
+def test_other_databases_are_refused(postgres: Postgres, schema: str) -> None:
+    url = postgres.in_schema(schema)
     with pytest.raises(LedgerError, match="has no ledger"):
         open_store(url, create=False)
     open_store(url).close()
@@ -107,9 +102,9 @@ def test_other_databases_are_refused(server: Server, schema: str) -> None:
         open_store(url)
 
 
-def test_no_message_shows_a_password(server: Server) -> None:
+def test_no_message_shows_a_password(postgres: Postgres) -> None:
     for url in (
-        f"postgresql://hushgrid:hunter2@127.0.0.1:{server.port}/absent",
+        f"postgresql://hushgrid:hunter2@127.0.0.1:{postgres.port}/absent",
         "postgresql://hushgrid:hunter2@127.0.0.1:1/postgres",
         "postgresql://hushgrid:hunter2@127.0.0.1:1/postgres?nonsense=hunter2",
     ):
@@ -120,12 +115,12 @@ def test_no_message_shows_a_password(server: Server) -> None:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_between_two_appends(server: Server, schema: str, mode: str) -> None:
-    url = server.url(schema)
+def test_a_restart_between_two_appends(postgres: Postgres, schema: str, mode: str) -> None:
+    url = postgres.in_schema(schema)
     with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
         ledger.publish(instead(1, "fallback"))
-        server.stop(mode)
-        server.start()
+        postgres.stop(mode)
+        postgres.start()
         ledger.publish(instead(2, "fallback"))
         assert store.head(ZONE) is not None
         with (
@@ -137,8 +132,8 @@ def test_a_restart_between_two_appends(server: Server, schema: str, mode: str) -
     assert (checked(url).records, checked(url).first_bad) == (3, None)
 
 
-def test_restarts_in_mid_append(server: Server, schema: str) -> None:
-    url, told, said = server.url(schema), [], []
+def test_restarts_in_mid_append(postgres: Postgres, schema: str) -> None:
+    url, told, said = postgres.in_schema(schema), [], []
     done = threading.Event()
 
     def write() -> None:
@@ -157,8 +152,8 @@ def test_restarts_in_mid_append(server: Server, schema: str) -> None:
         seen = len(told)
         while len(told) < seen + 20 and writer.is_alive():
             time.sleep(0.01)
-        server.stop(mode)
-        server.start()
+        postgres.stop(mode)
+        postgres.start()
     done.set()
     writer.join()
     assert said == []
@@ -177,25 +172,25 @@ def test_restarts_in_mid_append(server: Server, schema: str) -> None:
     ],
 )
 def test_a_connection_cut_in_mid_append(
-    server: Server, schema: str, proxy: Proxy, word: bytes, answered: bool, inserts: int
+    postgres: Postgres, schema: str, proxy: Proxy, word: bytes, answered: bool, inserts: int
 ) -> None:
-    url = server.url(schema, proxy.port)
+    url = postgres.in_schema(schema, proxy.port)
     with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
         proxy.inserts, proxy.word, proxy.answered = 0, word, answered
         shown = ledger.publish(instead(1, "fallback"))
         assert proxy.word is None  # it was cut
         assert proxy.inserts == inserts
         ledger.publish(instead(2, "fallback"))
-    report = checked(server.url(schema))
+    report = checked(postgres.in_schema(schema))
     assert (report.records, report.first_bad) == (3, None)
     assert report.standings[ZONE].releases[0] == shown
 
 
 def test_while_the_old_session_lives_nothing_is_sent_again(
-    server: Server, schema: str, proxy: Proxy
+    postgres: Postgres, schema: str, proxy: Proxy
 ) -> None:
     """Its transaction may still commit, so the append's outcome is not known yet."""
-    url = server.url(schema, proxy.port)
+    url = postgres.in_schema(schema, proxy.port)
     with PostgresLedger(url, patience=1.0) as store:
         with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
             proxy.inserts, proxy.word, proxy.zombie = 0, b"COMMIT", True
@@ -204,8 +199,8 @@ def test_while_the_old_session_lives_nothing_is_sent_again(
             assert proxy.inserts == 1
             with pytest.raises(LedgerError, match="open it again"):
                 ledger.publish(instead(1, "fallback"))
-        assert checked(server.url(schema)).records == 1
-        with psycopg.connect(server.url(schema), autocommit=True) as connection:
+        assert checked(postgres.in_schema(schema)).records == 1
+        with psycopg.connect(postgres.in_schema(schema), autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE state = 'idle in transaction' AND application_name = 'hushgrid'"
@@ -215,8 +210,8 @@ def test_while_the_old_session_lives_nothing_is_sent_again(
             ledger.publish(instead(1, "fallback"))
 
 
-def test_another_writer_while_the_connection_was_gone(server: Server, schema: str) -> None:
-    url = server.url(schema)
+def test_another_writer_while_the_connection_was_gone(postgres: Postgres, schema: str) -> None:
+    url = postgres.in_schema(schema)
     with (
         PostgresLedger(url, patience=0.5) as store,
         PostgresLedger(url) as other,
@@ -251,8 +246,8 @@ with open_store(sys.argv[1]) as store, Ledger.open(store, "elm-street", KEY, "pr
 """
 
 
-def test_two_writers_in_two_processes(server: Server, schema: str) -> None:
-    url = server.url(schema)
+def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
+    url = postgres.in_schema(schema)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
