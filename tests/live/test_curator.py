@@ -9,7 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import LedgerError, Noise, Policy, SimulatedNoise, Window, init, step, tally
+from hushgrid import (
+    LedgerError,
+    Noise,
+    NoiseError,
+    Policy,
+    SimulatedNoise,
+    Window,
+    init,
+    step,
+    tally,
+)
 from hushgrid.live.curator import LATE, Curator
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import check
@@ -170,6 +180,26 @@ def test_horizon_over_gives_the_forecast(tmp_path: Path) -> None:
         for _ in range(4):
             it.run(it.next_due())
     assert [r.source for r in shown.releases] == ["readings"] * 2 + ["forecast"] * 2
+
+
+class _Failing(_Counting):
+    """Noise that fails for a while."""
+
+    def draw(self, scale: float) -> int:
+        k = super().draw(scale)
+        if 3 <= self._t <= 4:
+            raise NoiseError("noise is not to be had; give a source that works.")
+        return k
+
+
+def test_without_noise_the_fallback_rate(tmp_path: Path) -> None:
+    zone, shown = service(fallback_rate=3.25), Shown()
+    with curator(tmp_path, zone, shown, noise=_Failing(1)) as it:
+        for _ in range(4):
+            it.run(it.next_due())
+    assert [r.source for r in shown.releases] == ["readings", "fallback", "fallback", "readings"]
+    assert (shown.releases[1].rate, shown.releases[1].rule) == (3.25, "fallback")
+    assert shown.releases[1].epsilon == 0
 
 
 def test_a_publisher_that_was_away_gets_the_stored_value(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.belief import Belief, expected_readings, marginals
-from hushgrid.errors import HorizonError, LedgerError
+from hushgrid.errors import HorizonError, HushgridError, LedgerError
 from hushgrid.estimate import Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
@@ -147,6 +147,7 @@ class Curator:
         budget = self.service.budget
         left = None if budget is None else max(budget - self._spent, 0.0)
         state = "publishing" if self._draws is not None else "forecast only"
+        state = state if self._usable else "fallback only"
         return Status(self.service.id, self.t - 1, self._spent, left, self._missing, state)
 
     def run(self, now: float) -> list[Published]:
@@ -200,6 +201,17 @@ class Curator:
         self._watch("read")
         self._missing = int((~interval.present).sum())
         counts = {"houses": interval.present.size, "missing": self._missing}
+        if not self._usable:
+            body = stand_in(
+                self.service.id,
+                "fallback",
+                t=self.t,
+                rate=self.service.fallback_rate,
+                applies_from=applies_from,
+                counts=counts,
+                **when,
+            )
+            return dict(body), self._state
         if self._draws is None:
             law = self._public.predicted(self._state.rates)
             guess = float((law.weights * law.mean).sum())
@@ -235,10 +247,20 @@ class Curator:
         return np.where(interval.present, interval.wh, expected)
 
     def _drawn(self) -> Draws | None:
-        """The noise of the next step; None where the budget or the horizon is exhausted."""
+        """The noise of the next step; None where the budget or the horizon is exhausted.
+
+        Terms that give no noise at all, for whatever reason, are not usable: the fallback rate then.
+        """
+        self._usable = True
         try:
             draws = prepare(self._state, self._noise)
         except HorizonError:
+            return None
+        except HushgridError as error:
+            self._usable = False
+            log.error(
+                "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
+            )
             return None
         cost = draws.calibration.epsilon + (draws.look.epsilon if draws.look else 0.0)
         budget = self.service.budget
