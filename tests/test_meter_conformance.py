@@ -100,3 +100,13 @@ def test_postgres_commits_wait_for_the_disk(postgres: Postgres) -> None:
     store: MeterStore = PostgresMeters(postgres.url + "?options=-c%20synchronous_commit%3Doff")
     with store, store._write() as link:  # type: ignore[attr-defined]
         assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    from hushgrid.live.meters.sqlite import SqliteMeters
+
+    with SqliteMeters(tmp_path / "meters.db") as store, store._write() as link:
+        full, overwritten = 2, 1
+        assert link.execute("PRAGMA synchronous").fetchone() == (full,)
+        assert link.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert link.execute("PRAGMA secure_delete").fetchone() == (overwritten,)

@@ -162,3 +162,16 @@ def test_compiled_loops_are_the_oracle(seed: int) -> None:
         wanted = oracle.get(3600)
         assert interval.present.tolist() == [wh is not None for wh in wanted]
         assert interval.wh.tolist() == [wh or 0 for wh in wanted]
+
+
+def test_what_is_forgotten_takes_no_room() -> None:
+    """A disk that stays full while meters go on sending must not fill the memory too."""
+    roster = Roster.of("z", [str(k) for k in range(200)], 900)
+    memory = IntervalMemory(0, roster)
+    house = np.arange(200, dtype=np.int32)
+    for _ in range(50):
+        (share,) = sort(Columns.of(house, house * 0, house * 0 + 60, house), Epoch(roster)).shares
+        memory.weigh(share)
+        memory.forget(share)
+    assert not memory
+    assert memory._piece.size <= 4 * 200 * 15
