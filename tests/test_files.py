@@ -154,6 +154,7 @@ def test_zone_with_a_model_file(tmp_path: Path) -> None:
         ("count = 90", "count = 1000000000000000", "below 2"),
         ('name = "survey"', 'name = "survey"\nstructural_zeros = 1', "structural_zeros is 1"),
         ("floor = 0.0", "floor = 3.0", "cap is 2.0"),
+        ("count = 90", f"count = {'9' * 5000}", "not TOML"),
     ],
 )
 def test_mistakes_in_a_zone_file_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -164,6 +165,21 @@ def test_mistakes_in_a_zone_file_are_named(tmp_path: Path, old: str, new: str, w
     with pytest.raises(FileError, match=words) as caught:
         load_zone(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_zone_file_of_half_hours(tmp_path: Path) -> None:
+    zone = load_zone(EXAMPLE, seconds=1800).scenario
+    theta = zone.models[0]
+    assert theta.calendar.slots.size == 7 * 48
+    (piece,) = theta.chains
+    leaving = [piece.transition[theta.calendar.slot(t), 0, 1, 0] for t in (14, 15, 33, 34)]
+    assert leaving == [0.001, 0.20, 0.02, 0.03]  # 07:00 and 16:30
+    assert zone.consumption.calendar.slots.size == 48
+    with pytest.raises(FileError, match="interval is 7000 s; give one that divides a day"):
+        load_zone(EXAMPLE, seconds=7000)
+    (tmp_path / "zone.toml").write_text(EXAMPLE.read_text().replace("16:30", "16:45"))
+    with pytest.raises(FileError, match="at which a step of 1800 s begins"):
+        load_zone(tmp_path / "zone.toml", seconds=1800)
 
 
 def test_declared_zeros_in_a_zone_file(tmp_path: Path) -> None:

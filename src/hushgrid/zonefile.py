@@ -12,6 +12,7 @@ import numpy as np
 
 from hushgrid.calendar import Calendar
 from hushgrid.consumption import Consumption, Elasticity
+from hushgrid.daily import SECONDS, Day, chains_of
 from hushgrid.errors import FileError, HushgridError
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import Tariff, Zone
@@ -19,11 +20,8 @@ from hushgrid.laws import FAMILIES, Law
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
-from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
+from hushgrid.tables import Faults, Table, known, made, shown, tables, text, whole
 from hushgrid.window import Window
-
-SECONDS = 900  # of a step, where nothing else is said
-_DAY = 86_400
 
 GROUP = {"count", "bound", "chain", "absent", "present"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
@@ -42,7 +40,7 @@ def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
     path = Path(path)
     try:
         content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number may be too long for int, too
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:
         faults = Faults(stop=True)
@@ -85,7 +83,7 @@ def read_scenario(
         known(group, f"houses[{i}].", keys, {"chain", *group_keys}, faults)
         whole(group, f"houses[{i}].", "count", faults)
         whole(group, f"houses[{i}].", "bound", faults)
-    day = _Day(seconds, faults)
+    day = Day(seconds, faults)
     sound = len(faults) == before and bool(groups)
     counts = [group["count"] for group in groups] if sound else [1] * len(groups)
     laws_before = len(faults)
@@ -122,44 +120,8 @@ def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Pol
     return policy if len(faults) == before else None
 
 
-class _Day:
-    """A day of steps of `seconds`."""
-
-    def __init__(self, seconds: int, faults: Faults) -> None:
-        if not 1 <= seconds <= _DAY or _DAY % seconds:
-            raise FileError(
-                f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
-            )
-        self.seconds, self.steps, self.faults = seconds, _DAY // seconds, faults
-
-    def step_of(self, value: Any, place: str) -> int:
-        """The step of the day that starts at HH:MM."""
-        try:
-            hour, minute = (int(part) for part in str(value).split(":"))
-        except ValueError:
-            hour = minute = -1
-        at = hour * 3600 + minute * 60
-        if 0 <= hour < 24 and 0 <= minute < 60 and at % self.seconds == 0:
-            return at // self.seconds
-        if self.seconds == SECONDS:
-            fix = "give a quarter hour such as '07:15'"
-        else:
-            fix = f"give a time such as '07:00' at which a step of {self.seconds} s begins"
-        self.faults.add(f"{place}from", f"{place}from is {shown(value)}; {fix}.")
-        return 0
-
-    def from_midnight(self, starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
-        """Periods in order; the last one of the day also holds before the first."""
-        ordered = sorted(starts)
-        if len({start for start, _ in ordered}) != len(ordered):
-            self.faults.add(
-                place, f"{place} has two entries from the same time; give each its own."
-            )
-        return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
-
-
 def _consumption(
-    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: _Day
+    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: Day
 ) -> Consumption | None:
     """A density class for each group of houses; laws may change at given times of day."""
     before = len(day.faults)
@@ -190,7 +152,7 @@ def _consumption(
 
 
 def _timed_laws(
-    group: Table, place: str, state: str, laws: list[Law | None], day: _Day
+    group: Table, place: str, state: str, laws: list[Law | None], day: Day
 ) -> list[tuple[int, int]]:
     """(step of the day, number of the law from then on); the laws are added to `laws`."""
     given = group[state] if isinstance(group[state], list) else [group[state]]
@@ -226,7 +188,7 @@ def _model(
     groups: Sequence[Table],
     counts: Sequence[int],
     folder: Path,
-    day: _Day,
+    day: Day,
 ) -> OccupancyModel | None:
     faults, before = day.faults, len(day.faults)
     if "file" in table:
@@ -252,7 +214,7 @@ def _model(
                 f"houses[{i}].chain is {shown(group.get('chain'))};"
                 f" give one of {', '.join(chains)}.",
             )
-    initial, transition = _chains(chains, f"{place}chains.", day)
+    initial, transition = chains_of(chains, f"{place}chains.", day)
     if len(faults) > before or not groups:
         return None
     order, weekly = list(chains), len(transition[0]) > day.steps
@@ -273,47 +235,3 @@ def _model(
             " or say who declares it impossible and why.",
         )
     return model
-
-
-def _chains(chains: Table, place: str, day: _Day) -> tuple[list[list[float]], list[Any]]:
-    """Initial law and transitions of every chain; of a day, or of a weekday and a weekend day."""
-    weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
-    initial, transition = [], []
-    for name, chain in chains.items():
-        where = f"{place}{name}."
-        known(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"}, day.faults)
-        if not isinstance(chain, Mapping):
-            continue
-        at_home = chance(chain, where, "home_at_start", day.faults)
-        initial.append([1 - at_home, at_home])
-        weekday = _day(chain["periods"], f"{where}periods", day) if "periods" in chain else None
-        weekend = weekday
-        if "weekend" in chain:
-            weekend = _day(chain["weekend"], f"{where}weekend", day)
-        if weekday is not None and weekend is not None:
-            transition.append(np.concatenate([weekday, weekend]) if weekly else weekday)
-    return initial, transition
-
-
-def _day(periods: Any, place: str, day: _Day) -> Any:
-    """(steps, 2, 2) transition matrices of a day given as periods with chances a step."""
-    faults, before = day.faults, len(day.faults)
-    if not isinstance(periods, list) or not periods:
-        faults.add(place, f"{place} is {shown(periods)}; give a list of periods.")
-        return None
-    starts, chances = [], []
-    for i, period in enumerate(periods):
-        where = f"{place}[{i}]."
-        known(period, where, {"from", "leave", "come"}, set(), faults)
-        if isinstance(period, Mapping):
-            starts.append((day.step_of(period.get("from", "00:00"), where), i))
-            chances.append([chance(period, where, key, faults) for key in ("leave", "come")])
-    if len(faults) > before:
-        return None
-    a = np.empty((day.steps, 2, 2))
-    ordered = day.from_midnight(starts, place)
-    stops = [*(start for start, _ in ordered[1:]), day.steps]
-    for (start, i), stop in zip(ordered, stops, strict=True):
-        leave, come = chances[i]
-        a[start:stop] = [[1 - come, come], [leave, 1 - leave]]
-    return a

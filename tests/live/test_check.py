@@ -86,6 +86,15 @@ def test_check_names_every_mistake(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "tariff cap is -2.0" in second
 
 
+def test_check_names_a_promise_no_noise_can_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("check", put(tmp_path, SHORT, ("epsilon = 0.5", "epsilon = 1e-200"))) == 2
+    caught = capsys.readouterr()
+    assert "zone elm-street: " in caught.err
+    assert len(caught.err.splitlines()) == 1
+
+
 def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = put(tmp_path, SHORT)
     assert run("check", path, "--json", "-") == 0

@@ -140,6 +140,7 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ('secret = "step"', 'secret = "interval"\ndelta = 0.1', "delta is 0.1"),
         ('secret = "step"', 'secret = "interval"\nwindow = {steps = 4}', "with a window"),
         ('secret = "step"', 'secret = "interval"\non_empty = "publish_exact"', "protect_all"),
+        ("shape = 2.0, scale = 40.0", "shape = 999, scale = 40.0", "puts no mass on 0..4000"),
         ('name = "survey"', 'file = "none.json"', "none.json does not exist"),
     ],
 )  # fmt: skip

@@ -18,11 +18,19 @@ def check(
 
     Example: hushgrid check service.toml
     """
+    from hushgrid.errors import FileError, HushgridError
     from hushgrid.live.config import load_deployment
     from hushgrid.live.outlook import deployment_prose, outlook, zone_json, zone_prose
 
     deployment = load_deployment(file)
-    found = [(zone, outlook(zone)) for zone in deployment.zones]
+    found, unkept = [], []
+    for zone in deployment.zones:
+        try:
+            found.append((zone, outlook(zone)))
+        except HushgridError as error:
+            unkept.append(f"{file}: zone {zone.id}: {error}")
+    if unkept:
+        raise FileError("\n".join(unkept))
     say(deployment_prose(deployment, [zone_prose(*one) for one in found]), json)
     values = {
         "mode": deployment.mode,

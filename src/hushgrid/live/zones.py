@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from hushgrid.checks import is_real
+from hushgrid.daily import SECONDS
 from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.local import localised
 from hushgrid.live.roster_ids import meter_ids
@@ -16,7 +17,7 @@ from hushgrid.planning import Secret, plan
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, shown
-from hushgrid.zonefile import SECONDS, read_policy, read_scenario
+from hushgrid.zonefile import read_policy, read_scenario
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 MOST_HOUSES = 10_000_000
@@ -40,6 +41,8 @@ def read_zone(
     policy, promise = _policy(content.get("policy"), "policy" in content, faults)
     if policy is not None:
         _check_trust(policy, content, settings, faults)
+    if scenario is not None and small:
+        _check_laws(scenario, content["houses"], faults)
     if scenario is not None and "fallback_rate" in settings:
         _check_fallback(scenario, settings["fallback_rate"], faults)
     if scenario is None or policy is None or promise is None or times is None:
@@ -110,6 +113,18 @@ def _sized(content: Table, faults: Faults) -> tuple[bool, Table]:
         return True, content
     small = [{**group, "count": 1} if "count" in group else group for group in groups]
     return False, {**content, "houses": small} if houses > MOST_HOUSES else content
+
+
+def _check_laws(scenario: Scenario, groups: Sequence[Table], faults: Faults) -> None:
+    """Every law has a mass below its bound; laws are numbered in the order they are written in."""
+    laws = iter(scenario.consumption.laws)
+    for i, group in enumerate(groups):
+        for state in ("absent", "present"):
+            given = group[state] if isinstance(group[state], list) else [group[state]]
+            for j in range(len(given)):
+                place = f"houses[{i}].{state}" + (f"[{j}]" if len(given) > 1 else "")
+                with faults.within(place):
+                    next(laws).pmf.sum()
 
 
 def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] | tuple[None, None]:
