@@ -49,5 +49,9 @@ class IntakeError(HushgridError):
     """An input no reading can be taken from, or a mapping that fits none."""
 
 
+class LedgerError(HushgridError):
+    """A ledger that cannot be trusted, or a record that may not be added to it."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""

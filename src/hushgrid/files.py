@@ -188,3 +188,12 @@ def write_text(path: Path, text: str) -> Path:
         beside.unlink(missing_ok=True)
         raise FileError(f"{path} cannot be written ({error}); give a writable path.") from None
     return path
+
+
+def sync_folder(path: Path) -> None:
+    """Make a name that is new in a folder outlast a loss of power."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
 from hushgrid.cli.simulate import simulate
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(ledger, name="ledger")
 app.command()(paper)
 app.command()(plan)
 app.command()(simulate)

@@ -1,0 +1,206 @@
+"""hushgrid ledger: show, verify and export what was published and what it cost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgrid.cli.common import Json, put_json, say
+
+if TYPE_CHECKING:
+    from hushgrid.live.ledger.chain import Report, Verify
+    from hushgrid.live.ledger.record import Record
+    from hushgrid.live.ledger.standing import Standing
+
+app = typer.Typer(
+    help="Show, verify and export a ledger: what was published and what it cost.",
+    no_args_is_help=True,
+)
+
+Store = Annotated[
+    str, typer.Argument(metavar="STORE", help="Path, export, or postgresql://USER@HOST/DATABASE.")
+]
+ZoneName = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
+
+
+@app.command()
+def show(
+    store: Store,
+    zone: ZoneName = None,
+    last: Annotated[int, typer.Option(min=0, help="Releases to list.")] = 10,
+    json: Json = None,
+) -> None:
+    """Say where each zone stands: its terms, its spending, its last releases.
+
+    Example: hushgrid ledger show ledger.db --zone elm-street
+    """
+    from hushgrid.live.ledger.chain import check
+
+    with _records(store, zone) as (records, durable):
+        report = check(records, _judge(None), durable)
+    for standing in report.standings.values():
+        say(_prose(standing, last), json)
+    _conclude(report, json)
+
+
+@app.command()
+def verify(
+    store: Store,
+    zone: ZoneName = None,
+    key: Annotated[
+        str | None, typer.Option(help="Public key (hex) that must have signed everything.")
+    ] = None,
+    head: Annotated[
+        list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Verify every record: order, digests, signatures, rules. Exit 1 if one is bad.
+
+    Example: hushgrid ledger verify ledger.db --zone elm-street
+    """
+    from hushgrid.live.ledger.chain import check
+
+    known = {_hexadecimal("head", digest): None for digest in head or ()}
+    with _records(store, zone) as (records, durable):
+        report = check(records, _judge(key), {**known, **durable})
+    _conclude(report, json)
+
+
+@app.command()
+def export(
+    store: Store,
+    zone: ZoneName = None,
+    out: Annotated[str, typer.Option(metavar="FILE|-", help="Where the records go.")] = "-",
+    json: Json = None,
+) -> None:
+    """Write every record as one line of JSON; scripts/verify_ledger.py checks it without hushgrid.
+
+    Example: hushgrid ledger export ledger.db --out ledger.ndjson
+    """
+    from hushgrid.errors import LedgerError
+    from hushgrid.files import write_text
+
+    if out == "-" and json == "-":
+        raise LedgerError("out and json are both standard output; give a file for one of them.")
+    with _records(store, zone) as (records, _):
+        heads: dict[str, str] = {}
+        lines = []
+        for record in records:
+            lines.append(f"{record.line}\n")
+            heads[record.zone] = record.digest
+    if out == "-":
+        sys.stdout.buffer.write("".join(lines).encode())
+    else:
+        say(f"Written:\n  {write_text(Path(out), ''.join(lines))}", json)
+    only = next(iter(heads.values())) if len(heads) == 1 else None
+    put_json({"records": len(lines), "head": only, "first_bad": None, "heads": heads}, json)
+
+
+@contextmanager
+def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
+    """All records of a store or an export, and the digests it knows to be durable, by zone."""
+    from hushgrid.live.ledger.record import from_line
+    from hushgrid.live.ledger.stores import open_store
+
+    if _is_export(Path(store)):
+        with Path(store).open("rb") as lines:
+            every = map(from_line, lines)
+            yield (record for record in every if zone in (None, record.zone)), {}
+        return
+    with open_store(store, create=False) as ledger:
+        zones = ledger.zones() if zone is None else (zone,)
+        durable = {digest: name for name in zones if (digest := ledger.witness(name))}
+        yield (record for name in zones for record in ledger.records(name)), durable
+
+
+def _is_export(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    if path.suffix in (".ndjson", ".jsonl"):
+        return True
+    with path.open("rb") as stream:
+        return stream.read(1) == b"{"
+
+
+def _judge(key: str | None) -> Verify:
+    """What judges signatures: of the key in the genesis, and that it is the one asked for."""
+    from hushgrid.live.ledger.keys import verify as of_key
+
+    if key is None:
+        return of_key
+    wanted = _hexadecimal("key", key)
+    return lambda own, digest, signature: own == wanted and of_key(own, digest, signature)
+
+
+def _hexadecimal(name: str, value: str) -> str:
+    from hushgrid.errors import LedgerError
+    from hushgrid.live.ledger.record import is_hex
+
+    if not is_hex(value, 64):
+        raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")
+    return value
+
+
+def _conclude(report: Report, json: str | None) -> None:
+    """The verdict in one line, the figures as JSON, exit 1 where a record is bad."""
+    from hushgrid.errors import LedgerError
+
+    if not report.records and report.first_bad is None:
+        raise LedgerError("the ledger has no such records; give another store or zone.")
+    several = len(report.standings) != 1
+    if report.first_bad is None:
+        of = f"{len(report.standings)} zones" if several else f"head {report.head}"
+        say(f"good: {report.records} records, {of}, signatures checked", json)
+    else:
+        say(f"bad: record {report.first_bad}: {report.reason}", json)
+    values = {
+        "records": report.records,
+        "head": None if several else report.head,
+        "first_bad": report.first_bad,
+        "reason": report.reason,
+        "zones": {zone: _figures(standing) for zone, standing in report.standings.items()},
+    }
+    put_json(values, json)
+    if report.first_bad is not None:
+        raise typer.Exit(1)
+
+
+def _figures(standing: Standing) -> dict[str, Any]:
+    epoch = standing.epoch
+    return {
+        "mode": standing.mode,
+        "key": standing.key,
+        "records": standing.head.seq,
+        "head": standing.head.digest,
+        "signature": standing.signature,
+        "epoch": None if epoch is None else {"digest": epoch.digest, "first": epoch.first},
+        "schedule": standing.schedule,
+        "t": standing.last_t,
+        "epsilon": standing.epsilon,
+        "releases": standing.counts,
+        "transfers": len(standing.transfers),
+    }
+
+
+def _prose(standing: Standing, last: int) -> str:
+    epoch = standing.epoch
+    counts = ", ".join(f"{n} from {source}" for source, n in standing.counts.items()) or "none"
+    terms = f"terms {epoch.digest[:12]} from step {epoch.first} on" if epoch else "no epoch yet"
+    lines = [
+        f"zone {standing.zone}: {standing.mode}, {standing.head.seq} records, {terms}",
+        f"  releases: {counts}; epsilon of all together at most {standing.epsilon:.6g}",
+        f"  head: {standing.head.digest}",
+    ]
+    shown = standing.releases[-last:] if last else ()
+    if shown:
+        lines.append(f"  {'t':>6} {'start [s]':>11} {'rate':>12} {'scale [Wh]':>11} source")
+    for one in shown:
+        rate = f"{one.rate:12.6g} {one.scale:11.6g}"
+        lines.append(f"  {one.t:6d} {one.start:11d} {rate} {one.source}")
+    return "\n".join(lines)

@@ -1,0 +1,183 @@
+"""One record of a ledger: its text, its digest, its signature. Pure; docs/ledger.md has the format.
+
+The digest is SHA-256 over six lines, each ended by a line feed: the format, the zone as JSON, the
+number, the kind, the digest of the record before, and the body as canonical JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from hushgrid.errors import LedgerError
+
+FORMAT = "hushgrid-ledger/1"
+KINDS = ("genesis", "epoch", "schedule", "release", "transfer")
+NOTHING = "0" * 64  # what the first record of a chain has before it
+DEPTH = 8  # no record nests deeper
+NAMES = ("body", "digest", "kind", "prev", "seq", "signature", "zone")
+
+Body = Mapping[str, Any]
+Sign = Callable[[str], str]  # digest -> signature, both in hex
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What happened in a zone, as its `seq`-th record; `prev` is the digest of the one before."""
+
+    zone: str
+    seq: int
+    kind: str
+    body: Body
+    prev: str
+    digest: str
+    signature: str
+
+    @property
+    def t(self) -> int | None:
+        """The step a release is of; other records have none."""
+        return self.body.get("t") if self.kind == "release" else None
+
+    @property
+    def line(self) -> str:
+        """The record as one line of an export, without its line feed."""
+        return canonical({name: getattr(self, name) for name in NAMES})
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; floats as Python's repr, so they come back the same.
+
+    >>> canonical({"rate": 0.1, "counts": {"missing": 2}, "load_hat": None})
+    '{"counts":{"missing":2},"load_hat":null,"rate":0.1}'
+    """
+    plain = _plain(value)
+    text = json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LedgerError(
+            "a text in the record is not Unicode; give text of whole characters."
+        ) from None
+    return text
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The value in JSON's own types; anything that would not come back the same is refused."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, (list, tuple)) and depth < DEPTH:
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, Mapping) and depth < DEPTH and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    raise LedgerError(
+        f"a value in the record is of type {type(value).__name__}, not finite, or nested too deep;"
+        " give text, finite numbers below 2^63, lists and mappings of them."
+    )
+
+
+def _frozen(value: Any, depth: int = 0) -> Any:
+    if depth > DEPTH:
+        raise LedgerError("the record is nested too deep; it was changed.")
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(item, depth + 1) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item, depth + 1) for item in value)
+    return value
+
+
+def digest_text(zone: str, seq: int, kind: str, body: Body, prev: str) -> str:
+    """The text whose SHA-256 is the record's digest."""
+    lines = (FORMAT, canonical(zone), str(seq), kind, prev, canonical(body))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def digest_of(record: Record) -> str:
+    """The digest the record should have (hex)."""
+    text = digest_text(record.zone, record.seq, record.kind, record.body, record.prev)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def signed_text(digest: str) -> bytes:
+    """What the signature is taken over: a digest, and what it is the digest of."""
+    return f"{FORMAT} signature\n{digest}\n".encode()
+
+
+def seal(zone: str, seq: int, kind: str, body: Body, prev: str, sign: Sign) -> Record:
+    """A new record with its digest and signature."""
+    text = digest_text(zone, seq, kind, body, prev)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return from_fields(zone, seq, kind, canonical(body), prev, digest, sign(digest))
+
+
+def from_fields(
+    zone: str, seq: int, kind: str, body: str, prev: str, digest: str, signature: str
+) -> Record:
+    """A record from what a store keeps; refused where the body is not in canonical form."""
+    record = Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
+    _check_form(record)
+    if canonical(record.body) != body:
+        raise LedgerError(
+            f"the body of record {seq} of zone {zone!r} is not canonical JSON; it was changed."
+        )
+    return record
+
+
+def from_line(line: bytes) -> Record:
+    """A record from a line of an export, its line feed included."""
+    if not line.endswith(b"\n"):
+        raise LedgerError("the line has no end; it was cut short.")
+    try:
+        text = line[:-1].decode()
+    except UnicodeDecodeError:
+        raise LedgerError("the line is not UTF-8; it was changed.") from None
+    fields = _parsed(text)
+    if not isinstance(fields, dict) or tuple(sorted(fields)) != NAMES:
+        raise LedgerError(f"the line is no record; give an object of {', '.join(NAMES)}.")
+    record = Record(**{**fields, "body": _frozen(fields["body"])})
+    _check_form(record)
+    if record.line != text:
+        raise LedgerError("the line is not canonical JSON; it was changed.")
+    return record
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a NaN passes here and is refused as not canonical
+        raise LedgerError("the record is not JSON; it was cut short or changed.") from None
+
+
+def _check_form(record: Record) -> None:
+    zone, seq = record.zone, record.seq
+    if not (isinstance(zone, str) and zone and zone.isprintable()):
+        raise LedgerError(f"zone is {zone!r}; give a name of printable characters.")
+    if type(seq) is not int or not 1 <= seq < 2**53:
+        raise LedgerError(f"seq of the record is {seq!r}; records are numbered 1, 2, 3, ...")
+    if record.kind not in KINDS:
+        raise LedgerError(
+            f"kind of record {seq} is {record.kind!r}; give one of {', '.join(KINDS)}."
+        )
+    if not isinstance(record.body, Mapping):
+        raise LedgerError(f"the body of record {seq} is no mapping; it was changed.")
+    for name, length in (("prev", 64), ("digest", 64), ("signature", 128)):
+        if not is_hex(getattr(record, name), length):
+            raise LedgerError(
+                f"{name} of record {seq} is not {length} small hexadecimal digits; it was changed."
+            )
+
+
+def is_hex(value: Any, length: int) -> bool:
+    """So many digits 0-9a-f."""
+    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", value) is not None

@@ -1,0 +1,243 @@
+"""Where a zone stands: what the fold over its records leaves. Nothing in it is secret."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from hushgrid.errors import LedgerError
+from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.record import Record
+from hushgrid.mechanism import Release
+
+
+class Head(NamedTuple):
+    """A record as others may know it: its number and its digest (hex)."""
+
+    seq: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Terms that hold from step `first` on; see `bodies.epoch`."""
+
+    digest: str
+    first: int
+    horizon: int
+    seconds: int
+    roster: str | None
+    exact: bool
+
+    def step(self, t: int) -> int:
+        """The mechanism's own number for the zone's step t."""
+        return t - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A release as the ledger keeps it; `seq`, `head` and `signature` are its record's.
+
+    `t` counts the zone's steps over all epochs; `start` and `applies_start` [UTC epoch s].
+    """
+
+    zone: str
+    t: int
+    applies_from: int
+    load_hat: int | None
+    put_back: float
+    estimate: float | None
+    rate: float
+    scale: float
+    look: float
+    epsilon: float
+    delta: float
+    epsilon_any: float
+    rule: str
+    digest: str | None
+    simulated: bool
+    source: str
+    start: int
+    applies_start: int
+    published_at: int
+    counts: Mapping[str, int]
+    seq: int
+    head: str
+    signature: str
+
+    @classmethod
+    def of(cls, record: Record) -> Published:
+        """From the record of a release; an epsilon of null is infinite."""
+        body = dict(record.body)
+        for name in ("epsilon", "epsilon_any"):
+            body[name] = math.inf if body[name] is None else body[name]
+        return cls(**body, seq=record.seq, head=record.digest, signature=record.signature)
+
+    def release(self, epoch: Epoch) -> Release:
+        """The mechanism's release again, in its own count of steps."""
+        if self.source != "readings":
+            raise LedgerError(
+                f"step {self.t} of zone {self.zone!r} was published from a {self.source};"
+                " only a release from readings is the mechanism's."
+            )
+        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Release)}
+        own |= {"t": epoch.step(self.t), "applies_from": epoch.step(self.applies_from)}
+        return Release(**own)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A house that came or went, with all it had spent until then; see `bodies.transfer`."""
+
+    house: str
+    direction: str
+    other: str
+    epsilon: float
+    delta: float
+    out: str | None
+    seq: int
+    head: str
+
+    @classmethod
+    def of(cls, record: Record) -> Transfer:
+        """From the record of a transfer."""
+        return cls(**record.body, seq=record.seq, head=record.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All that a zone's ledger says, folded: what to resume from.
+
+    `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
+    house that ever moved had spent (epsilon, delta) when it last did.
+    """
+
+    zone: str
+    mode: str
+    key: str
+    head: Head
+    signature: str
+    epoch: Epoch | None
+    schedule: str | None
+    epochs: tuple[Epoch, ...]
+    releases: tuple[Published, ...]
+    transfers: tuple[Transfer, ...]
+    spent: Mapping[str, tuple[float, float]]
+
+    @property
+    def last_t(self) -> int:
+        """The last step published; 0 before any."""
+        return self.releases[-1].t if self.releases else 0
+
+    @property
+    def current(self) -> tuple[Published, ...]:
+        """The releases of the present epoch, in order."""
+        if self.epoch is None:
+            return ()
+        return tuple(one for one in self.releases if one.t >= self.epoch.first)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates published in the present epoch, in order, whatever their source."""
+        return tuple(one.rate for one in self.current)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many releases came from each source."""
+        return dict(Counter(one.source for one in self.releases))
+
+    @property
+    def epsilon(self) -> float:
+        """The sum of what all releases promised at most to lose, rounded up; an account has less.
+
+        Infinite where a release has no epsilon of its own.
+        """
+        if any(math.isinf(one.epsilon) for one in self.releases):
+            return math.inf
+        exact = sum((Fraction(one.epsilon) for one in self.releases), Fraction())
+        total = float(exact)
+        return total if total >= exact else math.nextafter(total, math.inf)
+
+    def at(self, t: int) -> Published | None:
+        """What was published for step t, to be shown again as it is."""
+        return next((one for one in reversed(self.releases) if one.t == t), None)
+
+    def account(self) -> dict[str, Any]:
+        """The present epoch's releases from readings as `accounting.compose.Account.resume` asks.
+
+        Its steps have gaps where something else than readings was published.
+        """
+        if self.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self.zone!r} has no epoch; append one before resuming."
+            )
+        entries = [
+            {"t": self.epoch.step(one.t), "scale": one.scale, "rate": one.rate, "look": one.look}
+            for one in self.current
+            if one.source == "readings"
+        ]
+        return {"zone": self.zone, "digest": self.epoch.digest, "entries": entries}
+
+    def check_schedule(self, scales: Sequence[float] = ()) -> None:
+        """Refuse scales [Wh] that are not those committed to, or that releases did not keep to."""
+        if self.epoch is None or self.schedule is None:
+            raise LedgerError(
+                f"the ledger of zone {self.zone!r} has no schedule in its present epoch;"
+                " append one before the first release."
+            )
+        found = schedule_digest(self.epoch.digest, scales)
+        if found != self.schedule:
+            raise LedgerError(
+                f"the schedule of zone {self.zone!r} has digest {found[:12]} but"
+                f" {self.schedule[:12]} was committed to; open a new epoch when scales change."
+            )
+        for one in self.current if scales else ():
+            step = self.epoch.step(one.t)
+            if one.source == "readings" and (
+                step > len(scales) or one.scale != float(scales[step - 1])
+            ):
+                raise LedgerError(
+                    f"step {one.t} of zone {self.zone!r} was published at scale {one.scale:g} Wh,"
+                    " not the one committed to; open a new epoch and find out why."
+                )
+
+
+class Misfit(NamedTuple):
+    """A record that contradicts another zone's ledger."""
+
+    zone: str
+    seq: int
+    reason: str
+
+
+def unmatched(standings: Mapping[str, Standing]) -> Misfit | None:
+    """The first house that came in with less than it had spent, or that never left.
+
+    Only zones that are given are looked at: a house may come from anywhere else.
+    """
+    left = {one.head: (zone, one) for zone, s in standings.items() for one in _moves(s, "out")}
+    taken: set[str] = set()
+    for zone, standing in standings.items():
+        for one in _moves(standing, "in"):
+            if one.other not in standings:
+                continue
+            source, out = left.get(one.out or "", (None, None))
+            if out is None or (source, out.other, out.house) != (one.other, zone, one.house):
+                why = f"zone {one.other!r} has no record by which the house left"
+            elif one.epsilon < out.epsilon or one.delta < out.delta:
+                why = f"the house came from {one.other!r} with less spent than it had there"
+            elif out.head in taken:
+                why = f"the house left {one.other!r} once and came in twice"
+            else:
+                taken.add(out.head)
+                continue
+            return Misfit(zone, one.seq, why)
+    return None
+
+
+def _moves(standing: Standing, direction: str) -> list[Transfer]:
+    return [one for one in standing.transfers if one.direction == direction]

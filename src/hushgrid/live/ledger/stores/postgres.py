@@ -1,0 +1,262 @@
+"""Records in PostgreSQL. The writer of a zone holds a session with an advisory lock on it.
+
+The lock ends with its session, and a session ends only after its transaction did. So whoever gets
+the lock back after a lost connection reads the final outcome of an append cut off half-way.
+Connect to the server itself: a pooler that shares sessions shares their locks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+import psycopg
+
+from hushgrid.errors import LedgerError
+from hushgrid.live.ledger.record import Record, canonical, from_fields
+from hushgrid.live.ledger.stores.ports import check_next, held_elsewhere, not_held, twice
+
+VERSION = 1
+PAGE = 500  # records read at once
+PATIENCE = 30.0  # [s] to wait for a server that went away
+PAUSE = 0.2  # [s] between attempts
+
+_SCHEMA = """
+CREATE TABLE hushgrid_ledger (
+  zone text COLLATE "C" NOT NULL, seq bigint NOT NULL, kind text NOT NULL, t bigint,
+  body text NOT NULL, prev text NOT NULL, digest text NOT NULL, signature text NOT NULL,
+  PRIMARY KEY (zone, seq), UNIQUE (zone, t)
+);
+CREATE TABLE hushgrid_ledger_version (version integer NOT NULL);
+CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'records are never changed or removed'; END $$;
+CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger
+  FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows();
+"""
+_COLUMNS = "zone, seq, kind, body, prev, digest, signature"
+_SESSION: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "hushgrid",
+}
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+class PostgresLedger:
+    """A LedgerStore on a server. `create` makes its tables where they are absent."""
+
+    def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
+        self._url, self._patience = url, patience
+        self._mutex = threading.RLock()
+        self._held: dict[str, Session] = {}
+        self._place = _place(url)
+        self._reader = self._connected()
+        with self._errors():
+            try:
+                self._check_schema(create)
+            except BaseException:
+                self._reader.close()
+                raise
+
+    def append(self, record: Record) -> None:
+        """Add the next record; committed to the server's disk before it returns."""
+        with self._mutex, self._errors():
+            if record.zone not in self._held:
+                raise not_held(record.zone)
+            deadline = time.monotonic() + self._patience
+            try:
+                self._insert(record)
+            except psycopg.OperationalError:
+                if not self._held[record.zone].closed:
+                    raise
+                self._resolve(record, deadline)
+
+    def _insert(self, record: Record) -> None:
+        session = self._held[record.zone]
+        row = (record.zone, record.seq, record.kind, record.t, canonical(record.body))
+        try:
+            with session.transaction():
+                check_next(record.zone, _head(session, record.zone), record)
+                session.execute(
+                    "INSERT INTO hushgrid_ledger"
+                    " (zone, seq, kind, t, body, prev, digest, signature)"
+                    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+                    (*row, record.prev, record.digest, record.signature),
+                )
+        except psycopg.errors.UniqueViolation:  # the number was free, so it is the step
+            raise twice(record) from None
+
+    def _resolve(self, record: Record, deadline: float) -> None:
+        """Whether an append took place whose connection died: ask, and only then do it again."""
+        while True:
+            self._held[record.zone] = self._relocked(record.zone, deadline)
+            try:
+                head = _head(self._held[record.zone], record.zone)
+                if head is None or head.digest != record.digest:
+                    self._insert(record)
+                return
+            except psycopg.OperationalError:
+                if not self._held[record.zone].closed or time.monotonic() > deadline:
+                    raise
+
+    def _relocked(self, zone: str, deadline: float) -> Session:
+        """A new session with the zone's lock, as soon as the server has ended the old one."""
+        self._held[zone].close()
+        while True:
+            try:
+                return self._locked(zone)
+            except (psycopg.OperationalError, LedgerError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+
+    def _locked(self, zone: str) -> Session:
+        session = self._connected()
+        try:
+            _make_durable(session)
+            row = session.execute("SELECT pg_try_advisory_lock(%s)", (_lock_of(zone),)).fetchone()
+            if not (row and row[0]):
+                raise held_elsewhere(zone)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order, a page at a time."""
+        while True:
+            page = self._select(
+                f"SELECT {_COLUMNS} FROM hushgrid_ledger WHERE zone = %s AND seq > %s"
+                " ORDER BY seq LIMIT %s",
+                (zone, after_seq, PAGE),
+            )
+            for row in page:
+                yield from_fields(*row)
+            if len(page) < PAGE:
+                return
+            after_seq = page[-1][1]
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        rows = self._select(_HEAD, (zone,))
+        return from_fields(*rows[0]) if rows else None
+
+    def witness(self, zone: str) -> str | None:  # noqa: ARG002
+        """None is kept: the server checks its log itself."""
+        return None
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        rows = self._select("SELECT DISTINCT zone FROM hushgrid_ledger ORDER BY zone", ())
+        return tuple(row[0] for row in rows)
+
+    def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Read; once more on a new connection where the old one is gone."""
+        with self._mutex, self._errors():
+            try:
+                return self._reader.execute(query, values).fetchall()
+            except psycopg.OperationalError:
+                if not self._reader.closed:
+                    raise
+            self._reader = self._connected()
+            return self._reader.execute(query, values).fetchall()
+
+    @contextmanager
+    def writer(self, zone: str) -> Iterator[None]:
+        """The lock of a zone, on a session of its own."""
+        with self._mutex, self._errors():
+            if zone in self._held:
+                raise held_elsewhere(zone)
+            self._held[zone] = self._locked(zone)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._held.pop(zone).close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._mutex, suppress(psycopg.Error):
+            self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _connected(self) -> Session:
+        with self._errors():
+            try:
+                return psycopg.connect(self._url, autocommit=True, **_SESSION)
+            except psycopg.ProgrammingError:  # its message would show the URL, password and all
+                raise LedgerError(
+                    "store is no URL that PostgreSQL knows; give postgresql://USER@HOST/DATABASE."
+                ) from None
+
+    def _check_schema(self, create: bool) -> None:
+        with self._reader.transaction():
+            self._reader.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_of(""),))
+            row = self._reader.execute("SELECT to_regclass('hushgrid_ledger_version')").fetchone()
+            if not (row and row[0]):
+                if not create:
+                    raise LedgerError(f"{self._place} has no ledger; give the one that has it.")
+                self._reader.execute(_SCHEMA)
+                self._reader.execute("INSERT INTO hushgrid_ledger_version VALUES (%s)", (VERSION,))
+            row = self._reader.execute("SELECT version FROM hushgrid_ledger_version").fetchone()
+        if row is None or row[0] != VERSION:
+            raise LedgerError(
+                f"the ledger at {self._place} has schema version {row and row[0]} where {VERSION}"
+                " is known; use the hushgrid that wrote it."
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """The driver's errors as ours, in one line."""
+        try:
+            yield
+        except psycopg.Error as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise LedgerError(
+                f"ledger at {self._place} cannot be used ({why}); see that the server is there,"
+                " and open it again."
+            ) from None
+
+
+_HEAD = f"SELECT {_COLUMNS} FROM hushgrid_ledger WHERE zone = %s ORDER BY seq DESC LIMIT 1"
+
+
+def _head(session: Session, zone: str) -> Record | None:
+    row = session.execute(_HEAD, (zone,)).fetchone()
+    return from_fields(*row) if row else None
+
+
+def _make_durable(session: Session) -> None:
+    """A commit returns when it is on the disk, and the session waits as long as it must."""
+    row = session.execute("SHOW fsync").fetchone()
+    if row is None or row[0] != "on":
+        raise LedgerError("the server has fsync off, so nothing is durable; turn it on.")
+    row = session.execute("SHOW synchronous_commit").fetchone()
+    if row is None or row[0] in ("off", "local", "remote_write"):
+        session.execute("SET synchronous_commit = on")
+    if session.info.server_version >= 140000:
+        session.execute("SET idle_session_timeout = 0")
+
+
+def _lock_of(zone: str) -> int:
+    """A number for the advisory lock, the same in every process and version."""
+    name = f"hushgrid-ledger/1 writer\n{zone}\n"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
+def _place(url: str) -> str:
+    """The server and database in words, without the password."""
+    return url.partition("://")[2].rpartition("@")[2].partition("?")[0]

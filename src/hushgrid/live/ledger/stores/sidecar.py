@@ -1,0 +1,121 @@
+"""A small file beside a database, one a zone: the writer's lock, and a witness of the last record.
+
+SQLite drops the damaged end of its log without a word, and what remains is a valid shorter chain.
+The witness, written after each commit and before anyone is told, shows that something is missing.
+It has two slots, used in turn, so that a torn write spoils only the one being written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import zlib
+from pathlib import Path
+
+from hushgrid.errors import LedgerError
+from hushgrid.files import sync_folder
+from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.stores.ports import held_elsewhere
+
+SLOT = 128  # [bytes]
+EMPTY = b" " * (SLOT - 1) + b"\n"
+
+
+def sidecar_path(database: Path, zone: str) -> Path:
+    """Beside the database; a zone's name may hold anything, so its hash stands for it."""
+    return database.with_name(f"{database.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
+
+
+def read_witness(path: Path) -> Head | None:
+    """The last record noted; none where nothing was."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerError(
+            f"{path} cannot be read ({error.strerror}); it says which record came last."
+        ) from None
+    slots = (content[:SLOT], content[SLOT : 2 * SLOT])
+    noted = [head for head in map(_noted, slots) if head is not None]
+    if not noted and content.strip():
+        raise LedgerError(
+            f"{path} is damaged and cannot say which record came last; hold the ledger's head"
+            " against the last release shown, then remove the file."
+        )
+    return max(noted, default=None)
+
+
+def _slot(head: Head) -> bytes:
+    text = f"{head.seq} {head.digest}".encode()
+    return b"%s %08x" % (text, zlib.crc32(text)) + b"\n"
+
+
+def _noted(slot: bytes) -> Head | None:
+    words = slot.split()
+    if len(words) != 3 or not words[0].isdigit():
+        return None
+    head = Head(int(words[0]), words[1].decode("ascii", "replace"))
+    return head if _slot(head).split() == words else None
+
+
+class Sidecar:
+    """The lock, held from the making until `release`; it goes with the process that holds it."""
+
+    def __init__(self, path: Path, zone: str) -> None:
+        self._path, self._zone = path, zone
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise LedgerError(
+                f"{path} cannot be opened ({error.strerror}); the writer of zone {zone!r} needs it"
+                " beside the database."
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._prepare()
+        except BlockingIOError:
+            os.close(self._file)
+            raise held_elsewhere(zone) from None
+        except OSError as error:
+            os.close(self._file)
+            raise LedgerError(
+                f"{path} cannot be locked or written ({error.strerror}); zone {zone!r} cannot be"
+                " written to."
+            ) from None
+        if not self.is_mine():  # it was removed and made anew between opening and locking
+            os.close(self._file)
+            raise held_elsewhere(zone)
+
+    def _prepare(self) -> None:
+        """Take the room now: noting a record must not fail on a full disk."""
+        if os.fstat(self._file).st_size < 2 * SLOT:
+            for slot in (0, 1):
+                os.pwrite(self._file, EMPTY, slot * SLOT)
+            os.fsync(self._file)
+            sync_folder(self._path.parent)
+
+    def is_mine(self) -> bool:
+        """Whether the locked file is still the one by that name; a removed one locks nobody out."""
+        mine = os.fstat(self._file)
+        try:
+            named = self._path.stat()
+        except OSError:
+            return False
+        return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
+
+    def note(self, head: Head) -> None:
+        """Write down the last record; durable on return."""
+        try:
+            os.pwrite(self._file, _slot(head).rjust(SLOT), head.seq % 2 * SLOT)
+            os.fsync(self._file)
+        except OSError as error:
+            raise LedgerError(
+                f"{self._path} cannot be written ({error.strerror}); record {head.seq} of zone"
+                f" {self._zone!r} is stored, open the ledger again and show it from there."
+            ) from None
+
+    def release(self) -> None:
+        """Let the next writer in."""
+        os.close(self._file)

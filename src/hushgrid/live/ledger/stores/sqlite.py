@@ -1,0 +1,262 @@
+"""Records in an SQLite file: one file for all zones of a publisher, read by anyone at any time.
+
+On a local disk only: locks and shared memory do not work over network file systems.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+from hushgrid.errors import LedgerError
+from hushgrid.files import sync_folder
+from hushgrid.live.ledger.record import Record, canonical, from_fields
+from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.stores.ports import check_next, not_held, twice
+from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
+
+APPLICATION = 0x48474C31  # "HGL1" in the file's header
+VERSION = 1
+PAGE = 500  # records read at once
+BUSY = 10.0  # [s] to wait for other zones' writers
+
+_SCHEMA = """
+CREATE TABLE records (
+  zone TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, t INTEGER, body TEXT NOT NULL,
+  prev TEXT NOT NULL, digest TEXT NOT NULL, signature TEXT NOT NULL
+);
+CREATE UNIQUE INDEX records_by_seq ON records (zone, seq);
+CREATE UNIQUE INDEX records_by_t ON records (zone, t) WHERE t IS NOT NULL;
+CREATE TRIGGER records_stay BEFORE UPDATE ON records
+BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
+CREATE TRIGGER records_remain BEFORE DELETE ON records
+BEGIN SELECT RAISE(ABORT, 'records are never removed'); END;
+"""
+_COLUMNS = "zone, seq, kind, body, prev, digest, signature"
+
+
+class SqliteLedger:
+    """A LedgerStore in a file. `create` makes it where it is absent; else it is only read."""
+
+    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+        self.path = Path(path)
+        self._mutex = threading.RLock()
+        self._held: dict[str, Sidecar] = {}
+        self._database = _created(self.path) if create else _opened(self.path)
+
+    def append(self, record: Record) -> None:
+        """Add the next record; in the log and on the disk before it returns."""
+        with self._mutex:
+            sidecar = self._held.get(record.zone)
+            if sidecar is None or not sidecar.is_mine():
+                raise not_held(record.zone)
+            with _errors(self.path), _transaction(self._database):
+                check_next(record.zone, self.head(record.zone), record)
+                self._insert(record)
+            sidecar.note(Head(record.seq, record.digest))
+
+    def _insert(self, record: Record) -> None:
+        row = (record.zone, record.seq, record.kind, record.t, canonical(record.body))
+        try:
+            self._database.execute(
+                "INSERT INTO records (zone, seq, kind, t, body, prev, digest, signature)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, record.prev, record.digest, record.signature),
+            )
+        except sqlite3.IntegrityError:  # the number was free, so it is the step
+            raise twice(record) from None
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order, a page at a time: no long read holds up the log."""
+        while True:
+            page = self._select(
+                "WHERE zone = ? AND seq > ? ORDER BY seq LIMIT ?", zone, after_seq, PAGE
+            )
+            for row in page:
+                yield from_fields(*row)
+            if len(page) < PAGE:
+                return
+            after_seq = page[-1][1]
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        rows = self._select("WHERE zone = ? ORDER BY seq DESC LIMIT 1", zone)
+        return from_fields(*rows[0]) if rows else None
+
+    def witness(self, zone: str) -> str | None:
+        """The last record noted beside the file; see `sidecar`."""
+        noted = read_witness(sidecar_path(self.path, zone))
+        return noted.digest if noted else None
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        with self._mutex, _errors(self.path):
+            rows = self._database.execute("SELECT DISTINCT zone FROM records ORDER BY zone")
+            return tuple(row[0] for row in rows)
+
+    def _select(self, where: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._mutex, _errors(self.path):
+            return self._database.execute(
+                f"SELECT {_COLUMNS} FROM records {where}", values
+            ).fetchall()
+
+    @contextmanager
+    def writer(self, zone: str) -> Iterator[None]:
+        """The lock of a zone, on a file beside the database."""
+        with self._mutex:
+            sidecar = Sidecar(sidecar_path(self.path, zone), zone)
+            self._held[zone] = sidecar
+        try:
+            yield
+        finally:
+            with self._mutex:
+                del self._held[zone]
+                sidecar.release()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._mutex, suppress(sqlite3.Error):
+            self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise LedgerError(
+            f"ledger {path} cannot be used ({error}); see that its disk is there, writable and not"
+            " full, and open it again."
+        ) from None
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+        raise
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.absolute()))}?{mode}"
+    return sqlite3.connect(
+        address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+    )
+
+
+def _created(path: Path) -> sqlite3.Connection:
+    """The file for reading and writing, made if need be."""
+    if not path.parent.is_dir():
+        raise LedgerError(f"ledger {path} is in no folder; make {path.parent} first.")
+    new = not path.exists()
+    with _errors(path):
+        database = _connected(path, "mode=rwc")
+        try:
+            _check_kind(path, database, may_be_new=True)
+            _use_log(path, database)
+            database.execute("PRAGMA synchronous = FULL")  # the log is synced at every commit
+            database.execute("PRAGMA fullfsync = ON")  # where the system makes a difference
+            if _is_empty(database):
+                _make_schema(database)
+            _check_kind(path, database, may_be_new=False)
+        except BaseException:
+            database.close()
+            raise
+    if new:
+        sync_folder(path.parent)
+    return database
+
+
+def _use_log(path: Path, database: sqlite3.Connection) -> None:
+    """Write-ahead log: readers never wait for the writer. Two that start at once may clash."""
+    for attempt in range(50):
+        try:
+            mode = database.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or attempt == 49:
+                raise
+            time.sleep(0.1)
+        else:
+            break
+    if mode != "wal":
+        raise LedgerError(
+            f"ledger {path} cannot keep a write-ahead log (mode {mode}); put it on a local disk."
+        )
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file for reading alone; on a read-only disk it is read as it lies."""
+    if not path.is_file():
+        raise LedgerError(f"ledger {path} does not exist; give the path of a ledger.")
+    modes = ["mode=ro"]
+    if not path.with_name(f"{path.name}-wal").exists():
+        modes.append("mode=ro&immutable=1")
+    for mode in modes:
+        database = _connected(path, mode)
+        try:
+            _check_kind(path, database, may_be_new=False)
+        except sqlite3.OperationalError:
+            database.close()
+        except BaseException:
+            database.close()
+            raise
+        else:
+            return database
+    raise LedgerError(f"ledger {path} cannot be read; see that it and its folder are readable.")
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
+def _make_schema(database: sqlite3.Connection) -> None:
+    with _transaction(database):
+        if not _is_empty(database):  # another process was faster
+            return
+        for statement in _SCHEMA.split(";\n"):
+            if statement.strip():
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _check_kind(path: Path, database: sqlite3.Connection, *, may_be_new: bool) -> None:
+    """Refuse a file that is not a ledger of ours before anything is written to it."""
+    try:
+        application = database.execute("PRAGMA application_id").fetchone()[0]
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        empty = _is_empty(database)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        raise LedgerError(
+            f"{path} is not a ledger or is damaged; give another name, or put back a copy."
+        ) from None
+    if may_be_new and empty and application == 0:
+        return
+    if application != APPLICATION:
+        raise LedgerError(f"{path} is a database of something else; give another name.")
+    if version != VERSION:
+        raise LedgerError(
+            f"ledger {path} has schema version {version} where {VERSION} is known;"
+            " use the hushgrid that wrote it."
+        )
