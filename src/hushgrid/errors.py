@@ -53,5 +53,17 @@ class LedgerError(HushgridError):
     """A ledger that cannot be trusted, or a record that may not be added to it."""
 
 
+class MeterError(HushgridError):
+    """A meter store that cannot be used as asked. Its message never shows a reading."""
+
+
+class MeterUnavailable(MeterError):
+    """A meter store that cannot take readings just now: none was counted, send them again."""
+
+
+class ServiceError(HushgridError):
+    """A service that cannot run as its file says."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""
