@@ -1,5 +1,7 @@
 """Every error a user can meet, one tree. A message names the field, the value and the fix."""
 
+from typing import NamedTuple
+
 
 class HushgridError(ValueError):
     """Root of all errors raised on purpose; catch this one to catch them all."""
@@ -43,6 +45,26 @@ class ExtraError(HushgridError):
 
 class FileError(HushgridError):
     """A file that cannot be read as what it should be."""
+
+
+class Problem(NamedTuple):
+    """A mistake in a configuration: the file, its line (from 1), the key, and a sentence."""
+
+    file: str
+    line: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class ConfigError(FileError):
+    """A service file that cannot be used; `problems` holds every mistake, one a line when shown."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
 
 
 class IntakeError(HushgridError):

@@ -116,6 +116,25 @@ def plan(
     return best
 
 
+def examine(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    policy: Policy,
+    *,
+    secret: Secret = "step",
+    epsilon: float | None = None,
+    delta: float = 0.0,
+) -> Plan:
+    """What a given policy does and costs, in the words of a plan; nothing is searched for.
+
+    `epsilon` and `delta` are what is promised about the secret, by default the policy's.
+    """
+    promised = policy.epsilon if epsilon is None else epsilon
+    return _made(_Task((models, zone, consumption), tariff, policy), secret, promised, delta)
+
+
 def _check(
     secret: Secret, epsilon: float, delta: float, terms: Policy, slotwise: bool, gaussian: bool
 ) -> None:

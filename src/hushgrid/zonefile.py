@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hushgrid.calendar import STEPS_PER_DAY, Calendar
+from hushgrid.calendar import Calendar
 from hushgrid.consumption import Consumption, Elasticity
 from hushgrid.errors import FileError, HushgridError
 from hushgrid.files import load_model, read_text
@@ -19,9 +19,14 @@ from hushgrid.laws import FAMILIES, Law
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
+from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
 from hushgrid.window import Window
 
-Table = Mapping[str, Any]
+SECONDS = 900  # of a step, where nothing else is said
+_DAY = 86_400
+
+GROUP = {"count", "bound", "chain", "absent", "present"}
+SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +37,21 @@ class ZoneFile:
     policy: Policy
 
 
-def load_zone(path: Path | str) -> ZoneFile:
-    """Read a zone file; the first mistake is named by its place in the file."""
+def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
+    """Read a zone file of steps of `seconds`; the first mistake is named by its place."""
     path = Path(path)
     try:
         content = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:
-        return _zone_file(content, path.parent)
+        faults = Faults(stop=True)
+        known(content, "", SECTIONS, {"elasticity"}, faults)
+        scenario = read_scenario(content, path.parent, seconds, faults)
+        policy = read_policy(content["policy"], faults)
+        assert scenario is not None
+        assert policy is not None
+        return ZoneFile(scenario, policy)
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
@@ -49,64 +60,121 @@ def load_zone(path: Path | str) -> ZoneFile:
         ) from None
 
 
-def _zone_file(content: Table, folder: Path) -> ZoneFile:
-    _known(
-        content, "", {"zone", "tariff", "policy", "houses", "models", "elasticity"}, {"elasticity"}
-    )
-    _known(content["zone"], "zone.", {"id"}, set())
-    groups = _tables(content, "houses")
-    for i, group in enumerate(groups):
-        keys = {"count", "bound", "chain", "absent", "present"}
-        _known(group, f"houses[{i}].", keys, {"chain"})
-        _whole(group, f"houses[{i}].", "count")
-        _whole(group, f"houses[{i}].", "bound")
-    counts = [group["count"] for group in groups]
-    bounds = np.repeat([group["bound"] for group in groups], counts)
-    zone = Zone(_text(content["zone"], "zone.", "id"), bounds)
-    tariff = _made(Tariff, content["tariff"], "tariff.")
-    policy = _policy(content["policy"])
+def read_scenario(
+    content: Table,
+    folder: Path,
+    seconds: int,
+    faults: Faults,
+    group_keys: frozenset[str] = frozenset(),
+) -> Scenario | None:
+    """The zone, its tariff, models and laws; None where anything is at fault.
+
+    `group_keys`: keys of [[houses]] that somebody else reads.
+    """
+    before = len(faults)
+    name = "?"
+    if "zone" in content and known(content["zone"], "zone.", {"id"}, set(), faults):
+        name = text(content["zone"], "zone.", "id", faults) or "?"
+    tariff = made(Tariff, content["tariff"], "tariff.", faults) if "tariff" in content else None
     elasticity = None
     if "elasticity" in content:
-        elasticity = _made(Elasticity, content["elasticity"], "elasticity.")
-    consumption = _consumption(groups, counts, elasticity)
-    models = [
-        _model(table, f"models[{i}].", groups, counts, folder)
-        for i, table in enumerate(_tables(content, "models"))
-    ]
-    consumption.check_fits(zone.bound)
-    return ZoneFile(
-        Scenario(zone, tariff, check_models(models, zone.n_houses), consumption), policy
-    )
+        elasticity = made(Elasticity, content["elasticity"], "elasticity.", faults)
+    groups = tables(content, "houses", faults) if "houses" in content else ()
+    for i, group in enumerate(groups):
+        keys = GROUP | group_keys
+        known(group, f"houses[{i}].", keys, {"chain", *group_keys}, faults)
+        whole(group, f"houses[{i}].", "count", faults)
+        whole(group, f"houses[{i}].", "bound", faults)
+    day = _Day(seconds, faults)
+    sound = len(faults) == before and bool(groups)
+    counts = [group["count"] for group in groups] if sound else [1] * len(groups)
+    laws_before = len(faults)
+    consumption = None
+    with faults.within("houses"):
+        consumption = _consumption(groups, counts, elasticity, day)
+    sound = sound and len(faults) == laws_before
+    models = []
+    given = tables(content, "models", faults) if "models" in content else ()
+    for i, table in enumerate(given):
+        with faults.within(f"models[{i}]"):
+            models.append(_model(table, f"models[{i}].", groups, counts, folder, day))
+    if not sound or consumption is None:
+        return None
+    with faults.within("houses"):
+        zone = Zone(name, np.repeat([group["bound"] for group in groups], counts))
+        consumption.check_fits(zone.bound)
+        if len(faults) == before and tariff is not None:
+            with faults.within("models"):
+                fitting = check_models([m for m in models if m is not None], zone.n_houses)
+                return Scenario(zone, tariff, fitting, consumption)
+    return None
 
 
-def _policy(table: Any) -> Policy:
-    """The policy; its window is a table of its own."""
+def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Policy | None:
+    """The policy; its window is a table of its own. `also`: keys that somebody else reads."""
+    before = len(faults)
     if isinstance(table, Mapping) and "window" in table:
-        table = {**table, "window": _made(Window, table["window"], "policy.window.")}
-    made: Policy = _made(Policy, table, "policy.")
-    return made
+        window = made(Window, table["window"], "policy.window.", faults)
+        table = {key: value for key, value in table.items() if key != "window"}
+        if window is not None:
+            table["window"] = window
+    policy: Policy | None = made(Policy, table, "policy.", faults, also)
+    return policy if len(faults) == before else None
+
+
+class _Day:
+    """A day of steps of `seconds`."""
+
+    def __init__(self, seconds: int, faults: Faults) -> None:
+        if not 1 <= seconds <= _DAY or _DAY % seconds:
+            raise FileError(
+                f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
+            )
+        self.seconds, self.steps, self.faults = seconds, _DAY // seconds, faults
+
+    def step_of(self, value: Any, place: str) -> int:
+        """The step of the day that starts at HH:MM."""
+        try:
+            hour, minute = (int(part) for part in str(value).split(":"))
+        except ValueError:
+            hour = minute = -1
+        at = hour * 3600 + minute * 60
+        if 0 <= hour < 24 and 0 <= minute < 60 and at % self.seconds == 0:
+            return at // self.seconds
+        if self.seconds == SECONDS:
+            fix = "give a quarter hour such as '07:15'"
+        else:
+            fix = f"give a time such as '07:00' at which a step of {self.seconds} s begins"
+        self.faults.add(f"{place}from", f"{place}from is {shown(value)}; {fix}.")
+        return 0
+
+    def from_midnight(self, starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
+        """Periods in order; the last one of the day also holds before the first."""
+        ordered = sorted(starts)
+        if len({start for start, _ in ordered}) != len(ordered):
+            self.faults.add(
+                place, f"{place} has two entries from the same time; give each its own."
+            )
+        return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
 
 
 def _consumption(
-    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None
-) -> Consumption:
+    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: _Day
+) -> Consumption | None:
     """A density class for each group of houses; laws may change at given times of day."""
-    laws: list[Law] = []
+    before = len(day.faults)
+    laws: list[Law | None] = []
     timed: dict[str, list[list[tuple[int, int]]]] = {"absent": [], "present": []}
     for i, group in enumerate(groups):
         for state, column in timed.items():
-            place = f"houses[{i}].{state}"
-            tables = group[state] if isinstance(group[state], list) else [group[state]]
-            if not tables:
-                raise FileError(f"{place} is empty; give a law.")
-            starts = []
-            for j, table in enumerate(tables):
-                where = f"{place}[{j}]." if len(tables) > 1 else f"{place}."
-                laws.append(_law(table, where, group["bound"]))
-                starts.append((_step_of(table.get("from", "00:00"), where), len(laws) - 1))
-            column.append(_from_midnight(starts, place))
+            if state in group:
+                column.append(_timed_laws(group, f"houses[{i}].{state}", state, laws, day))
+    if len(day.faults) > before or not groups or any(law is None for law in laws):
+        return None
+    if len(timed["absent"]) != len(groups) or len(timed["present"]) != len(groups):
+        return None  # noted before
     cuts = sorted({start for column in timed.values() for house in column for start, _ in house})
-    calendar = Calendar(np.searchsorted(cuts, np.arange(STEPS_PER_DAY), side="right") - 1)
+    calendar = Calendar(np.searchsorted(cuts, np.arange(day.steps), side="right") - 1)
 
     def at(column: Sequence[Sequence[tuple[int, int]]]) -> Any:
         def holding(house: Sequence[tuple[int, int]], cut: int) -> int:
@@ -115,58 +183,82 @@ def _consumption(
         return np.array([[holding(house, cut) for house in column] for cut in cuts])
 
     kinds = np.repeat(np.arange(len(groups)), counts).astype(np.int32)
+    sound = tuple(law for law in laws if law is not None)
     return Consumption(
-        tuple(laws), at(timed["absent"]), at(timed["present"]), kinds, calendar, elasticity
+        sound, at(timed["absent"]), at(timed["present"]), kinds, calendar, elasticity
     )
 
 
-def _law(table: Any, place: str, bound: int) -> Law:
+def _timed_laws(
+    group: Table, place: str, state: str, laws: list[Law | None], day: _Day
+) -> list[tuple[int, int]]:
+    """(step of the day, number of the law from then on); the laws are added to `laws`."""
+    given = group[state] if isinstance(group[state], list) else [group[state]]
+    if not given:
+        day.faults.add(place, f"{place} is empty; give a law.")
+        return [(0, 0)]
+    starts = []
+    for j, table in enumerate(given):
+        where = f"{place}[{j}]." if len(given) > 1 else f"{place}."
+        laws.append(_law(table, where, group.get("bound"), day.faults))
+        begins = table.get("from", "00:00") if isinstance(table, Mapping) else "00:00"
+        starts.append((day.step_of(begins, where), len(laws) - 1))
+    return day.from_midnight(starts, place)
+
+
+def _law(table: Any, place: str, bound: Any, faults: Faults) -> Law | None:
     if not isinstance(table, Mapping) or str(table.get("law")) not in FAMILIES:
         found = table.get("law") if isinstance(table, Mapping) else table
-        raise FileError(f"{place}law is {found!r}; give one of {', '.join(FAMILIES)}.")
-    family = FAMILIES[table["law"]]
+        faults.add(
+            f"{place}law", f"{place}law is {shown(found)}; give one of {', '.join(FAMILIES)}."
+        )
+        return None
     arguments = {key: value for key, value in table.items() if key not in ("law", "from")}
-    if table["law"] != "histogram":
+    if table["law"] != "histogram" and isinstance(bound, int):
         arguments.setdefault("top", bound)
-    law: Law = _made(family, arguments, place)
+    law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults)
     return law
 
 
 def _model(
-    table: Table, place: str, groups: Sequence[Table], counts: Sequence[int], folder: Path
-) -> OccupancyModel:
+    table: Table,
+    place: str,
+    groups: Sequence[Table],
+    counts: Sequence[int],
+    folder: Path,
+    day: _Day,
+) -> OccupancyModel | None:
+    faults, before = day.faults, len(day.faults)
     if "file" in table:
-        _known(table, place, {"file"}, set())
-        return load_model(folder / _text(table, place, "file"))
-    _known(table, place, {"name", "chains", "structural_zeros"}, {"name", "structural_zeros"})
-    chains = table["chains"]
-    if not isinstance(chains, Mapping) or not chains:
-        raise FileError(f"{place}chains is {chains!r}; give a table for each chain.")
+        known(table, place, {"file"}, set(), faults)
+        name = text(table, place, "file", faults)
+        return None if name is None else load_model(folder / name)
+    keys = {"name", "chains", "structural_zeros"}
+    known(table, place, keys, {"name", "structural_zeros"}, faults)
+    chains = table.get("chains")
     if "structural_zeros" in table:
-        _text(table, place, "structural_zeros")
+        text(table, place, "structural_zeros", faults)
+    if not isinstance(chains, Mapping) or not chains:
+        if "chains" in table:
+            faults.add(
+                f"{place}chains",
+                f"{place}chains is {shown(chains)}; give a table for each chain.",
+            )
+        return None
     for i, group in enumerate(groups):
         if not isinstance(group.get("chain"), str) or group["chain"] not in chains:
-            raise FileError(
-                f"houses[{i}].chain is {group.get('chain')!r};"
-                f" give one of {', '.join(chains) or 'the chains of ' + place + 'chains'}."
+            faults.add(
+                f"houses[{i}].chain",
+                f"houses[{i}].chain is {shown(group.get('chain'))};"
+                f" give one of {', '.join(chains)}.",
             )
-    weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
-    initial, transition = [], []
-    for name, chain in chains.items():
-        _known(
-            chain, f"{place}chains.{name}.", {"home_at_start", "periods", "weekend"}, {"weekend"}
-        )
-        where = f"{place}chains.{name}."
-        at_home = _chance(chain, where, "home_at_start")
-        initial.append([1 - at_home, at_home])
-        weekday = _day(chain["periods"], f"{where}periods")
-        transition.append(weekday)
-        if weekly:
-            weekend = _day(chain["weekend"], f"{where}weekend") if "weekend" in chain else weekday
-            transition[-1] = np.concatenate([weekday, weekend])
-    day = np.arange(STEPS_PER_DAY)
-    slots = np.concatenate([np.tile(day, 5), np.tile(day + STEPS_PER_DAY, 2)]) if weekly else day
-    order = list(chains)
+    initial, transition = _chains(chains, f"{place}chains.", day)
+    if len(faults) > before or not groups:
+        return None
+    order, weekly = list(chains), len(transition[0]) > day.steps
+    slots = np.arange(day.steps)
+    if weekly:
+        slots = np.concatenate([np.tile(slots, 5), np.tile(slots + day.steps, 2)])
     model = OccupancyModel.factored(
         initial,
         np.stack(transition, axis=1),
@@ -175,103 +267,53 @@ def _model(
         name=str(table.get("name", place.rstrip("."))),
     )
     if model.has_zeros and not table.get("structural_zeros"):
-        raise FileError(
+        faults.add(
+            f"{place}structural_zeros",
             f"{place}structural_zeros is not set but a chance is 0 or 1; move it inside (0, 1),"
-            " or say who declares it impossible and why."
+            " or say who declares it impossible and why.",
         )
     return model
 
 
-def _day(periods: Any, place: str) -> Any:
-    """(96, 2, 2) transition matrices of a day given as periods with chances a step."""
+def _chains(chains: Table, place: str, day: _Day) -> tuple[list[list[float]], list[Any]]:
+    """Initial law and transitions of every chain; of a day, or of a weekday and a weekend day."""
+    weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
+    initial, transition = [], []
+    for name, chain in chains.items():
+        where = f"{place}{name}."
+        known(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"}, day.faults)
+        if not isinstance(chain, Mapping):
+            continue
+        at_home = chance(chain, where, "home_at_start", day.faults)
+        initial.append([1 - at_home, at_home])
+        weekday = _day(chain["periods"], f"{where}periods", day) if "periods" in chain else None
+        weekend = weekday
+        if "weekend" in chain:
+            weekend = _day(chain["weekend"], f"{where}weekend", day)
+        if weekday is not None and weekend is not None:
+            transition.append(np.concatenate([weekday, weekend]) if weekly else weekday)
+    return initial, transition
+
+
+def _day(periods: Any, place: str, day: _Day) -> Any:
+    """(steps, 2, 2) transition matrices of a day given as periods with chances a step."""
+    faults, before = day.faults, len(day.faults)
     if not isinstance(periods, list) or not periods:
-        raise FileError(f"{place} is {periods!r}; give a list of periods.")
-    starts = []
+        faults.add(place, f"{place} is {shown(periods)}; give a list of periods.")
+        return None
+    starts, chances = [], []
     for i, period in enumerate(periods):
         where = f"{place}[{i}]."
-        _known(period, where, {"from", "leave", "come"}, set())
-        starts.append((_step_of(period["from"], where), i))
-    a = np.empty((STEPS_PER_DAY, 2, 2))
-    ordered = _from_midnight(starts, place)
-    stops = [*(start for start, _ in ordered[1:]), STEPS_PER_DAY]
+        known(period, where, {"from", "leave", "come"}, set(), faults)
+        if isinstance(period, Mapping):
+            starts.append((day.step_of(period.get("from", "00:00"), where), i))
+            chances.append([chance(period, where, key, faults) for key in ("leave", "come")])
+    if len(faults) > before:
+        return None
+    a = np.empty((day.steps, 2, 2))
+    ordered = day.from_midnight(starts, place)
+    stops = [*(start for start, _ in ordered[1:]), day.steps]
     for (start, i), stop in zip(ordered, stops, strict=True):
-        leave, come = (_chance(periods[i], f"{place}[{i}].", key) for key in ("leave", "come"))
+        leave, come = chances[i]
         a[start:stop] = [[1 - come, come], [leave, 1 - leave]]
     return a
-
-
-def _from_midnight(starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
-    """Periods in order; the last one of the day also holds before the first."""
-    ordered = sorted(starts)
-    if len({start for start, _ in ordered}) != len(ordered):
-        raise FileError(f"{place} has two entries from the same time; give each its own.")
-    return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
-
-
-def _step_of(text: Any, place: str) -> int:
-    """The step of the day that starts at HH:MM."""
-    try:
-        hour, minute = (int(part) for part in str(text).split(":"))
-    except ValueError:
-        hour = minute = -1
-    if not (0 <= hour < 24 and minute in (0, 15, 30, 45)):
-        raise FileError(f"{place}from is {text!r}; give a quarter hour such as '07:15'.")
-    return hour * 4 + minute // 15
-
-
-def _known(table: Any, place: str, keys: set[str], optional: set[str]) -> None:
-    if not isinstance(table, Mapping):
-        raise FileError(f"{place.rstrip('.') or 'file'} is {table!r}; give a table.")
-    for key in table:
-        if key not in keys:
-            raise FileError(f"{place}{key} is not known; use {', '.join(sorted(keys))}.")
-    for key in sorted(keys - optional):
-        if key not in table:
-            raise FileError(f"{place}{key} is not set; give it a value.")
-
-
-def _tables(content: Table, key: str) -> Sequence[Table]:
-    tables = content[key]
-    if (
-        not isinstance(tables, list)
-        or not tables
-        or not all(isinstance(t, Mapping) for t in tables)
-    ):
-        raise FileError(f"{key} is {tables!r}; give at least one [[{key}]] table.")
-    return tables
-
-
-def _text(table: Table, place: str, key: str) -> str:
-    value = table.get(key) if isinstance(table, Mapping) else None
-    if not isinstance(value, str):
-        raise FileError(f"{place}{key} is {value!r}; give a text.")
-    return value
-
-
-def _whole(table: Table, place: str, key: str) -> None:
-    value = table[key]
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**31:
-        raise FileError(f"{place}{key} is {value!r}; give a whole number, 1 or more, below 2^31.")
-
-
-def _chance(table: Table, place: str, key: str) -> float:
-    value = table[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise FileError(f"{place}{key} is {value!r}; give a probability from 0 to 1.")
-    return float(value)
-
-
-def _made(kind: Any, table: Any, place: str) -> Any:
-    """A value from a table whose keys are the value's own fields."""
-    known = {field.name: field for field in fields(kind) if field.name != "min_scale"}
-    _known(table, place, set(known), set(known))
-    for key, value in table.items():
-        if known[key].type in ("float", "int") and (
-            isinstance(value, bool) or not isinstance(value, (int, float))
-        ):
-            raise FileError(f"{place}{key} is {value!r}; give a number.")
-    try:
-        return kind(**table)
-    except TypeError as error:
-        what = str(error).partition("missing ")[2] or str(error)
-        raise FileError(f"{place.rstrip('.')} lacks {what}; set what is missing.") from None

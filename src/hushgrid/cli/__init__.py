@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgrid.cli.check import check
+from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
@@ -20,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger, name="ledger")
+app.command()(check)
+app.command()(init)
 app.command()(paper)
 app.command()(plan)
 app.command()(simulate)

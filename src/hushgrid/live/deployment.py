@@ -12,6 +12,20 @@ from hushgrid.simulation import Scenario
 Mode = Literal["production", "simulation"]
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What is promised about which secret; `rho` is the model's error to expect above a clamp.
+
+    `step`: epsilon is each release's. `interval`, `trajectory`: all releases' of the horizon.
+    `window`: those of any window of the policy.
+    """
+
+    secret: Literal["step", "interval", "trajectory", "window"]
+    epsilon: float
+    delta: float = 0.0
+    rho: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneService:
     """One zone as it runs.
@@ -35,6 +49,7 @@ class ZoneService:
     fallback_rate: float = 0.0
     currency: str = "EUR"
     eta_set_by: str = ""
+    promise: Promise | None = None  # None: the policy's epsilon at each step
 
     @property
     def id(self) -> str:
@@ -79,4 +94,4 @@ class Deployment:
     http: Http | None = None
     mqtt: Mqtt | None = None
     price_file: Path | None = None  # the newest prices as plain JSON
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = field(default=())  # what can be run but deserves a look

@@ -11,12 +11,16 @@ from hushgrid.report.paper import (
     sweep_json,
 )
 from hushgrid.report.plan import plan_figure, plan_json, plan_prose, sensitivity_tables
+from hushgrid.report.promise import Outlook, outlook_json, outlook_prose
 
 __all__ = [
+    "Outlook",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",
     "experiment_table",
+    "outlook_json",
+    "outlook_prose",
     "plan_figure",
     "plan_json",
     "plan_prose",

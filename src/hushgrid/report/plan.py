@@ -17,7 +17,7 @@ from hushgrid.sensitivity import Cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PROMISE = {
+PROMISE = {
     "step": "one release changes the odds of anybody's occupancy at that step by at most e^{e:g}",
     "interval": (
         "all {t} releases together change the odds of anybody's occupancy at any one step by at"
@@ -40,13 +40,13 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "delta": found.delta,
         "eta": found.policy.eta,
         "rho": rho,
-        "epsilon_t": [_finite(e) for e in found.epsilon_t],
+        "epsilon_t": [finite_or_none(e) for e in found.epsilon_t],
         "scale": list(found.scale),
         "clamp": list(found.policy.clamp) or None,
         "gaussian": found.policy.gaussian,
-        "epsilon_any": _finite(found.epsilon_any),
+        "epsilon_any": finite_or_none(found.epsilon_any),
         "leakage_max": found.leakage,
-        "leakage_endless": _finite(endless),
+        "leakage_endless": finite_or_none(endless),
         "limiting": {"house": found.house, "step": found.step},
         "rmsre_paper": prospect.estimated(rho) if estimated else prospect.with_cut(rho),
         "rmsre_paper_raw": prospect.with_cut(rho),
@@ -57,27 +57,28 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
     }
 
 
-def _finite(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
+    """The value, if it is a number at all."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     policy, prospect = found.policy, found.prospect
-    promise = _PROMISE[found.secret].format(e=found.epsilon, t=policy.horizon)
+    promise = PROMISE[found.secret].format(e=found.epsilon, t=policy.horizon)
     if found.delta:
         promise += f", but for a chance of {found.delta:g}"
     lines = [f"Promise: {promise}.", ""]
     kind = "standard deviation" if policy.gaussian is not None else "scale"
     shape = "Gaussian" if policy.gaussian is not None else "Laplace"
-    lines.append(f"Noise: {shape}, {kind} {_range(found.scale, '.0f')} Wh.")
+    lines.append(f"Noise: {shape}, {kind} {span(found.scale, '.0f')} Wh.")
     if policy.gaussian is None:
         lines.append(
-            f"Each release loses at most {_range(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+            f"Each release loses at most {span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
             f" whatever anyone consumes, at most {found.epsilon_any:.4f}."
         )
     if policy.clamp:
-        lines.append(f"Readings are cut at {_range(policy.clamp, 'd')} Wh, by density class.")
+        lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by density class.")
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
         lines.append(f"Leakage about one step of one house over the horizon: {found.leakage:.3f}.")
@@ -104,7 +105,8 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
 
-def _range(values: Sequence[float] | Sequence[int], form: str) -> str:
+def span(values: Sequence[float] | Sequence[int], form: str) -> str:
+    """The least and the largest value, or the only one."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
 

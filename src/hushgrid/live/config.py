@@ -1,0 +1,220 @@
+"""A service file (docs/service.md) to a Deployment, or every mistake in it at once."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hushgrid.errors import ConfigError, FileError, Problem
+from hushgrid.files import read_text
+from hushgrid.live.deployment import Deployment, Http, Mqtt, ZoneService
+from hushgrid.live.lines import line_at, lines_of
+from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
+from hushgrid.live.zones import read_zone
+from hushgrid.tables import Faults, Table, known, masked, shown
+from hushgrid.zonefile import SECTIONS
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def load_deployment(path: Path | str) -> Deployment:
+    """Read a service file and the zone files it names; all problems are in one ConfigError."""
+    main = _File(Path(path))
+    found = _tables(main)
+    settings = found["service"]
+    lone = not set(main.content) & SECTIONS and bool(settings.get("zones"))
+    times = fitting_times(settings, main.faults)
+    files = [] if lone else [main]
+    zones = [] if lone else [read_zone(main.content, main.folder, settings, times, main.faults)]
+    for i, name in enumerate(settings.get("zones", ())):
+        further = _File(main.folder / name)
+        if further.unreadable:
+            main.faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
+            continue
+        files.append(further)
+        zones.append(_further_zone(further, settings, times))
+    _check_apart(zones, files)
+    http, mqtt = _http(found, main), _mqtt(found, main)
+    problems = [p for file in [main, *(f for f in files if f is not main)] for p in file.problems()]
+    if problems:
+        raise ConfigError(tuple(problems))
+    stores = found["stores"]
+    return Deployment(
+        zones=tuple(zone for zone in zones if zone is not None),
+        mode=settings["mode"],
+        ledger=_store(stores["ledger"], main.folder),
+        meters=_store(stores["meters"], main.folder),
+        key=main.folder / settings["key"],
+        http=http,
+        mqtt=mqtt,
+        price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
+        problems=_remarks(main.folder / settings["key"], http, mqtt),
+    )
+
+
+class _File:
+    """A TOML file, where its keys stand, and what is wrong with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.folder = path, path.parent
+        self.content: Table = {}
+        self.faults = Faults()
+        self.unreadable = ""
+        self._lines: dict[str, int] = {}
+        try:
+            source = read_text(path)
+        except (FileError, ValueError) as error:  # a null character in a path is a ValueError
+            self.unreadable = masked(str(error))
+            return
+        try:
+            self.content = tomllib.loads(source)
+            self._lines = lines_of(source)
+        except (ValueError, RecursionError) as error:
+            at = re.search(r"\(at line (\d+), column \d+\)", str(error))
+            line = int(at[1]) if at else source.count("\n") + 1
+            self._lines[""] = line
+            reason = re.sub(r" \(at [^)]*\)$", "", str(error)) or "nested too deeply"
+            self.faults.add("", f"this is not TOML ({reason}); mend this line.")
+
+    @property
+    def broken(self) -> bool:
+        """Whether there is nothing to look into."""
+        return bool(self.unreadable) or "" in self._lines
+
+    def problems(self) -> list[Problem]:
+        """The faults with their lines, in the order of the file."""
+        if self.unreadable:
+            return [Problem(str(self.path), 1, "", self.unreadable)]
+        found = [
+            Problem(str(self.path), self._lines.get(key) or self._line(key), key, message)
+            for key, message in dict.fromkeys(self.faults.found)
+        ]
+        return sorted(found, key=lambda problem: problem.line)
+
+    def _line(self, key: str) -> int:
+        return line_at(self._lines, key)
+
+
+def _tables(main: _File) -> dict[str, dict[str, Any]]:
+    """The service's own tables."""
+    if main.broken:
+        raise ConfigError(tuple(main.problems()))
+    content, faults = main.content, main.faults
+    service = content.get("service")
+    named = isinstance(service, Mapping) and bool(service.get("zones"))
+    lone = named and not set(content) & SECTIONS
+    optional = {"elasticity", "http", "mqtt", "publish", *(SECTIONS if lone else ())}
+    known(content, "", SECTIONS | set(TABLES), optional, faults)
+    return {
+        name: read_settings(content, name, settings, faults, {})
+        for name, settings in TABLES.items()
+        if name in content
+    } | {name: {} for name in ("service", "stores") if name not in content}
+
+
+def _further_zone(file: _File, settings: Table, times: Times | None) -> ZoneService | None:
+    """A zone of another file: what its own [service] does not say, the service's says."""
+    if file.broken:
+        return None
+    known(file.content, "", SECTIONS | {"service"}, {"elasticity", "service"}, file.faults)
+    own = {key: value for key, value in settings.items() if key in OWN or key == "mode"}
+    if "service" in file.content:
+        before = len(file.faults)
+        own |= read_settings(file.content, "service", OWN, file.faults, own)
+        times = fitting_times(own, file.faults) if len(file.faults) == before else None
+    return read_zone(file.content, file.folder, own, times, file.faults)
+
+
+def _check_apart(zones: list[ZoneService | None], files: list[_File]) -> None:
+    """Zones have names of their own, and a meter belongs to one zone."""
+    names: dict[str, Path] = {}
+    meters: dict[str, str] = {}
+    for zone, file in zip(zones, files, strict=True):
+        if zone is None:
+            continue
+        if zone.id in names:
+            file.faults.add(
+                "zone.id",
+                f"zone.id is {shown(zone.id)}, as in {names[zone.id]}; give each zone its own.",
+            )
+        names[zone.id] = file.path
+        shared = next((one for one in zone.meters if one in meters), None)
+        if shared is not None:
+            file.faults.add(
+                "houses",
+                f"houses has the meter {shown(shared)}, which is of zone {meters[shared]} too;"
+                " give each house its own meter.",
+            )
+        meters |= dict.fromkeys(zone.meters, zone.id)
+
+
+def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
+    given = found.get("http")
+    if given is None:
+        return None
+    made = Http(
+        host=given.get("host", Http().host),
+        port=given.get("port", Http().port),
+        tokens=given.get("token_digests", ()),
+    )
+    if not made.tokens and made.host not in _LOOPBACK and "token_digests" not in _raw(main, "http"):
+        main.faults.add(
+            "http.token_digests",
+            f"http.token_digests is not set but http.host is {shown(made.host)}, so anybody could"
+            " send readings; give digests, or the host 127.0.0.1.",
+        )
+    return made
+
+
+def _raw(main: _File, name: str) -> Table:
+    table = main.content.get(name)
+    return table if isinstance(table, Mapping) else {}
+
+
+def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
+    given = found.get("mqtt")
+    if given is None:
+        return None
+    raw = _raw(main, "mqtt")
+    if "readings" not in raw and "prices" not in raw:
+        main.faults.add(
+            "mqtt", "mqtt has neither readings nor prices; give the topic of one of them."
+        )
+    if "password_file" in raw and "username" not in raw:
+        main.faults.add(
+            "mqtt.username", "mqtt.username is not set but password_file is; give both."
+        )
+    if "host" not in given:
+        return None
+    password = given.get("password_file")
+    return Mqtt(
+        host=given["host"],
+        port=given.get("port", 1883),
+        readings=given.get("readings"),
+        prices=given.get("prices"),
+        username=given.get("username"),
+        password_file=None if password is None else main.folder / password,
+    )
+
+
+def _store(value: str, folder: Path) -> str:
+    """A URL as it is; a path from the file's folder."""
+    if "://" in value:
+        return value
+    scheme = "sqlite:" if value.startswith("sqlite:") else ""
+    return f"{scheme}{folder / value.removeprefix('sqlite:')}"
+
+
+def _remarks(key: Path, http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:
+    """What can be run but deserves a look."""
+    found = []
+    if not key.exists():
+        found.append(
+            f"service.key: {key} does not exist; take the one that hushgrid init writes into a new folder."
+        )
+    if http is None and (mqtt is None or mqtt.readings is None):
+        found.append("No way in for readings: neither [http] nor mqtt.readings is set.")
+    return tuple(found)

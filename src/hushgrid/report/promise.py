@@ -1,0 +1,99 @@
+"""What a service promises about a zone, what it publishes, and how wrong the price will be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hushgrid.planning import Plan
+from hushgrid.report.plan import PROMISE, finite_or_none, span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """A policy examined over its first days.
+
+    `seen` is the policy of those days; `secret`, `epsilon`, `delta` and `steps` are what is
+    promised, over how many releases; `leakage_day` is what the first day's releases say about one
+    step of one house.
+    """
+
+    seen: Plan
+    secret: str
+    epsilon: float
+    delta: float
+    steps: int
+    leakage_day: float | None
+    day: int
+    rho: float
+
+
+_WINDOW = (
+    "any {t} consecutive releases together change the odds of anybody's occupancy by at most"
+    " e^{e:g}"
+)
+
+
+def price_error(outlook: Outlook) -> float:
+    """Root mean square of the published price's relative error, as the models expect it."""
+    prospect, rho = outlook.seen.prospect, outlook.rho
+    estimated = outlook.seen.policy.publish == "estimate"
+    figure = prospect.estimated(rho) if estimated else prospect.with_cut(rho)
+    return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
+
+
+def outlook_json(outlook: Outlook) -> dict[str, Any]:
+    """The figures under their public keys."""
+    seen = outlook.seen
+    return {
+        "secret": outlook.secret,
+        "epsilon": outlook.epsilon,
+        "delta": outlook.delta,
+        "horizon": outlook.steps,
+        "eta": seen.policy.eta,
+        "epsilon_t_max": finite_or_none(max(seen.epsilon_t)),
+        "epsilon_any": finite_or_none(seen.epsilon_any),
+        "scale_min": min(seen.scale),
+        "scale_max": max(seen.scale),
+        "clamp": list(seen.policy.clamp) or None,
+        "leakage_day": outlook.leakage_day,
+        "price_error": price_error(outlook),
+        "error_share_of_load": seen.prospect.share(outlook.rho),
+        "publish": seen.policy.publish,
+        "assumptions": list(seen.assumptions),
+    }
+
+
+def outlook_prose(outlook: Outlook) -> str:
+    """The promise, the noise, the error and the assumptions in plain words."""
+    seen, policy = outlook.seen, outlook.seen.policy
+    form = _WINDOW if outlook.secret == "window" else PROMISE[outlook.secret]
+    promise = form.format(e=outlook.epsilon, t=outlook.steps)
+    if outlook.delta:
+        promise += f", but for a chance of {outlook.delta:g}"
+    gaussian = policy.gaussian is not None
+    kind = "Gaussian, standard deviation" if gaussian else "Laplace, scale"
+    even = " (at an even share of the window)" if outlook.secret == "window" else ""
+    lines = [f"Promise: {promise}.", f"Noise: {kind} {span(seen.scale, '.0f')} Wh{even}."]
+    if not gaussian:
+        lines.append(
+            f"Each release loses at most {span(seen.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+            f" whatever anyone consumes, at most {seen.epsilon_any:.4f}."
+        )
+    if outlook.leakage_day is not None:
+        lines.append(
+            f"Leakage about one interval of one house from a day of {outlook.day} releases:"
+            f" at most {outlook.leakage_day:.3f}."
+        )
+    if policy.clamp:
+        lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by group of houses.")
+    what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
+    lines += [
+        f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"
+        f" the price is that of {what}).",
+        f"Expected error of the noisy load: {seen.prospect.share(outlook.rho):.1%}.",
+        "Assumptions:",
+        *(f"- {line}" for line in seen.assumptions),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,209 @@
+"""Tables of a TOML file, checked: every mistake is added to the file's faults by its key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple
+
+from hushgrid.errors import FileError, HushgridError
+
+Table = Mapping[str, Any]
+
+_SECRETS = (
+    (re.compile(r"([A-Za-z][\w+.-]*:/+)[\s\S]*@"), r"\1***@"),
+    (re.compile(r"(passw\w*\s*=\s*)[^&\n]*", re.I), r"\1***"),
+)
+_LONGEST = 80  # characters of a value that a message shows
+
+
+class Fault(NamedTuple):
+    """A mistake at a key such as `houses[0].bound`."""
+
+    key: str
+    message: str
+
+
+class Faults:
+    """The mistakes of one file; with `stop` the first one is raised."""
+
+    def __init__(self, *, stop: bool = False) -> None:
+        self.stop = stop
+        self.found: list[Fault] = []
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def add(self, key: str, message: str) -> None:
+        """Note a mistake."""
+        if self.stop:
+            raise FileError(message)
+        self.found.append(Fault(key, masked(message)))
+
+    @contextmanager
+    def within(self, key: str) -> Iterator[None]:
+        """Errors raised inside become faults of this key."""
+        try:
+            yield
+        except HushgridError as error:
+            if self.stop:
+                raise
+            self.add(key, str(error))
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError):
+            if self.stop:
+                raise
+            self.add(key, f"{key} holds a value of the wrong kind or size; see docs/zone-file.md.")
+
+
+def masked(text: str) -> str:
+    """The text without passwords.
+
+    >>> masked("postgresql://me:secret@host/db")
+    'postgresql://***@host/db'
+    """
+    for pattern, shown_as in _SECRETS:
+        text = pattern.sub(shown_as, text)
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value as a message may show it: without passwords, not too long."""
+    if isinstance(value, Mapping):
+        return "a table"
+    text = masked(repr(value))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def known(table: Any, place: str, keys: set[str], optional: set[str], faults: Faults) -> bool:
+    """Whether a table has only known keys, and all but the optional ones."""
+    before = len(faults)
+    if not isinstance(table, Mapping):
+        name = place.rstrip(".") or "file"
+        faults.add(name, f"{name} is {shown(table)}; give a table.")
+        return False
+    for key in table:
+        if key not in keys:
+            faults.add(
+                f"{place}{key}",
+                f"{place}{shown_key(key)} is not known; use {', '.join(sorted(keys))}.",
+            )
+    for key in sorted(keys - optional):
+        if key not in table:
+            faults.add(f"{place}{key}", f"{place}{key} is not set; give it a value.")
+    return len(faults) == before
+
+
+def shown_key(key: str) -> str:
+    """A key as a message may show it, on one line."""
+    return key if re.fullmatch(r"[\w-]{1,80}", key) else shown(key)
+
+
+def tables(content: Table, key: str, faults: Faults) -> Sequence[Table]:
+    """The tables of an array; none where it is no such array."""
+    given = content.get(key)
+    if not isinstance(given, list) or not given or not all(isinstance(t, Mapping) for t in given):
+        faults.add(key, f"{key} is {shown(given)}; give at least one [[{key}]] table.")
+        return ()
+    return given
+
+
+def text(table: Any, place: str, key: str, faults: Faults) -> str | None:
+    """A text."""
+    value = table.get(key) if isinstance(table, Mapping) else None
+    if isinstance(value, str):
+        return value
+    faults.add(f"{place}{key}", f"{place}{key} is {shown(value)}; give a text.")
+    return None
+
+
+def whole(table: Table, place: str, key: str, faults: Faults) -> int | None:
+    """A whole number, 1 or more; one that is not set has been noted before."""
+    value = table.get(key)
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31:
+        return value
+    if key in table:
+        faults.add(
+            f"{place}{key}",
+            f"{place}{key} is {shown(value)}; give a whole number, 1 or more, below 2^31.",
+        )
+    return None
+
+
+def chance(table: Table, place: str, key: str, faults: Faults) -> float:
+    """A probability; a half stands for one that is none."""
+    value = table.get(key)
+    if not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= 1:
+        return float(value)
+    if key in table:
+        faults.add(
+            f"{place}{key}", f"{place}{key} is {shown(value)}; give a probability from 0 to 1."
+        )
+    return 0.5
+
+
+def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | None = None) -> Any:
+    """A value from a table whose keys are the value's own fields; None where it has faults.
+
+    `also`: keys that somebody else reads.
+    """
+    before = len(faults)
+    ours = {field.name: field for field in fields(kind) if field.name != "min_scale"}
+    every = set(ours) | (also or set())
+    known(table, place, every, every, faults)
+    if not isinstance(table, Mapping):
+        return None
+    given = {key: value for key, value in table.items() if key in ours}
+    for key, value in list(given.items()):
+        if ours[key].type in ("float", "int") and (
+            isinstance(value, bool) or not isinstance(value, (int, float))
+        ):
+            faults.add(f"{place}{key}", f"{place}{key} is {shown(value)}; give a number.")
+            _mend(given, key, ours)
+    lacking = [key for key, field in ours.items() if key not in given and _needed(field)]
+    if lacking:
+        name = place.rstrip(".")
+        what = " and ".join(f"{key!r}" for key in lacking)
+        faults.add(name, f"{name} lacks {what}; set what is missing.")
+        given |= dict.fromkeys(lacking, 1.0)
+    found = _constructed(kind, given, ours, place, faults)
+    return found if len(faults) == before else None
+
+
+def _constructed(
+    kind: Any, given: dict[str, Any], ours: Table, place: str, faults: Faults
+) -> Any | None:
+    """The value; each field that is refused is noted and mended, so that the next one shows."""
+    for _ in range(len(ours) + 1):
+        try:
+            return kind(**given)
+        except HushgridError as error:
+            named = re.findall(r"\w+", str(error).partition(" is ")[0].partition(" has ")[0])
+            at = next((key for key in reversed(named) if key in given), None)
+            at = at or next((key for key in re.findall(r"\w+", str(error)) if key in given), None)
+            if faults.stop:
+                raise
+            faults.add(f"{place}{at}" if at else place.rstrip("."), str(error))
+            if at is None:
+                return None
+            _mend(given, at, ours)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            if faults.stop:
+                raise
+            name = place.rstrip(".")
+            faults.add(name, f"{name} holds a value of the wrong kind or size ({error}); mend it.")
+            return None
+    return None
+
+
+def _needed(field: Any) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _mend(given: dict[str, Any], key: str, ours: Table) -> None:
+    """Put a value nobody refuses in the place of one that was."""
+    if _needed(ours[key]):
+        given[key] = 1 if ours[key].type == "int" else 1.0
+    else:
+        del given[key]
