@@ -79,7 +79,7 @@ class MeterError(HushgridError):
     """A meter store that cannot be used as asked. Its message never shows a reading."""
 
 
-class MeterUnavailable(MeterError):
+class MeterUnavailable(MeterError):  # noqa: N818
     """A meter store that cannot take readings just now: none was counted, send them again."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hushgrid.errors import ServiceError
 from hushgrid.live import delivery
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http
@@ -386,9 +388,7 @@ def test_a_real_server_answers_many_at_once(served: tuple[Face, str]) -> None:
 
 
 def test_a_real_server_survives_broken_senders(served: tuple[Face, str]) -> None:
-    import socket
-
-    face, url = served
+    _, url = served
     host, port = url.removeprefix("http://").split(":")
     head = (
         f"POST /v1/readings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -408,8 +408,6 @@ def test_a_real_server_survives_broken_senders(served: tuple[Face, str]) -> None
 
 
 def test_a_taken_port_is_said_at_once(served: tuple[Face, str]) -> None:
-    from hushgrid.errors import ServiceError
-
     face, url = served
     with pytest.raises(ServiceError, match="cannot be bound"):
         Server(face.app, "127.0.0.1", int(url.rpartition(":")[2]))

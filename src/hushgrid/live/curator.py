@@ -1,6 +1,6 @@
 """The tick of one zone: an interval closes, one release is recorded, then shown.
 
-    readings -> meter store -> close -> clamp and add -> add noise drawn beforehand -> ledger -> show
+    readings -> meter store -> close -> clamp, add, add noise drawn beforehand -> ledger -> show
 
 Spend and value are one durable record; nothing is shown before it. The only state is the meter
 store and the ledger: everything else is folded again from them when a curator opens.
