@@ -79,8 +79,8 @@ class MeterError(HushgridError):
     """A meter store that cannot be used as asked. Its message never shows a reading."""
 
 
-class MeterUnavailable(MeterError):  # noqa: N818
-    """A meter store that cannot take readings just now: none was counted, send them again."""
+class MeterRetryError(MeterError):
+    """A meter store that cannot do its work just now: nothing was counted, try again later."""
 
 
 class ServiceError(HushgridError):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
-from hushgrid.errors import MeterUnavailable
+from hushgrid.errors import MeterRetryError
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.keys import create
 from hushgrid.live.meters.ports import Counts, Interval
@@ -111,5 +111,5 @@ class MemoryMeters:
         pass
 
 
-def unavailable() -> MeterUnavailable:
-    return MeterUnavailable("meter store cannot write (No space left on device); send again.")
+def unavailable() -> MeterRetryError:
+    return MeterRetryError("meter store cannot write (No space left on device); send again.")

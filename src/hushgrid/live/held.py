@@ -10,7 +10,7 @@ from types import TracebackType
 
 from numpy.typing import ArrayLike
 
-from hushgrid.errors import MeterError, MeterUnavailable
+from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters.ports import Counts, Interval, MeterStore
 
 log = logging.getLogger("hushgrid.meters")
@@ -43,7 +43,7 @@ class HeldMeters:
     def _trying(self) -> Iterator[MeterStore]:
         try:
             yield self._store
-        except MeterUnavailable:
+        except MeterRetryError:
             raise
         except (MeterError, OSError):
             self.doubtful = True
@@ -62,14 +62,14 @@ class HeldMeters:
     def put(
         self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
     ) -> Counts:
-        """Take readings; MeterUnavailable whenever they should be sent again."""
+        """Take readings; MeterRetryError whenever they should be sent again."""
         try:
             with self._trying() as store:
                 return store.put(zone, house, start, duration, wh)
-        except MeterUnavailable:
+        except MeterRetryError:
             raise
         except (MeterError, OSError) as error:
-            raise MeterUnavailable(
+            raise MeterRetryError(
                 f"meter store of zone {zone!r} cannot take readings"
                 f" ({type(error).__name__}); send them again."
             ) from None

@@ -1,0 +1,262 @@
+"""What the stores on a database share. All state is in the database: several processes may write.
+
+A `put` is one transaction that holds its zone's row, looks up what is there for the houses it
+names, judges in memory and inserts what is accepted.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import MeterError
+from hushgrid.kernels.meters import ACCEPTED
+from hushgrid.live.meters.batch import Columns, Share, counts_of, joined, sort
+from hushgrid.live.meters.commit import GroupCommit
+from hushgrid.live.meters.memory import IntervalMemory
+from hushgrid.live.meters.ports import Counts, Interval
+from hushgrid.live.meters.roster import Epoch, Roster
+
+# `span` is the start of the interval: readings of an interval lie side by side in the primary key
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS hushgrid_meter_zone (
+        key {identity}, zone text NOT NULL UNIQUE, houses integer NOT NULL,
+        interval_s integer NOT NULL, roster text NOT NULL,
+        closed_end bigint NOT NULL, floor_s bigint NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS hushgrid_meter_reading (
+        zone integer NOT NULL, span bigint NOT NULL, house integer NOT NULL,
+        start bigint NOT NULL, duration integer NOT NULL, wh bigint NOT NULL,
+        PRIMARY KEY (zone, span, house, start, duration)){clustered}""",
+)
+
+
+class _Row(NamedTuple):
+    """A zone in the database."""
+
+    key: int
+    epoch: Epoch
+
+
+class SqlMeters(ABC):
+    """Meter store on a database. See `MeterStore` for what each method promises."""
+
+    def __init__(self) -> None:
+        self._writing = threading.RLock()
+        self._rosters: dict[str, Roster] = {}
+        self._groups: dict[str, GroupCommit] = {}
+
+    # ---- what a database brings along
+
+    @abstractmethod
+    def _write(self) -> AbstractContextManager[Any]:
+        """A transaction that is durable when it ends well; of one thread at a time."""
+
+    @abstractmethod
+    def _read(self) -> AbstractContextManager[Any]:
+        """A transaction that sees one state of the database."""
+
+    @abstractmethod
+    def _ask(self, link: Any, query: str, *values: Any) -> Any:
+        """Run a query with a ? for each value; its cursor."""
+
+    @abstractmethod
+    def _lock_zone(self, link: Any, zone: str) -> None:
+        """Keep others from changing a zone until the transaction ends."""
+
+    @abstractmethod
+    def _insert(self, link: Any, key: int, opens: int, columns: Columns) -> None:
+        """Insert readings of one interval."""
+
+    @abstractmethod
+    def _interval(self, link: Any, key: int, opens: int) -> Columns:
+        """All readings of an interval."""
+
+    @abstractmethod
+    def _of_houses(self, link: Any, key: int, opens: int, houses: NDArray[np.int32]) -> Columns:
+        """The readings of some houses in an interval."""
+
+    @abstractmethod
+    def shut(self) -> None:
+        """See MeterStore."""
+
+    # ---- zones
+
+    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """See MeterStore."""
+        roster = Roster.of(zone, meters, interval)
+        with self._write() as link:
+            self._ask(
+                link,
+                "INSERT INTO hushgrid_meter_zone"
+                " (zone, houses, interval_s, roster, closed_end, floor_s)"
+                " VALUES (?, ?, ?, ?, -1, -1) ON CONFLICT (zone) DO NOTHING",
+                zone, roster.houses, roster.interval, roster.digest,
+            )  # fmt: skip
+            self._row(link, zone).epoch.check_same(roster, zone)
+        self._know(zone, roster)
+
+    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """See MeterStore."""
+        roster = Roster.of(zone, meters, interval)
+        with self._write() as link:
+            self._lock_zone(link, zone)
+            key, epoch = self._row(link, zone)
+            if roster != epoch.roster:
+                epoch.check_renewable([*self._spans(link, key, epoch.closed_end)][:1], zone)
+                self._update(link, key, epoch.renewed(roster))
+        self._know(zone, roster)
+
+    def _know(self, zone: str, roster: Roster) -> None:
+        with self._writing:
+            self._rosters[zone] = roster
+            if zone not in self._groups:
+                self._groups[zone] = GroupCommit(
+                    self._writing, lambda batches: self._commit(zone, batches)
+                )
+
+    def _row(self, link: Any, zone: str) -> _Row:
+        """A zone as the transaction sees it."""
+        found = self._ask(
+            link,
+            "SELECT key, houses, interval_s, roster, closed_end, floor_s"
+            " FROM hushgrid_meter_zone WHERE zone = ?",
+            zone,
+        ).fetchone()
+        if found is None:
+            raise MeterError(f"zone {zone!r} is new; call open_zone.")
+        key, houses, interval, digest, closed_end, floor = found
+        return _Row(key, Epoch(Roster(houses, interval, digest), closed_end, floor))
+
+    def _known_row(self, link: Any, zone: str) -> _Row:
+        """A zone with the roster that this process opened it with."""
+        roster = self._rosters.get(zone)
+        if roster is None:
+            raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
+        row = self._row(link, zone)
+        row.epoch.check_same(roster, zone)
+        return row
+
+    def _update(self, link: Any, key: int, epoch: Epoch) -> None:
+        roster = epoch.roster
+        self._ask(
+            link,
+            "UPDATE hushgrid_meter_zone SET houses = ?, interval_s = ?, roster = ?,"
+            " closed_end = ?, floor_s = ? WHERE key = ?",
+            roster.houses, roster.interval, roster.digest, epoch.closed_end, epoch.floor, key,
+        )  # fmt: skip
+
+    # ---- readings
+
+    def put(
+        self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+    ) -> Counts:
+        """See MeterStore."""
+        columns = Columns.of(house, start, duration, wh)
+        group = self._groups.get(zone)
+        if group is None:
+            raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
+        return group.put(columns)
+
+    def _commit(self, zone: str, batches: Sequence[Columns]) -> list[Counts]:
+        with self._write() as link:
+            self._lock_zone(link, zone)
+            key, epoch = self._known_row(link, zone)
+            batch = sort(joined(batches), epoch)
+            for share in batch.shares:
+                self._store(link, key, epoch.roster, share)
+        return counts_of(batch.gather_codes(), [columns.house.size for columns in batches])
+
+    def _store(self, link: Any, key: int, roster: Roster, share: Share) -> None:
+        memory = IntervalMemory(share.opens, roster)
+        houses = np.unique(share.columns.house[share.codes == ACCEPTED])
+        _load(memory, self._of_houses(link, key, share.opens, houses), share.opens)
+        accepted = memory.weigh(share)
+        if accepted.house.size:
+            self._insert(link, key, share.opens, accepted)
+
+    def get(self, zone: str, start: int) -> Interval:
+        """See MeterStore."""
+        with self._read() as link:
+            key, epoch = self._known_row(link, zone)
+            opens = epoch.roster.interval_at(start, zone)
+            epoch.check_readable(opens, zone)
+            columns = self._interval(link, key, opens)
+        memory = IntervalMemory(opens, epoch.roster)
+        _load(memory, columns, opens)
+        return memory.interval()
+
+    def close(self, zone: str, start: int) -> None:
+        """See MeterStore."""
+        with self._write() as link:
+            self._lock_zone(link, zone)
+            key, epoch = self._known_row(link, zone)
+            self._update(link, key, epoch.closed(epoch.roster.interval_at(start, zone)))
+
+    def last_closed(self, zone: str) -> int | None:
+        """See MeterStore."""
+        with self._read() as link:
+            return self._known_row(link, zone).epoch.last_closed
+
+    def open_intervals(self, zone: str) -> tuple[int, ...]:
+        """See MeterStore."""
+        with self._read() as link:
+            key, epoch = self._known_row(link, zone)
+            return tuple(self._spans(link, key, epoch.closed_end))
+
+    def purge(self, zone: str, before: int) -> int:
+        """See MeterStore."""
+        with self._write() as link:
+            self._lock_zone(link, zone)
+            key, epoch = self._known_row(link, zone)
+            epoch = epoch.purged(int(before))
+            old = list(self._spans(link, key, -1, epoch.floor))
+            self._update(link, key, epoch)
+            self._ask(
+                link,
+                "DELETE FROM hushgrid_meter_reading WHERE zone = ? AND span < ?",
+                key,
+                epoch.floor,
+            )
+        return len(old)
+
+    def _spans(self, link: Any, key: int, first: int, end: int = 2**62) -> Iterator[int]:
+        """Intervals with readings from `first` on, one step in the index for each."""
+        while True:
+            (found,) = self._ask(
+                link,
+                "SELECT min(span) FROM hushgrid_meter_reading"
+                " WHERE zone = ? AND span >= ? AND span < ?",
+                key,
+                first,
+                end,
+            ).fetchone()
+            if found is None:
+                return
+            yield found
+            first = found + 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shut()
+
+
+def _load(memory: IntervalMemory, columns: Columns, opens: int) -> None:
+    if not memory.load(columns):
+        raise MeterError(
+            f"meter database holds readings in interval {opens} that cannot have been accepted;"
+            " restore it from a copy."
+        )

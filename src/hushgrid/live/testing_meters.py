@@ -1,0 +1,283 @@
+"""Conformance check of meter stores: what every one must hold, ours and yours.
+
+    from hushgrid.live.testing_meters import check_meter_store
+    check_meter_store(lambda: MyMeters("/some/place"))
+
+`make` opens the store, always at the same place, which is empty at first; it is called again after
+`shut`, as after a restart. AssertionError says what failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+
+from hushgrid.errors import MeterError
+from hushgrid.live.meters.ports import Counts, MeterStore
+
+Make = Callable[[], MeterStore]
+
+_SECRET = 714_285_714  # [Wh] a reading that no message may show
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def check_meter_store(make: Make) -> None:
+    """Each promise of `MeterStore` in turn, each in a zone of its own."""
+    for check in (
+        _counts, _first_stays, _pieces, _extremes, _closes, _restarts, _many_intervals,
+        _rosters, _purges, _threads, _bad_input,
+    ):  # fmt: skip
+        check(make, check.__name__)
+
+
+def _put(store: MeterStore, zone: str, *readings: tuple[int, int, int, int]) -> Counts:
+    """Readings given as (house, start, duration, wh)."""
+    return store.put(zone, *(list(column) for column in zip(*readings, strict=True)))
+
+
+def _expect(found: object, wanted: object, what: str) -> None:
+    assert found == wanted, f"{what}: {found}, not {wanted}"
+
+
+def _holds(store: MeterStore, zone: str, start: int, wanted: Sequence[int | None]) -> None:
+    """The readings of an interval, None where missing."""
+    found = store.get(zone, start)
+    types = found.wh.dtype, found.present.dtype
+    _expect(types, (np.dtype(np.int64), np.dtype(np.bool_)), "types of an interval")
+    shown = [
+        wh if there else None
+        for wh, there in zip(found.wh.tolist(), found.present.tolist(), strict=True)
+    ]
+    _expect(shown, list(wanted), f"{zone}: readings of interval {start}")
+    _expect(int(np.abs(found.wh[~found.present]).sum()), 0, f"{zone}: Wh where none is present")
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    try:
+        yield
+    except MeterError as error:
+        text = str(error)
+        assert str(_SECRET) not in text, f"{what}: the message shows a reading"
+        assert text.endswith("."), f"{what}: the message is no sentence"
+        return
+    raise AssertionError(f"{what} was not refused")
+
+
+def _counts(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        _expect(store.last_closed(zone), None, "last closed of a new zone")
+        _expect(store.open_intervals(zone), (), "open intervals of a new zone")
+        _holds(store, zone, 0, [None] * 3)
+        _expect(store.put(zone, [], [], [], []), Counts(), "counts of nothing")
+        odd = [(3, 0), (-1, 0), (0, -900), (0, 450), (0, 1)]
+        malformed = [(house, start, 900, 5) for house, start in odd]
+        malformed += [(0, 0, duration, 5) for duration in (0, -900, 1800, 600, 901, 7)]
+        malformed += [(0, 850, 100, 5), (0, 50, 100, 5), (0, 2**62, 900, 5)]
+        _expect(_put(store, zone, *malformed), Counts(malformed=len(malformed)), "malformed")
+        _expect(store.open_intervals(zone), (), "open intervals after malformed readings")
+        good = [(0, 0, 900, 10), (1, 0, 900, -20), (0, 0, 900, 10), (1, 0, 900, 21), (9, 0, 9, 9)]
+        _expect(_put(store, zone, *good), Counts(2, 1, 1, 0, 1), "a mixed batch")
+        _holds(store, zone, 0, [10, -20, None])
+        _expect(store.open_intervals(zone), (0,), "open intervals")
+
+
+def _first_stays(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 0, 900, 10), (1, 0, 300, 1))
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        again = [(0, 0, 900, 10), (0, 0, 900, 11), (0, 0, 300, 10), (0, 300, 300, 10)]
+        again += [(1, 0, 300, 1), (1, 0, 300, 2), (1, 0, 900, 1), (1, 0, 450, 1)]
+        _expect(_put(store, zone, *again), Counts(0, 2, 6), "second readings")
+        _holds(store, zone, 0, [10, None])
+        rest = [(1, 300, 300, 2), (1, 600, 300, 3), (1, 300, 300, 4)]
+        _expect(_put(store, zone, *rest), Counts(2, 0, 1), "the other pieces")
+        _holds(store, zone, 0, [10, 6])
+
+
+def _pieces(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c", "d"], 1800)
+        minutes = [(0, 1800 + 60 * k, 60, k) for k in range(30)]
+        gap = [(1, 1800 + 60 * k, 60, 1) for k in range(30) if k != 17]
+        halves = [(2, 2700, 900, -7), (2, 1800, 900, 3)]
+        whole = [(3, 1800, 1800, 0)]
+        mixed = [*minutes[::-1], *gap, *whole, *halves]
+        _expect(_put(store, zone, *mixed), Counts(len(mixed)), "pieces")
+        _holds(store, zone, 1800, [sum(range(30)), None, -4, 0])
+        _put(store, zone, (1, 1800 + 60 * 17, 60, 1))
+        _holds(store, zone, 1800, [sum(range(30)), 30, -4, 0])
+        store.close(zone, 1800)
+        _holds(store, zone, 1800, [sum(range(30)), 30, -4, 0])
+
+
+def _extremes(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c", "d", "e"], 900)
+        wide = [(0, 0, 900, _MOST), (1, 0, 900, _LEAST)]
+        wide += [(2, 300 * k, 300, wh) for k, wh in enumerate([_MOST, _MOST, _LEAST])]
+        wide += [(3, 300 * k, 300, _MOST) for k in range(3)]
+        wide += [(4, 300 * k, 300, _LEAST) for k in range(3)]
+        _expect(_put(store, zone, *wide), Counts(len(wide)), "numbers of 64 bits")
+        _holds(store, zone, 0, [_MOST, _LEAST, _MOST - 1, _MOST, _LEAST])
+
+
+def _closes(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 900, 900, 1), (0, 1800, 900, 2), (0, 2700, 900, 3))
+        store.close(zone, 1800)
+        store.close(zone, 1800)
+        store.close(zone, 900)
+        _expect(store.last_closed(zone), 1800, "last closed")
+        _expect(store.open_intervals(zone), (2700,), "open intervals")
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _expect(store.last_closed(zone), 1800, "last closed after a restart")
+        late = [(0, 900, 900, 1), (1, 900, 900, 7), (1, 1800, 300, 7), (1, 0, 900, 7)]
+        fresh = [(1, 2700, 900, 8), (5, 0, 900, 9)]
+        _expect(_put(store, zone, *late, *fresh), Counts(1, 0, 0, 4, 1), "late readings")
+        _holds(store, zone, 900, [1, None])
+        _holds(store, zone, 1800, [2, None])
+        _holds(store, zone, 2700, [3, 8])
+        store.close(zone, 90_000)
+        _expect(_put(store, zone, (0, 90_000, 900, 1)), Counts(late=1), "an empty closed interval")
+        _holds(store, zone, 90_000, [None, None])
+        _expect(store.open_intervals(zone), (), "open intervals when all are closed")
+
+
+def _restarts(make: Make, zone: str) -> None:
+    for k in range(4):
+        with make() as store:
+            store.open_zone(zone, ["a", "b", "c", "d"], 900)
+            _expect(_put(store, zone, (k, 0, 900, k)), Counts(1), f"restart {k}")
+            _holds(store, zone, 0, [j if j <= k else None for j in range(4)])
+            _expect(_put(store, zone, (0, 0, 900, 0)), Counts(0, 1), "a duplicate after restarts")
+
+
+def _many_intervals(make: Make, zone: str) -> None:
+    starts = np.random.default_rng(1).permutation(np.repeat(np.arange(50) * 900, 2))
+    house = np.zeros(100, np.int32)
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        found = store.put(zone, house, starts, np.full(100, 900), starts)
+        _expect(found, Counts(50, 50), "a batch over 50 intervals")
+        _expect(store.open_intervals(zone), tuple(range(0, 45_000, 900)), "open intervals")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        for start in (0, 900, 44_100):
+            _holds(store, zone, start, [start])
+
+
+def _rosters(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 0, 900, _SECRET), (1, 900, 900, 2))
+        store.close(zone, 0)
+        for other, interval in ((["b", "a"], 900), (["a"], 900), (["a", "b"], 1800)):
+            with _refused("another roster"):
+                store.open_zone(zone, other, interval)
+        with _refused("a new epoch while an interval is open"):
+            store.reopen(zone, ["b"], 1800)
+        store.close(zone, 900)
+    with make() as store:
+        with _refused("another roster after a restart"):
+            store.open_zone(zone, ["b"], 900)
+        store.reopen(zone, ["c", "b", "a"], 1200)
+        # the old epoch ended at 1800, in the middle of the interval from 1200
+        _expect(store.last_closed(zone), 1200, "last closed on the new grid")
+        _expect(
+            _put(store, zone, (0, 1200, 1200, 1), (2, 2400, 1200, 5)), Counts(1, 0, 0, 1), "new"
+        )
+        _holds(store, zone, 2400, [None, None, 5])
+        with _refused("an interval of the old epoch"):
+            store.get(zone, 0)
+    with make() as store:
+        with _refused("the old roster"):
+            store.open_zone(zone, ["a", "b"], 900)
+        store.open_zone(zone, ["c", "b", "a"], 1200)
+        _holds(store, zone, 2400, [None, None, 5])
+        with _refused("a new epoch of a zone that is not there"):
+            store.reopen(zone + " other", ["a"], 900)
+
+
+def _purges(make: Make, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        _put(store, zone, *((0, 900 * k, 900, k) for k in range(6)))
+        _expect(store.purge(zone, 10**9), 0, "purged before any is closed")
+        store.close(zone, 2700)
+        _expect(store.purge(zone, 1799), 1, "purged by 1799")
+        _holds(store, zone, 900, [1])
+        with _refused("a purged interval"):
+            store.get(zone, 0)
+        _expect(store.purge(zone, 1799), 0, "purged again")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        with _refused("a purged interval after a restart"):
+            store.get(zone, 0)
+        _expect(_put(store, zone, (0, 0, 900, 0)), Counts(late=1), "a reading that was purged")
+        _expect(store.purge(zone, 10**9), 3, "purged, only what is closed")
+        _holds(store, zone, 3600, [4])
+        _expect(store.open_intervals(zone), (3600, 4500), "open intervals after a purge")
+
+
+def _threads(make: Make, zone: str, workers: int = 8, batches: int = 12) -> None:
+    """Every reading comes from two threads; one of them wins, whichever."""
+    houses = 40
+    rng = np.random.default_rng(2)
+    jobs = [rng.permutation(houses).astype(np.int32) for _ in range(workers // 2)] * 2
+
+    def work(job: int) -> list[Counts]:
+        start = 900 * (job % (workers // 2))
+        parts = np.array_split(jobs[job], batches)
+        return [
+            store.put(zone, part, np.full(part.size, start), np.full(part.size, 900), part + start)
+            for part in parts
+        ]
+
+    with make() as store:
+        store.open_zone(zone, [str(k) for k in range(houses)], 900)
+        with ThreadPoolExecutor(workers) as pool:
+            found = [counts for each in pool.map(work, range(workers)) for counts in each]
+        many = houses * workers // 2
+        _expect(Counts(*map(sum, zip(*found, strict=True))), Counts(many, many), "all threads")
+    with make() as store:
+        store.open_zone(zone, [str(k) for k in range(houses)], 900)
+        for start in store.open_intervals(zone):
+            _holds(store, zone, start, [k + start for k in range(houses)])
+
+
+def _bad_input(make: Make, zone: str) -> None:
+    with make() as store:
+        with _refused("a zone that is not open"):
+            _put(store, zone, (0, 0, 900, _SECRET))
+        for meters, interval in (([], 900), (["a", "a"], 900), (["a", ""], 900), (["a"], 0)):
+            with _refused("a roster that is none"):
+                store.open_zone(zone, meters, interval)
+        for name in ("", "x" * 65):
+            with _refused("a zone name that is none"):
+                store.open_zone(name, ["a"], 900)
+        store.open_zone(zone, ["a"], 900)
+        with _refused("columns of two lengths"):
+            store.put(zone, [0, 0], [0], [900], [_SECRET])
+        for wh in ([float(_SECRET)], [[_SECRET]], np.array([2**63 + _SECRET], np.uint64)):
+            with _refused("Wh that are no whole numbers"):
+                store.put(zone, [0], [0], [900], wh)
+        for start in (-900, 450, 2**62):
+            with _refused("an interval that is none"):
+                store.get(zone, start)
+            with _refused("an interval that is none"):
+                store.close(zone, start)
+        _expect(store.open_intervals(zone), (), "open intervals after bad input")
+    with _refused("a store that is shut"):
+        store.get(zone, 0)
+    with _refused("a store that is shut"):
+        _put(store, zone, (0, 0, 900, _SECRET))

@@ -1,0 +1,80 @@
+"""Services that tests start for themselves, on a free port in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Postgres:
+    """A PostgreSQL server that can be stopped like a crash and started again."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        self._binaries, self._data = binaries, folder / "data"
+        self.port, self._count = free_port(), 0
+        # PostgreSQL refuses to run as root
+        self._user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._run("initdb", "-D", str(self._data), "-U", "hushgrid", "-A", "trust", "-E", "UTF8")
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return self._url("postgres")
+
+    def fresh(self) -> str:
+        """The URL of a new, empty database."""
+        self._count += 1
+        name = f"meters_{self._count}"
+        with psycopg.connect(self.url, autocommit=True) as link:
+            link.execute(f"CREATE DATABASE {name}")
+        return self._url(name)
+
+    def _url(self, name: str) -> str:
+        return f"postgresql://hushgrid@127.0.0.1:{self.port}/{name}"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+        log = str(self._data / "server.log")
+        self._run("pg_ctl", "start", "-w", "-D", str(self._data), "-l", log, "-o", options)
+
+    def stop(self, mode: str = "immediate") -> None:
+        """`immediate` is a crash: what was not committed to disk is gone."""
+        self._run("pg_ctl", "stop", "-w", "-D", str(self._data), "-m", mode)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._user, str(self._binaries / program), *arguments]
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd="/"
+        )
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    on_path = shutil.which("initdb")
+    if not found and on_path is None:
+        pytest.skip("PostgreSQL is not installed: no initdb")
+    binaries = found[-1].parent if found else Path(str(on_path)).parent
+    with tempfile.TemporaryDirectory(prefix="hushgrid-pg-", ignore_cleanup_errors=True) as name:
+        if os.geteuid() == 0:
+            shutil.chown(name, "postgres")
+        server = Postgres(binaries, Path(name))
+        try:
+            yield server
+        finally:
+            server.stop()
