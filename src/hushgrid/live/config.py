@@ -213,7 +213,8 @@ def _remarks(key: Path, http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]
     found = []
     if not key.exists():
         found.append(
-            f"service.key: {key} does not exist; take the one that hushgrid init writes into a new folder."
+            f"service.key: {key} does not exist; take the one that hushgrid init writes into a new"
+            " folder."
         )
     if http is None and (mqtt is None or mqtt.readings is None):
         found.append("No way in for readings: neither [http] nor mqtt.readings is set.")
