@@ -111,7 +111,9 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
             return any(r.source == "readings" and r.counts["missing"] == 0 for r in found)
 
         assert until(lambda: complete("elm-street")), running.log.read_text()
-        price = httpx.get(f"{running.url}/v1/price?zone=elm-street").json()
+        elm_price = f"{running.url}/v1/price?zone=elm-street"
+        assert until(lambda: httpx.get(elm_price).status_code == 200)  # recorded first, then shown
+        price = httpx.get(elm_price).json()
         assert price["currency"] == "EUR"
         assert price["simulated"] is True
         assert heard(broker, "hushgrid/elm-street/price")["zone"] == "elm-street"
