@@ -83,5 +83,9 @@ class MeterRetryError(MeterError):
     """A meter store that cannot do its work just now: nothing was counted, try again later."""
 
 
+class ServiceError(HushgridError):
+    """A service that cannot run as its file says."""
+
+
 class NeverMixes(UserWarning):
     """Occupancy that can fail to change: what releases say about it grows with every day."""

@@ -9,11 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.check import check
+from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
+from hushgrid.cli.meters import meters
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
+from hushgrid.cli.serve import serve
 from hushgrid.cli.simulate import simulate
+from hushgrid.cli.status import status
 
 app = typer.Typer(
     help="Real-time electricity prices that give away nobody's occupancy.",
@@ -23,10 +27,14 @@ app = typer.Typer(
 )
 app.add_typer(ledger, name="ledger")
 app.command()(check)
+app.command("import")(import_)
 app.command()(init)
+app.command()(meters)
 app.command()(paper)
 app.command()(plan)
+app.command()(serve)
 app.command()(simulate)
+app.command()(status)
 
 
 def _version(asked: bool) -> None:

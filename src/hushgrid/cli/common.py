@@ -49,8 +49,11 @@ def put_json(value: Any, target: str | None) -> list[Path]:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error while long work runs; yields what to call after each piece."""
+def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
+    """A bar on standard error while long work runs; yields what to call after each piece.
+
+    Called with a number, it goes on by so many.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -64,4 +67,4 @@ def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda by=1: bar.advance(task, by)

@@ -59,11 +59,15 @@ class ZoneService:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where readings come in over HTTP; `tokens` are SHA-256 digests (hex) of bearer tokens."""
+    """Where readings come in over HTTP; `tokens` are SHA-256 digests (hex) of bearer tokens.
+
+    `limit`: the most one body may hold [bytes].
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     tokens: tuple[str, ...] = ()
+    limit: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

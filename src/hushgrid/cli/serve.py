@@ -1,0 +1,38 @@
+"""hushgrid serve: the curator of a service file, until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgrid.cli.common import need
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
+    ] = False,
+) -> None:
+    """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
+
+    Example: hushgrid serve service.toml
+    """
+    import signal
+    import threading
+
+    for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
+        need(module, "serve")
+    from hushgrid.live.clock import SystemClock, Watched
+    from hushgrid.live.config import load_deployment
+    from hushgrid.live.logs import log_lines
+    from hushgrid.live.serve import serve as run
+
+    deployment = load_deployment(file)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    log_lines()
+    run(deployment, clock=Watched(SystemClock()), stop=stop, new_epoch=new_epoch)

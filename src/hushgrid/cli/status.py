@@ -1,0 +1,40 @@
+"""hushgrid status: where the zones of a service stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgrid.cli.common import Json, need, put_json, say
+
+
+def status(
+    service: Annotated[
+        str, typer.Argument(metavar="FILE|URL", help="Service file, or http://HOST:PORT.")
+    ],
+    json: Json = None,
+) -> None:
+    """Say what each zone published last, spent, has left, and how it goes on.
+
+    Example: hushgrid status service.toml
+    """
+    import time
+    from dataclasses import asdict
+
+    from hushgrid.live.config import load_deployment
+    from hushgrid.live.status import from_ledger, from_service
+
+    if service.startswith(("http://", "https://")):
+        need("httpx", "serve")
+        found = from_service(service)
+    else:
+        found = from_ledger(load_deployment(Path(service)), time.time())
+    say(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state", json)
+    for one in found:
+        left = "-" if one.left is None else f"{one.left:.6g}"
+        figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {one.missing:8d}"
+        say(f"{one.zone:<20} {figures} {one.state}", json)
+    zones = [asdict(one) for one in found]
+    put_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)

@@ -1,0 +1,70 @@
+"""Where zones stand, read from a ledger that others may be writing, or from a running service."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hushgrid.errors import LedgerError, ServiceError
+from hushgrid.live.curator import Status
+from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.stores import open_store
+
+_STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
+
+
+def from_ledger(deployment: Deployment, now: float) -> list[Status]:
+    """Every zone by its records, each checked; takes no lock."""
+    with open_store(deployment.ledger, create=False) as store:
+        found = []
+        for zone in deployment.zones:
+            report = check(store.records(zone.id), verify, {})
+            if report.first_bad is not None:
+                raise LedgerError(
+                    f"the ledger of zone {zone.id!r} is bad at record {report.first_bad}"
+                    f" ({report.reason}); see hushgrid ledger verify."
+                )
+            found.append(_status(zone, report.standings.get(zone.id), now))
+    return found
+
+
+def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
+    if standing is None:
+        return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
+    spent = 0.0
+    for one in standing.current:
+        if one.source == "readings":
+            spent = math.nextafter(spent + one.epsilon, math.inf)  # never too small
+    left = None if zone.budget is None else max(zone.budget - spent, 0.0)
+    last = standing.releases[-1] if standing.releases else None
+    missing = int(last.counts.get("missing", 0)) if last else 0
+    return Status(zone.id, standing.last_t, spent, left, missing, _state(zone, standing, now))
+
+
+def _state(zone: ZoneService, standing: Standing, now: float) -> str:
+    """Behind when an interval more than the next one should be out."""
+    first = standing.epoch.first if standing.epoch else 1
+    t = max(standing.last_t, first - 1) + 1
+    due = zone.begins + t * zone.seconds + zone.grace
+    if now > due + zone.seconds:
+        return "behind"
+    return _STATES[standing.releases[-1].source] if standing.releases else "not begun"
+
+
+def from_service(url: str) -> list[Status]:
+    """Every zone as a running service tells it."""
+    import httpx
+
+    try:
+        answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10)
+        answer.raise_for_status()
+        zones: list[dict[str, Any]] = answer.json()["zones"]
+        return [Status(**zone) for zone in zones]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        raise ServiceError(
+            f"service {url} does not tell its status ({type(error).__name__}); give the address"
+            " of a running hushgrid serve, or its service file."
+        ) from None

@@ -1,0 +1,109 @@
+"""Figures for Prometheus; none depends on the value of a reading, so none may leak one.
+
+How many readings were clamped is missing on purpose: it tells of values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from hushgrid.live.curator import Status
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.gate import Receipt
+from hushgrid.live.ledger.standing import Published
+from hushgrid.live.publish import Publisher
+
+KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")
+WAYS = ("http", "mqtt")
+SECONDS = (0.1, 1.0, 10.0, 60.0)  # coarse: the exact time of a tick is nobody's business
+
+
+class Metrics:
+    """One registry of its own for a process."""
+
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        self._releases = Counter(
+            "hushgrid_releases", "Releases since the start.", ["zone", "source"], registry=own
+        )
+        self._readings = Counter(
+            "hushgrid_readings", "Readings by what became of them.", ["way", "kind"], registry=own
+        )
+        self._missing = Gauge(
+            "hushgrid_missing_houses", "Houses missing in the last interval.", ["zone"],
+            registry=own,
+        )  # fmt: skip
+        self._step = Gauge("hushgrid_step", "The zone's last step.", ["zone"], registry=own)
+        self._spent = Gauge(
+            "hushgrid_epsilon_spent", "Loss of the epoch's releases.", ["zone"], registry=own
+        )
+        self._left = Gauge("hushgrid_epsilon_left", "Budget left.", ["zone"], registry=own)
+        self._open = Gauge("hushgrid_zone_open", "1 while the zone runs.", ["zone"], registry=own)
+        self._failures = Counter(
+            "hushgrid_publisher_failures", "Prices not shown at once.", ["publisher"], registry=own
+        )
+        self._errors = Counter(
+            "hushgrid_zone_errors", "Passes that failed.", ["zone"], registry=own
+        )
+        self._ticks = Histogram(
+            "hushgrid_tick_seconds", "How long a pass with releases took.", ["zone"],
+            registry=own, buckets=SECONDS,
+        )  # fmt: skip
+        for way in WAYS:
+            for kind in KINDS:
+                self._readings.labels(way, kind)
+
+    def received(self, way: str, receipt: Receipt) -> None:
+        """Count a delivery."""
+        for kind in KINDS:
+            self._readings.labels(way, kind).inc(getattr(receipt, kind))
+
+    def released(self, made: list[Published], seconds: float) -> None:
+        """Count the releases of one pass over a zone, and its time."""
+        for one in made:
+            self._releases.labels(one.zone, one.source).inc()
+        if made:
+            self._ticks.labels(made[0].zone).observe(seconds)
+
+    def stands(self, status: Status) -> None:
+        """Note where an open zone stands."""
+        self._open.labels(status.zone).set(1)
+        self._step.labels(status.zone).set(status.t)
+        self._missing.labels(status.zone).set(status.missing)
+        self._spent.labels(status.zone).set(status.spent)
+        self._left.labels(status.zone).set(math.inf if status.left is None else status.left)
+
+    def failed(self, zone: str) -> None:
+        """Count a pass that failed."""
+        self._open.labels(zone).set(0)
+        self._errors.labels(zone).inc()
+
+    @contextmanager
+    def showing(self, publisher: str) -> Iterator[None]:
+        """Count a price that could not be shown."""
+        try:
+            yield
+        except OSError:
+            self._failures.labels(publisher).inc()
+            raise
+
+    def text(self) -> bytes:
+        """All figures in the text format."""
+        return generate_latest(self.registry)
+
+
+class Counted:
+    """A publisher whose failures are counted."""
+
+    def __init__(self, publisher: Publisher, metrics: Metrics) -> None:
+        self._publisher, self._metrics = publisher, metrics
+        self._name = type(publisher).__name__
+
+    def publish(self, zone: ZoneService, release: Published) -> None:
+        """Pass it on."""
+        with self._metrics.showing(self._name):
+            self._publisher.publish(zone, release)

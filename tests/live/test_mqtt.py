@@ -1,0 +1,215 @@
+"""MQTT against a real broker: acknowledged when durable, sent again otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushgrid.live.deployment import Mqtt
+from hushgrid.live.gate import Gate, Receipt
+from hushgrid.live.mqtt import MqttPrices, MqttReadings
+from hushgrid.live.publish import price
+from tests.live.brokers import Broker, until
+from tests.live.test_web import ROWS, as_csv, as_json, as_ndjson, shown
+from tests.live.worlds import START, MemoryMeters, service, unavailable
+
+TOPIC = "hushgrid/+/readings"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def at(broker: Broker, **more: Any) -> Mqtt:
+    return Mqtt("127.0.0.1", broker.port, readings=TOPIC, **more)
+
+
+def send(broker: Broker, *payloads: bytes) -> None:
+    """Each payload, confirmed by the broker."""
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for payload in payloads:
+        sent = client.publish("hushgrid/gateway-1/readings", payload, qos=1)
+        sent.wait_for_publish(30)
+        assert sent.is_published()
+    client.disconnect()
+    client.loop_stop()
+
+
+class Inlet:
+    """A zone that listens, and the sum of its receipts."""
+
+    def __init__(self, mqtt: Mqtt) -> None:
+        zone = service()
+        self.meters = MemoryMeters(zone)
+        self.meters.close(zone.id, START - 900)
+        self.total = Receipt()
+        self.way = MqttReadings(mqtt, Gate([zone], self.meters), self._count)
+        self.way.start()
+        assert until(self.way._client.is_connected)
+
+    def _count(self, way: str, receipt: Receipt) -> None:
+        assert way == "mqtt"
+        self.total += receipt
+
+
+@pytest.fixture
+def inlet(broker: Broker) -> Iterator[Inlet]:
+    made = Inlet(at(broker))
+    yield made
+    made.way.stop()
+
+
+def test_every_kind_of_payload_is_counted_once(broker: Broker, inlet: Inlet) -> None:
+    send(broker, as_json(ROWS), as_ndjson(ROWS), as_csv(ROWS), b"hello", b"", b"[1", b"\xff" * 9)
+    # the first delivery as over HTTP, the same twice more, and what cannot be read: one each
+    assert until(lambda: inlet.total.malformed == 3 * 1 + 4)
+    assert inlet.total[:3] == (4, 1 + 2 * 5, 3)
+    assert inlet.total.unknown == 3
+    assert inlet.way._thread.is_alive()
+
+
+def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) -> None:
+    tried = threading.Event()
+
+    class Full(MemoryMeters):
+        def put(self, *columns: Any) -> Any:
+            tried.set()
+            raise unavailable()
+
+    good = inlet.way._gate._store
+    inlet.way._gate._store = Full(service())
+    send(broker, as_ndjson(ROWS[:1]), as_ndjson(ROWS[1:2]))
+    assert tried.wait(60)
+    assert inlet.total == Receipt(), "nothing is counted that was not stored"
+    inlet.way._gate._store = good
+    assert until(lambda: inlet.total.accepted == 2)
+    assert set(inlet.meters.rows) == {("elm-street", 0, START), ("elm-street", 1, START)}
+
+
+def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> None:
+    send(broker, as_ndjson(ROWS[:1]))
+    assert until(lambda: inlet.total.accepted == 1)
+    broker.stop()
+    assert until(lambda: not inlet.way._client.is_connected())
+    broker.start()
+    send(broker, as_ndjson(ROWS[1:2]))  # kept for us: the session outlives both
+    assert until(lambda: inlet.total.accepted == 2)
+
+
+KILLED = """
+    import os, sys
+    from hushgrid.live.deployment import Mqtt
+    from hushgrid.live.gate import Gate
+    from hushgrid.live.mqtt import MqttReadings
+    from tests.live.worlds import MemoryMeters, service
+
+    class Dies(MemoryMeters):
+        def put(self, *columns):
+            print("came", flush=True)
+            if sys.argv[2] == "die":
+                os.kill(os.getpid(), 9)  # it came, and nothing is stored
+            counts = super().put(*columns)
+            print("stored", counts.accepted, flush=True)
+            return counts
+
+    zone = service()
+    mqtt = Mqtt("127.0.0.1", int(sys.argv[1]), readings="hushgrid/+/readings")
+    way = MqttReadings(mqtt, Gate([zone], Dies(zone)), client_id="the-same")
+    way.start()
+    print("connected" if way._thread.is_alive() else "", flush=True)
+    sys.stdin.readline()
+    way.stop()
+"""
+
+
+def listener(broker: Broker, fate: str) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(broker.port), fate],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"},
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_process_killed_before_the_store_has_it_gets_it_again(broker: Broker) -> None:
+    with listener(broker, "live") as once:  # makes the session that the broker keeps
+        assert said(once) == "connected"
+        assert until(lambda: _ask(broker, once)), "the first listener hears nothing"
+        once.communicate("\n", timeout=60)
+    with listener(broker, "die") as first:
+        assert said(first) == "connected"
+        send(broker, as_ndjson(ROWS[:1]))
+        assert said(first) == "came"
+        assert first.wait(60) == -signal.SIGKILL
+    with listener(broker, "live") as second:
+        assert [said(second), said(second), said(second)] == ["connected", "came", "stored 1"]
+        second.communicate("\n", timeout=60)
+    with listener(broker, "live") as third:  # it was acknowledged: it does not come again
+        assert said(third) == "connected"
+        send(broker, as_ndjson(ROWS[1:3]))
+        assert [said(third), said(third)] == ["came", "stored 2"]
+        third.communicate("\n", timeout=60)
+
+
+def _ask(broker: Broker, process: subprocess.Popen[str]) -> bool:
+    send(broker, as_ndjson(ROWS[3:4]))
+    return said(process) == "came" and said(process).startswith("stored")
+
+
+def test_prices_go_out_retained_and_confirmed(broker: Broker) -> None:
+    prices = MqttPrices(at(broker, prices="hushgrid/{zone}/price"))
+    try:
+        assert until(prices._client.is_connected)
+        prices.publish(service(), shown(t=7))
+        prices.publish(service(), shown(t=8, rate=0.5))
+        assert heard(broker, "hushgrid/elm-street/price") == price(service(), shown(rate=0.5))
+        broker.stop()
+        assert until(lambda: not prices._client.is_connected())
+        with pytest.raises(OSError, match="away"):
+            prices.publish(service(), shown())
+        broker.start()
+        assert until(prices._client.is_connected)
+        prices.publish(service(), shown(rate=0.75))
+        assert heard(broker, "hushgrid/elm-street/price")["price"] == 0.75
+    finally:
+        prices.stop()
+
+
+def heard(broker: Broker, topic: str) -> dict[str, Any]:
+    """The retained message of a topic."""
+    found: list[bytes] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
+    client.on_message = lambda _c, _d, message: found.append(bytes(message.payload))
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    assert until(lambda: bool(found))
+    client.disconnect()
+    client.loop_stop()
+    return dict(json.loads(found[0]))
