@@ -179,7 +179,7 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
         "exact where somebody is uncertain",
         lambda: Account(EXACT).add(replace(step(EXACT, 8, SimulatedNoise(1))[0], scale=0.0)).pure,
         PolicyError,
-        "scale of step 1 is 0 but 1 houses are uncertain",
+        "scale of step 1 is 0.0 where the terms lead to 20",
     ),
 ]
 

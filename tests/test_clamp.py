@@ -203,7 +203,7 @@ def test_a_load_cut_at_other_bounds_is_refused() -> None:
     readings = np.full(N, 300)
     with pytest.raises(ReadingError, match="bare number"):
         step(state, 1000, SimulatedNoise(1))
-    with pytest.raises(ReadingError, match="cut at bounds"):
+    with pytest.raises(ReadingError, match="cut at other bounds"):
         step(state, tally(readings, scenario.zone.bound), SimulatedNoise(1))
     release, _ = step(state, tally(readings, state.zone.bound), SimulatedNoise(1))
     assert release.rule.endswith("clamped")

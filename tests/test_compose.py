@@ -89,7 +89,8 @@ def test_two_and_two_equals_one_after_the_other(steps: int) -> None:
     for event in events[1:]:
         total = total.compose(loss_distribution(event))
     # the same sums in another order: only the rounding of the convolutions differs
-    assert compose(events, 1e-5) == pytest.approx(total.get_epsilon_for_delta(1e-5), abs=1e-9)
+    expected = min(total.get_epsilon_for_delta(1e-5), sum(event.pure for event in events))
+    assert compose(events, 1e-5) == pytest.approx(expected, abs=1e-9)
     assert compose(events[::-1], 1e-5) == pytest.approx(compose(events, 1e-5), abs=1e-9)
 
 

@@ -118,7 +118,7 @@ def test_a_planned_policy_keeps_its_promise(
     account = Account(state)
     for _ in range(found.policy.horizon):
         load = int(state.zone.bound.sum()) // 2
-        release, state = step(state, _tally(load, state.most), SimulatedNoise(1))
+        release, state = step(state, _tally(load, state.zone.bound), SimulatedNoise(1))
         account = account.add(release)
     if secret == "step":
         assert max(account.losses(e).max() for e in account.entries) <= 0.8 * (1 + 1e-9)
@@ -146,10 +146,10 @@ def _planned(
     )
 
 
-def _tally(load: int, most: int):  # type: ignore[no-untyped-def]
+def _tally(load: int, bound):  # type: ignore[no-untyped-def]
     from hushgrid import Tally
 
-    return Tally(load, 0, 0, most)
+    return Tally(load, 0, 0, bound)
 
 
 def test_slotwise_is_better_at_equal_promise() -> None:

@@ -116,7 +116,7 @@ class _Search:
         self._epsilon = float(np.median(each))
         self._uneven = float(np.mean((self._epsilon / np.array(each)) ** 2))
         kinds = consumption.absent.shape[1]
-        self._bound = np.zeros(kinds, np.int64)  # largest of each class [Wh]
+        self._bound = np.ones(kinds, np.int64)  # largest of each class [Wh]
         np.maximum.at(self._bound, consumption.class_of, zone.bound)
         self._share = np.ones(kinds)  # houses of a block that flip together share epsilon
         for model in models:

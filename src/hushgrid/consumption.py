@@ -221,5 +221,7 @@ def _digest(f: Consumption) -> str:
         h.update(table.astype("<i4").tobytes())
     for law in f.laws:
         named = type(law) in (Uniform, TruncatedNormal, Gamma, LogNormal)
-        h.update(repr(law).encode() if named else law.pmf.astype("<f8").tobytes())
+        h.update(
+            repr(law).encode() if named else b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes()
+        )
     return h.hexdigest()

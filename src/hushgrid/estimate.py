@@ -39,23 +39,48 @@ def posterior_mean(
         raise PolicyError(f"variance is {v}; give positive numbers.")
     if not ((b > 0).all() and np.isfinite(b).all()):
         raise NoiseError(f"scale is {b}; give positive numbers.")
-    up, down = _branches(np.asarray(load_hat, np.float64) - m, v, b)
-    return np.asarray(m + v / b * np.tanh((up - down) / 2))
+    z = np.asarray(load_hat, np.float64)
+    s, (below, above) = np.sqrt(v), _sides(z - m, v, b)
+    share = np.exp(_log_tail(below) - np.logaddexp(_log_tail(below), _log_tail(above)))
+    found = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
+    return np.asarray(np.clip(found, m - v / b, m + v / b))
 
 
 def log_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
     """log density of the noisy load under N(mean, variance) plus Laplace noise."""
-    up, down = _branches(load_hat - mean, variance, np.asarray(scale))
-    grown = variance / (2 * scale**2)
-    return np.asarray(grown - math.log(2 * scale) + np.logaddexp(up, down))
+    d = load_hat - mean
+    below, above = _sides(d, variance, np.asarray(scale))
+    tails = np.logaddexp(_log_tail(below), _log_tail(above))
+    return np.asarray(tails - d**2 / (2 * variance) - math.log(2 * scale))
 
 
-def _branches(d: Floats, v: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Logs of e^(-d/b) Phi((d - v/b)/s) and e^(d/b) Phi(-(d + v/b)/s): noise above, noise below."""
-    from scipy.special import log_ndtr
+def _sides(d: Floats, v: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """How far [standard deviations] the load's law, tilted by the noise, lies beyond load_hat.
 
+    The load is below load_hat (noise above 0) with a law tilted up by v/b, or above it with one
+    tilted down.
+    """
     s = np.sqrt(v)
-    return -d / b + log_ndtr((d - v / b) / s), d / b + log_ndtr(-(d + v / b) / s)
+    return (v / b - d) / s, (v / b + d) / s
+
+
+def _log_tail(x: Floats) -> Floats:
+    """log of e^(x^2/2) Phi(-x), for any x: nothing large cancels."""
+    from scipy.special import erfcx, log_ndtr
+
+    high = np.maximum(x, 0.0)
+    low = np.minimum(x, 0.0)
+    right = np.log(erfcx(high / math.sqrt(2)) / 2)
+    return np.asarray(np.where(x >= 0, right, low**2 / 2 + log_ndtr(-low)))
+
+
+def _beyond(x: Floats) -> Floats:
+    """E[N - x given N > x] for a standard normal N."""
+    from scipy.special import erfcx
+
+    with np.errstate(over="ignore"):
+        mills = math.sqrt(2 / math.pi) / erfcx(x / math.sqrt(2))
+    return np.asarray(np.where(x > 1e5, 1 / np.maximum(x, 1.0), mills - x))
 
 
 class Shape(NamedTuple):
@@ -224,7 +249,7 @@ class _Mixture:
         keep = self.weights > 1e-9
         w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
         w = w / w.sum()
-        tail = (1 - level) / 2
+        tail = max((1 - level) / 2, 1e-15)
         ends = [_quantile(p, w, m, s) for p in (tail, 1 - tail)]
         return Interval(float(w @ m), ends[0], ends[1])
 

@@ -6,8 +6,8 @@ Meters count whole Wh, so everything up to the noise is integer arithmetic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,16 +73,17 @@ def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
     return own
 
 
-class Tally(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tally:
     """A closed interval: the load [Wh], readings cut down to a bound, readings raised to 0.
 
-    `most` [Wh], the sum of the bounds, tells what the readings were cut at.
+    `bound` is what the readings were cut at.
     """
 
     load: int
     clamped: int
     exported: int
-    most: int
+    bound: NDArray[np.int32] = field(repr=False, compare=False)
 
 
 def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
@@ -91,7 +92,7 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     Clamping the sum instead would bound nobody.
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
-    Tally(load=2800, clamped=1, exported=1, most=7500)
+    Tally(load=2800, clamped=1, exported=1)
     """
     x, u = _whole(readings), np.asarray(bound)
     if x.shape != u.shape:
@@ -104,11 +105,11 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
 
         *found, least = clamp_and_add(x, u)
         if least >= 1:
-            return Tally(*found)
+            load, clamped, exported = found
+            return Tally(load, clamped, exported, u)
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
-    most = int(u.sum(dtype=np.int64))
-    return Tally(load, int((x > u).sum()), int((x < 0).sum()), most)
+    return Tally(load, int((x > u).sum()), int((x < 0).sum()), u)
 
 
 def aggregate(readings: ArrayLike, bound: ArrayLike) -> int:

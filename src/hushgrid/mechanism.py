@@ -265,10 +265,11 @@ def _drawn(noise: Noise, scale: float, policy: Policy) -> int:
 
 def _checked_load(load: int | Tally, state: State) -> int:
     if isinstance(load, Tally):
-        if load.most != state.most:
+        own = state.zone.bound
+        if load.bound is not own and not np.array_equal(load.bound, own):
             raise ReadingError(
-                f"readings were cut at bounds that add up to {load.most} Wh where the policy's add"
-                f" up to {state.most} Wh; add them with tally(readings, state.zone.bound)."
+                "readings were cut at other bounds than the policy's;"
+                " add them with tally(readings, state.zone.bound)."
             )
         load = load.load
     elif state.policy.clamp:

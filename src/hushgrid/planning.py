@@ -32,6 +32,7 @@ from hushgrid.prospect import Prospect, prospect
 Floats = NDArray[np.float64]
 Secret = Literal["step", "interval", "trajectory"]
 
+MAX_HORIZON = 100_000  # steps
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
 
@@ -96,7 +97,7 @@ def plan(
     _check(secret, epsilon, delta, terms, slotwise, gaussian)
     world = (models, zone, consumption)
     if gaussian:
-        multiple = noise_multiple(epsilon, delta, terms.horizon)
+        multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, delta=delta, gaussian=multiple, eta=1.0)
         return _made(_Task(world, tariff, policy), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
@@ -154,6 +155,8 @@ def _check(
             f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
             f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
         )
+    if terms.horizon > MAX_HORIZON:
+        raise PlanError(f"horizon is {terms.horizon}; plan at most {MAX_HORIZON} steps at a time.")
     if gaussian and slotwise:
         raise PlanError("slotwise and gaussian are both asked; give one of them.")
     if terms.window or terms.gaussian or terms.epsilon_t or terms.negligible:
@@ -181,11 +184,10 @@ class _Task:
         self._capped = self.consumption.reacts and policy.eta < 1
         usual = replace(self.consumption, elasticity=None)
         exposures = exposures_of(self.models, self.zone, usual, policy)
-        if self._capped and exposures.booked() is not exposures:
+        if exposures.booked() is not exposures:
             raise PlanError(
-                f"policy blocks is {policy.blocks!r} and demand answers rates at eta ="
-                f" {policy.eta:g}: nothing bounds what a block tells ahead of the rates;"
-                " give the rule block, or eta = 1."
+                f"policy blocks is {policy.blocks!r}, which bounds less than what a release tells"
+                " about a house that moves with others; give the rule block."
             )
         self.scheduler = Scheduler(exposures, policy)
         self._lost: dict[tuple[int, float, float], Floats] = {}
@@ -213,7 +215,21 @@ class _Task:
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
         """For every step an event that dominates what its release tells about any house."""
+        if self._capped:
+            return [Pure(epsilon) for epsilon in each]
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
+
+    def leakage(self, losses: Floats) -> Floats:
+        """(T, houses): total leakage, the maximum over the models.
+
+        A house that is certain under every model, and protected because they disagree, has no
+        chain to forget by: all its losses count.
+        """
+        total = temporal_leakage(self.models, losses).total
+        torn = ((losses > 0) & (total <= 0)).any(axis=0)
+        if torn.any():
+            total = np.where(torn, np.maximum(total, losses.sum(axis=0)), total)
+        return total
 
     def _worst(self, t: int, b: float) -> Event:
         exposure, eta = self.scheduler.booked(t), self.policy.eta
@@ -221,7 +237,7 @@ class _Task:
         if key not in self._events:
             if eta == 1:
                 self._events[key] = Laplace(max(case.reach for case in exposure.cases), b)
-            elif eta == 0 and not self._capped and all(len(c.houses) == 1 for c in exposure.cases):
+            elif eta == 0 and not exposure.blocks:
                 pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
                 self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
             else:
@@ -263,7 +279,7 @@ def _spending(task: _Task, secret: Secret, delta: float) -> Callable[[Sequence[f
     if secret == "step":
         return lambda each: max(each)
     if secret == "interval":
-        return lambda each: temporal_leakage(task.models, task.losses(each)).worst
+        return lambda each: float(task.leakage(task.losses(each)).max())
     if delta == 0:
         return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
     return lambda each: compose(task.worst_events(each), delta)
@@ -313,12 +329,13 @@ def _made(task: _Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     losses = task.losses(each)
     leakage, step = None, 1
     if policy.gaussian is None:
-        total = temporal_leakage(task.models, losses).total
+        total = task.leakage(losses)
         leakage = float(total.max())
         step, house = (int(i) for i in np.unravel_index(total.argmax(), total.shape))
         step += 1
     if secret != "interval":
-        finite = np.where(np.isinf(losses), 1.0, losses)
+        reach = task.scheduler.zone.bound / np.array([c.scale for c in calibrations])[:, None]
+        finite = np.where(np.isinf(losses), reach**2, losses)
         by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
         ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
         house = int(ties[task.scheduler.zone.bound[ties].argmax()])
@@ -347,7 +364,12 @@ def assumptions(
     found = [
         "Readings of different houses are independent given occupancy, published rates and public"
         " covariates.",
-        "One of the models of Theta is true." if models > 1 else "The occupancy model is true.",
+        (
+            "One of the models of Theta is true, and somebody who is unsure between them can learn"
+            " more."
+            if models > 1
+            else "The occupancy model is true."
+        ),
     ]
     if policy.eta < 1:
         share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"

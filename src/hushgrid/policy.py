@@ -16,6 +16,7 @@ EmptyRule = Literal["protect_all", "publish_exact"]
 PublishRule = Literal["raw", "estimate"]
 
 MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
+MAX_CLAMP = 2**31 - 1  # [Wh]
 MAX_SCALE = 1e15  # [Wh]; beyond it the noise would outgrow 64-bit whole numbers
 
 
@@ -159,6 +160,11 @@ def _check_window(policy: Policy) -> None:
         raise PolicyError(
             "policy on_empty is publish_exact with a window; an endless stream protects all."
         )
+    if policy.eta != 1:  # two sights of one reading: their losses add up at eta = 1 alone
+        raise PolicyError(
+            f"policy eta is {policy.eta:g} with a window, which may look at a load twice;"
+            " give eta = 1."
+        )
 
 
 def _check_negligible(policy: Policy) -> None:
@@ -186,6 +192,8 @@ def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
     """
     mu = math.sqrt(steps) / multiple
     above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    if epsilon > 700:  # beyond floats; leaving the second term out is on the safe side
+        return _phi(above)
     return _phi(above) - math.exp(epsilon) * _phi(below)
 
 
@@ -198,6 +206,8 @@ def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:
         raise PolicyError(f"policy clamp is {clamp!r}; give a list of Wh, one a density class.")
     each = tuple(clamp)
     for kind, at in enumerate(each):
-        if not is_whole(at) or at < 1:
-            raise PolicyError(f"policy clamp of class {kind} is {at}; give whole Wh, 1 or more.")
+        if not is_whole(at) or not 1 <= at <= MAX_CLAMP:
+            raise PolicyError(
+                f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}."
+            )
     return tuple(int(at) for at in each)

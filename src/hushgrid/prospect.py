@@ -61,7 +61,8 @@ class Prospect:
     def share(self, rho: float = RHO, times: float = 1.0) -> float:
         """Root mean square error as a share of the mean load, for `times` as many such houses."""
         parts = self.noise + times * self.cut + (times * rho * self.missed) ** 2
-        return math.sqrt(float(parts.mean())) / (times * float(self.load.mean()))
+        load = times * float(self.load.mean())
+        return math.sqrt(float(parts.mean())) / load if load > 0 else math.inf
 
     def _rmsre(self, squares: Floats) -> float:
         return math.sqrt(float(self.weights @ squares)) / len(squares)

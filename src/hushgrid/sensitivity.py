@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid.accounting.temporal import grows_without_end, temporal_leakage
+from hushgrid.checks import is_real
 from hushgrid.clamp import RHO
 from hushgrid.consumption import Consumption
-from hushgrid.errors import PlanError
+from hushgrid.errors import HushgridError, PlanError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Plan, plan
@@ -23,7 +25,7 @@ ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one asked for
 HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # times as many
 
-_DAYS = 32  # after so many days a leakage that still grows is called unbounded
+_MOST_STEPS = 30_000  # after so many steps a leakage that still grows is called unbounded
 
 
 class Cell(NamedTuple):
@@ -49,32 +51,41 @@ def sensitivity(
         progress()
         return Cell(at, max(found.epsilon_t), found.prospect.share(share_rho))
 
+    def again(at: float, **changed: Any) -> Iterator[Cell]:
+        try:
+            yield cell(at, plan(*world, **{**asked, **changed}))
+        except HushgridError:  # this position of the dial cannot be planned: it has no row
+            return
+
     etas = () if asked.get("gaussian") else ETAS
-    by_eta = [
-        cell(eta, plan(*world, **{**asked, "terms": replace(terms, eta=eta)})) for eta in etas
-    ]
-    by_epsilon = [
-        cell(base.epsilon * k, plan(*world, **{**asked, "epsilon": base.epsilon * k}))
-        for k in EPSILONS
-    ]
+    by_eta = [c for eta in etas for c in again(eta, terms=replace(terms, eta=eta))]
+    times = [base.epsilon * k for k in EPSILONS]
+    by_epsilon = [c for epsilon in times for c in again(epsilon, epsilon=epsilon)]
     top, n = max(base.epsilon_t), world[0].n_houses
     by_houses = [Cell(round(n * k), top, base.prospect.share(share_rho, k)) for k in HOUSES]
     return {"eta": tuple(by_eta), "epsilon": tuple(by_epsilon), "houses": tuple(by_houses)}
 
 
 def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
-    """An upper bound on the leakage about one step if the plan is repeated for ever; may be inf."""
+    """An upper bound on the leakage about one step if the plan is repeated for ever; may be inf.
+
+    None where releases have no epsilon of their own, or calendars take too long to come round.
+    """
     if found.leakage is None:
         return None
     e = found.losses.max(axis=1)  # of any house: a bound for all
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
-    days, before = 2, found.leakage
-    while days <= _DAYS:
-        now = temporal_leakage(models, np.tile(e, days)).worst
+    # whole turns of every calendar, so that a weekend is never left out
+    turn = math.lcm(len(e), *(len(model.calendar.slots) for model in models))
+    if turn > _MOST_STEPS:
+        return None
+    turns, before = 1, 0.0
+    while turns * turn <= max(_MOST_STEPS, 4 * turn):
+        now = temporal_leakage(models, np.tile(e, turns * turn // len(e))).worst
         if now - before <= 1e-6 * now:
-            return now
-        days, before = days * 2, now
+            return max(now, found.leakage)
+        turns, before = turns * 2, now
     return float("inf")
 
 
@@ -82,6 +93,8 @@ def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) ->
     """Refuse a plan with more error than this share of the load: why, and what could be had."""
     rho = asked.get("rho")
     share_rho = RHO if rho is None else rho
+    if not (is_real(error) and error > 0):
+        raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
     here = found.prospect.share(share_rho)
     if here <= error:
         return

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
-from hushgrid.calibration import Exposure, case_loss
+from hushgrid.calibration import Exposure, case_loss, cases_of
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
@@ -40,7 +40,10 @@ def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     events = _events(losses)
     if delta == 0:
         return sum_up(event.pure for event in events)
-    return float(_composed(events).get_epsilon_for_delta(delta)) if events else 0.0
+    if not events:
+        return 0.0
+    pure = sum_up(event.pure for event in events)  # the grid can cost more than it saves
+    return min(float(_composed(events).get_epsilon_for_delta(delta)), pure)
 
 
 def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
@@ -155,27 +158,41 @@ class Account:
         The loss of the steps that protected the house, and for each step that left it out the
         chance that it was in the state thought negligible. `pure` counts those steps' losses too.
         """
+        self._check_house(house)
         lost, delta = [], []
         for entry in self.entries:
-            rates = self._rates_before(entry)
-            if house in self.first.scheduler.at(entry.t, rates).protected:
-                lost.append(float(self.losses(entry)[house]))
-            elif house in self._exposure(entry).protected:
+            rates, exposure = self._rates_before(entry), self._exposure(entry)
+            left_out = house not in self.first.scheduler.at(entry.t, rates).protected
+            alone = not any(house in block for block in exposure.blocks)
+            if left_out and alone and house in exposure.protected:
                 delta.append(self.first.policy.negligible)
+            else:
+                lost.append(float(self.losses(entry)[house]))
         return sum_up(lost), min(sum_up(delta), 1.0)
 
     def events(self, house: int) -> list[Event]:
         """What each release cost one house, as events; none where its occupancy was certain."""
-        last = self.first.zone.n_houses - 1
-        if not (is_whole(house) and 0 <= house <= last):
-            raise PolicyError(f"house is {house}; give a house of the zone, 0 to {last}.")
+        self._check_house(house)
         return [
             self._event(house, entry, scale)
             for entry in self.entries
-            if house in self._exposure(entry).protected
+            if self._told_about(house, self._exposure(entry))
             for scale in (entry.scale, entry.look)
             if scale
         ]
+
+    def _check_house(self, house: int) -> None:
+        last = self.first.zone.n_houses - 1
+        if not (is_whole(house) and 0 <= house <= last):
+            raise PolicyError(f"house is {house}; give a house of the zone, 0 to {last}.")
+
+    @staticmethod
+    def _told_about(house: int, exposure: Exposure) -> bool:
+        """Whether a release can tell about a house: it, or one of its block, is uncertain."""
+        if house in exposure.protected:
+            return True
+        mates = [block for block in exposure.blocks if house in block]
+        return any(cases_of(exposure, block) for block in mates)
 
     def epsilon(self, house: int, delta: float = 0.0) -> float:
         """The epsilon of everything published, for one house."""
@@ -201,7 +218,6 @@ class Account:
                 f"entries of the saved account are of type {type(saved['entries']).__name__};"
                 " give a list."
             )
-        entries = []
         for t, fields in enumerate(saved["entries"], start=1):
             check_fields(fields, Entry._fields, f"entry {t} of the saved account")
             if fields["t"] is True or fields["t"] != t:
@@ -209,8 +225,10 @@ class Account:
                     f"entry {t} of the saved account is of step {fields['t']!r};"
                     " give the steps 1, 2, 3, ... in order, each once."
                 )
-            entries.append(account._checked(Entry(**fields)))
-        return cls(first, tuple(entries))
+            account = replace(
+                account, entries=(*account.entries, account._checked(Entry(**fields)))
+            )
+        return account
 
     def _checked(self, entry: Entry) -> Entry:
         """The entry, if a release of this zone can have been so."""
@@ -229,6 +247,7 @@ class Account:
             )
         if not is_real(rate):
             raise PolicyError(f"rate of step {t} is {rate!r}; give the release's own, a number.")
+        self._check_scales(entry)
         looked = policy.window is not None and is_real(look) and policy.min_scale <= look
         if look != 0 and not looked:
             raise PolicyError(
@@ -236,6 +255,35 @@ class Account:
                 " policy with a window."
             )
         return Entry(t, float(scale), float(rate), float(look))
+
+    def _check_scales(self, entry: Entry) -> None:
+        """Refuse scales that the terms do not lead to."""
+        policy, scheduler = self.first.policy, self.first.scheduler
+        rates = self._rates_before(entry)
+        if policy.window is None:
+            due = {(scheduler.at(entry.t, rates).scale, 0.0)}
+        else:
+            epsilon, spent = policy.epsilon, self._spent()
+            look = scheduler.at(entry.t, rates, policy.window.look(epsilon)).scale
+            due = {(look, 0.0)}
+            if (offer := policy.window.offer(epsilon, spent)) > 0:
+                due.add((scheduler.at(entry.t, rates, offer).scale, look))
+        if (entry.scale, entry.look) not in due:
+            raise PolicyError(
+                f"scale of step {entry.t} is {entry.scale!r} where the terms lead to"
+                f" {' or '.join(f'{scale:g}' for scale, _ in sorted(due))};"
+                " the record is damaged or of other terms."
+            )
+
+    def _spent(self) -> list[float]:
+        """On publications so far, under a policy with a window."""
+        spent: list[float] = []
+        window = self.first.policy.window
+        if window is not None:
+            for entry in self.entries:
+                offer = window.offer(self.first.policy.epsilon, spent) if entry.look else 0.0
+                spent = [*spent, offer][-window.steps :]
+        return spent
 
     def _check_mine(self, zone: str, digest: str) -> None:
         if not isinstance(digest, str):
@@ -267,7 +315,8 @@ class Account:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""
         eta = self.first.policy.eta
         exposure, f = self._exposure(entry), self.first.scheduler.consumption
-        together = [c for c in exposure.cases if len(c.houses) > 1 and house in c.houses]
+        blocks = [block for block in exposure.blocks if house in block]
+        together = [case for block in blocks for case in cases_of(exposure, block)]
         bound = int(self.first.zone.bound[house])
         if self.first.policy.gaussian is not None:
             return Gaussian(max((c.reach for c in together), default=bound), scale)

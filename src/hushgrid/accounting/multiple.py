@@ -6,9 +6,10 @@ from functools import lru_cache
 
 from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Gaussian
-from hushgrid.errors import PolicyError
+from hushgrid.errors import PlanError, PolicyError
 
-_DISTANCE = 500  # [Wh]; at such widths the integer law depends on the multiple alone
+_WIDE = 20_000  # [Wh]; at such widths the integer law depends on the multiple alone
+_MOST = 5_000.0  # times the distance; beyond it the grid of losses is too coarse
 _WIDTH = 1e-4  # relative width at which the search stops; the answer is the end that holds
 
 
@@ -23,11 +24,17 @@ def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
         raise PolicyError(f"delta is {delta}; Gaussian noise needs one between 0 and 1.")
 
     def holds(multiple: float) -> bool:
-        return compose([Gaussian(_DISTANCE, multiple * _DISTANCE)] * steps, delta) <= epsilon
+        distance = max(round(_WIDE / multiple), 1)
+        return compose([Gaussian(distance, multiple * distance)] * steps, delta) <= epsilon
 
     high = 1.0
     while not holds(high):
         high *= 2
+        if high > _MOST:
+            raise PlanError(
+                f"epsilon is {epsilon:g} at delta = {delta:g} over {steps} steps, which takes noise"
+                f" above {_MOST:g} times the bound; give a larger epsilon."
+            )
     low = high / 2
     while low > 1e-3 and holds(low):
         low, high = low / 2, low

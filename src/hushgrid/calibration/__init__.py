@@ -10,6 +10,7 @@ from hushgrid.calibration.loss import smallest_scale, worst_loss
 from hushgrid.calibration.schedule import (
     Calibration,
     Scheduler,
+    cases_of,
     exposures_of,
     house_losses,
     schedule,
@@ -28,6 +29,7 @@ __all__ = [
     "Scheduler",
     "Trust",
     "case_loss",
+    "cases_of",
     "exposures_of",
     "house_losses",
     "protected",

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats, int]  # pmf before, pmf after, bound
 
 _MEMORY = 100_000  # cases to remember
+_WIDE = 50.0  # [Wh] least standard deviation of integer Gaussian noise
 _LONG = 20_000_000  # multiplications a convolution may take before losses are added instead
 
 
@@ -127,7 +128,8 @@ class Trust:
 class GaussianMultiple:
     """Standard deviation = the policy's multiple of the farthest a protected case reaches.
 
-    No finite loss a step: what a horizon of them costs is for the accountant.
+    No finite loss a step: what a horizon of them costs is for the accountant. Never below 50 Wh:
+    where whole numbers show, the integer law is not the closed form's.
     """
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
@@ -135,7 +137,8 @@ class GaussianMultiple:
         if not exposure.cases:
             return Answer(0.0, 0.0, None)
         worst = max(exposure.cases, key=lambda case: case.reach)
-        return Answer(max((policy.gaussian or 0) * worst.reach, policy.min_scale), math.inf, worst)
+        sigma = max((policy.gaussian or 0) * worst.reach, policy.min_scale, _WIDE)
+        return Answer(sigma, math.inf, worst)
 
 
 def case_loss(case: Case, scale: float, eta: float) -> float:

@@ -64,6 +64,7 @@ class Exposure:
     reach: int
     protected: Protected
     cases: tuple[Case, ...]
+    blocks: tuple[tuple[int, ...], ...] = ()  # houses that some model moves jointly
 
 
 class Exposures:
@@ -103,6 +104,7 @@ class Exposures:
             kinds, _ = grouped([consumption.class_of, zone.bound])
         self._support = Support(models, kinds, zone.bound, blocks, together)
         self._steps = self._support.steps()
+        self._blocks = self._support.all_blocks()
         self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
         self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
         self._known: list[Exposure] = []
@@ -112,6 +114,7 @@ class Exposures:
         self._constrained = constrained
         self._unlikely = self._support.unlikely() if constrained else None
         self._lost: NDArray[np.float64] | None = None
+        self._told = True
         self._claimed = False
 
     def check_made_for(
@@ -157,7 +160,7 @@ class Exposures:
 
     def lost(self, each: NDArray[np.float64]) -> None:
         """Say what the latest step's release loses for each house (probabilistic constraint)."""
-        self._lost = each[self._support.largest]
+        self._lost, self._told = each[self._support.largest], True
 
     @property
     def known(self) -> int:
@@ -171,8 +174,14 @@ class Exposures:
         return self._known[t - 1]
 
     def _next(self, t: int) -> Exposure:
+        if not self._told:
+            raise PolicyError(
+                f"step {t} is asked for before what step {t - 1} lost is known;"
+                " under policy negligible ask a schedule, step by step."
+            )
         opened = next(self._steps)
         if self._unlikely is not None and self._constrained is not None:
+            self._told = False
             self._unlikely.advance(self._lost)
             left = self._unlikely.out(self._constrained.negligible)
             remaining = opened.groups & ~left
@@ -188,6 +197,7 @@ class Exposures:
                 self._reach,
                 self._support.protected(opened),
                 tuple(self._cases(opened, t)),
+                self._blocks,
             )
         return self._shared[key]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.calibration.calibrators import Answer, Calibrator, GaussianMultiple, Trust, case_loss
-from hushgrid.calibration.cases import Exposure, Exposures
+from hushgrid.calibration.cases import Case, Exposure, Exposures
 from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
 from hushgrid.checks import is_real
@@ -112,6 +112,8 @@ class Scheduler:
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """What step t could give away, after demand has answered the rates of steps 1..t-1."""
+        if self._policy.negligible:
+            self._catch_up(t)
         return self._answered(self._exposures.at(t), t, rates)
 
     def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
@@ -130,10 +132,9 @@ class Scheduler:
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
         own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
         cost = np.where(exposure.protected.mask(), own, 0.0)
-        for case in exposure.cases:
-            if len(case.houses) > 1:
-                houses = list(case.houses)
-                cost[houses] = np.maximum(cost[houses], case_loss(case, scale, eta))
+        for block in exposure.blocks:  # whoever of a block differs may tell of any of its houses
+            cases = cases_of(exposure, block)
+            cost[list(block)] = max((case_loss(case, scale, eta) for case in cases), default=0.0)
         return cost
 
     def _answered(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
@@ -165,6 +166,12 @@ class Scheduler:
             answer = answer._replace(loss=worst)
         _check_loss(answer, policy)
         return answer
+
+
+def cases_of(exposure: Exposure, block: Sequence[int]) -> list[Case]:
+    """The cases in which houses of a block differ."""
+    members = set(block)
+    return [case for case in exposure.cases if members.issuperset(case.houses)]
 
 
 def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:

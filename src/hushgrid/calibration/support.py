@@ -111,6 +111,10 @@ class Support:
         """Whether any model moves houses jointly."""
         return int(self._offsets[-1]) > 0
 
+    def all_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The houses of every joined block."""
+        return tuple(self.block(number) for number in range(int(self._offsets[-1])))
+
     def largest_block(self) -> int:
         """The most that the houses of one joined block can add together [Wh]; 0 without blocks."""
         blocks = [list(self.block(number)) for number in range(int(self._offsets[-1]))]

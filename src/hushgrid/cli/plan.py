@@ -41,11 +41,16 @@ def plan(
 
     from hushgrid import report
     from hushgrid import sensitivity as options
+    from hushgrid.errors import PlanError
     from hushgrid.files import save_figures
     from hushgrid.planning import plan as planned
 
     if out is not None:
         need("matplotlib", "plot")
+    if not 0 <= rho < 1e6:
+        raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
+    if paper is not None and not 0 <= paper < 1e6:
+        raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
     scenario, terms = _zone(config, paper, seed)
     if eta is not None:
         terms = replace(terms, eta=eta)

@@ -249,7 +249,7 @@ class Curator:
     def _drawn(self) -> Draws | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
 
-        Terms that give no noise at all, for whatever reason, are not usable: then the fallback rate.
+        Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
         self._usable = True
         try:
