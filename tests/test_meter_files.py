@@ -181,23 +181,27 @@ def test_a_full_disk_loses_nothing(kind: str, place: Callable[[str], str]) -> No
 
 
 def test_a_batch_over_several_intervals_is_stored_whole_or_not(tmp_path: Path) -> None:
+    """The log of the first interval has room, that of the second has not."""
+    meters, log = [str(k) for k in range(50)], tmp_path / "zone-z" / "900.log"
     house = np.tile(np.arange(3, dtype=np.int32), 2)
-    with opened(tmp_path) as store:
-        with room(HEAD_SIZE + 10), pytest.raises(MeterRetryError):
-            store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house)
-        assert store.open_intervals("z") == ()
-        store.put("z", [0], [900], [900], [0])
-        os.truncate(
-            tmp_path / "zone-z" / "900.log", (tmp_path / "zone-z" / "900.log").stat().st_size
-        )
-        with room((tmp_path / "zone-z" / "900.log").stat().st_size + 30):
-            with pytest.raises(MeterRetryError):
-                store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house)
+    readings = house, np.repeat([0, 900], 3), np.full(6, 900), house
+    others = np.arange(10, 50, dtype=np.int32)
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        store.put("z", others, np.full(40, 900), np.full(40, 900), others)
+        with room(log.stat().st_size + 30):
+            with pytest.raises(MeterRetryError, match=r"900\.log"):
+                store.put("z", *readings)
             assert store.open_intervals("z") == (900,)
-            assert present(store, 900) == [True, False, False]
-        assert store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house) == Counts(5, 1)
-    with opened(tmp_path) as store:
-        assert present(store, 0) == present(store, 900) == [True, True, True]
+            assert store.get("z", 900).present.sum() == 40
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        assert store.open_intervals("z") == (900,)
+        assert store.put("z", *readings) == Counts(6)
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        assert store.get("z", 0).present.sum() == 3
+        assert store.get("z", 900).present.sum() == 43
 
 
 @contextmanager
