@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hushgrid.errors import MeterError
+from hushgrid.errors import ExtraError, MeterError, MeterRetryError
 from hushgrid.live.meters import Counts, Interval, MeterStore, open_meters
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.testing_meters import check_meter_store
-from tests.services import Postgres
+from tests.services import Postgres, free_port
 
 
 @pytest.mark.parametrize("kind", ["segments", "sqlite", "postgres"])
@@ -110,3 +111,16 @@ def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
         assert link.execute("PRAGMA synchronous").fetchone() == (full,)
         assert link.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert link.execute("PRAGMA secure_delete").fetchone() == (overwritten,)
+
+
+def test_postgres_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "hushgrid.live.meters.postgres", raising=False)
+    with pytest.raises(ExtraError, match=r"install hushgrid\[postgres\]"):
+        open_meters("postgresql://user@host/name")
+
+
+def test_an_unreachable_database_can_be_tried_again() -> None:
+    with pytest.raises(MeterRetryError, match="cannot be reached") as caught:
+        open_meters(f"postgresql://user:hidden@127.0.0.1:{free_port()}/name")
+    assert "hidden" not in str(caught.value)
