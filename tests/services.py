@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -37,6 +35,8 @@ class Postgres:
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
+        import psycopg
+
         self._count += 1
         name = f"meters_{self._count}"
         with psycopg.connect(self.url, autocommit=True) as link:

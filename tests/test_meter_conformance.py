@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.meters import QUESTIONS
 
 from hushgrid.errors import ExtraError, MeterError, MeterRetryError
 from hushgrid.live.meters import Counts, Interval, MeterStore, open_meters
@@ -124,3 +126,17 @@ def test_an_unreachable_database_can_be_tried_again() -> None:
     with pytest.raises(MeterRetryError, match="cannot be reached") as caught:
         open_meters(f"postgresql://user:hidden@127.0.0.1:{free_port()}/name")
     assert "hidden" not in str(caught.value)
+
+
+def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "meter-store.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["counts"] == Counts(4)
+    assert names["interval"].wh.tolist() == [120, 90, 0]
+    assert names["interval"].present.tolist() == [True, True, False]
+    assert names["load"] == 210
+    questions = re.findall(r"meters_\w+", guide)
+    assert set(questions) - set(QUESTIONS) <= {"meters_postgres_1k", "meters_postgres_100k"}

@@ -298,6 +298,8 @@ def _bad_input(make: Make, zone: str) -> None:
                 store.get(zone, start)
             with _refused("an interval that is none"):
                 store.close(zone, start)
+        with _refused("a time to purge before that is none"):
+            store.purge(zone, float("nan"))  # type: ignore[arg-type]
         _expect(store.open_intervals(zone), (), "open intervals after bad input")
     with _refused("a store that is shut"):
         store.get(zone, 0)

@@ -223,7 +223,7 @@ class _Zone:
     def purge(self, before: int) -> int:
         """See MeterStore."""
         with self._writing:
-            epoch = self.epoch.purged(int(before))
+            epoch = self.epoch.purged(before)
             self._enter(epoch, keep_from=epoch.floor)
             return self._folder.remove_before(epoch.floor)
 
@@ -231,6 +231,7 @@ class _Zone:
         """See MeterStore.reopen."""
         with self._writing:
             if roster != self.epoch.roster:
+                self._folder.check_sound()
                 self.epoch.check_renewable(self.open_intervals(), self._zone)
                 self._folder.remove_from(self.epoch.closed_end)
                 self._enter(self.epoch.renewed(roster), keep_from=END)
