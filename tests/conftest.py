@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.services import Postgres, running_postgres
+from tests.services import Postgres, postgres_binaries, running_postgres
 
 settings.register_profile(
     "hushgrid",
@@ -27,6 +27,8 @@ os.environ.setdefault(
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
+    if postgres_binaries() is None:
+        pytest.skip("PostgreSQL is not installed: no initdb")
     with running_postgres() as server:
         yield server
 

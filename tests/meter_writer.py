@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.errors import MeterRetryError
 from hushgrid.live.meters import Counts, open_meters
 
 HOUSES, INTERVAL, INTERVALS, WORKERS = 5000, 900, 4, 2
@@ -37,7 +38,10 @@ def batch(seed: int, worker: int, number: int) -> Batch:
 
 
 def write(place: str, seed: int, heard: Connection) -> None:
-    """Two threads, batch after batch; (worker, number) once a batch is accepted."""
+    """Two threads, batch after batch; (worker, number) once a batch is accepted.
+
+    Ends early when the store cannot take readings any more.
+    """
     saying = threading.Lock()
     with open_meters(place) as store:
         store.open_zone(ZONE, METERS, INTERVAL)
@@ -45,7 +49,10 @@ def write(place: str, seed: int, heard: Connection) -> None:
         def work(worker: int) -> None:
             for number in range(100_000):
                 readings = batch(seed, worker, number)
-                found = store.put(ZONE, *readings)
+                try:
+                    found = store.put(ZONE, *readings)
+                except MeterRetryError:
+                    return  # the database is gone
                 assert found == Counts(found.accepted, found.duplicate)
                 assert sum(found) == readings[0].size
                 with saying:

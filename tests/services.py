@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-import pytest
-
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -38,6 +35,8 @@ class Postgres:
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
+        import psycopg
+
         self._count += 1
         name = f"meters_{self._count}"
         with psycopg.connect(self.url, autocommit=True) as link:
@@ -68,13 +67,21 @@ class Postgres:
         )
 
 
-@contextmanager
-def running_postgres() -> Iterator[Postgres]:
+def postgres_binaries() -> Path | None:
+    """Where the newest PostgreSQL lies; None when there is none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
-    if not found and on_path is None:
-        pytest.skip("PostgreSQL is not installed: no initdb")
-    binaries = found[-1].parent if found else Path(str(on_path)).parent
+    if found:
+        return found[-1].parent
+    return None if on_path is None else Path(on_path).parent
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server of one's own, in a folder of the server's user."""
+    binaries = postgres_binaries()
+    if binaries is None:
+        raise FileNotFoundError("PostgreSQL is not installed: no initdb")
     with tempfile.TemporaryDirectory(prefix="hushgrid-pg-", ignore_cleanup_errors=True) as name:
         if os.geteuid() == 0:
             shutil.chown(name, "postgres")

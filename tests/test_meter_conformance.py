@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.meters import QUESTIONS
 
-from hushgrid.errors import MeterError
+from hushgrid.errors import ExtraError, MeterError, MeterRetryError
 from hushgrid.live.meters import Counts, Interval, MeterStore, open_meters
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.testing_meters import check_meter_store
-from tests.services import Postgres
+from tests.services import Postgres, free_port
 
 
 @pytest.mark.parametrize("kind", ["segments", "sqlite", "postgres"])
@@ -110,3 +113,30 @@ def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
         assert link.execute("PRAGMA synchronous").fetchone() == (full,)
         assert link.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert link.execute("PRAGMA secure_delete").fetchone() == (overwritten,)
+
+
+def test_postgres_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "hushgrid.live.meters.postgres", raising=False)
+    with pytest.raises(ExtraError, match=r"install hushgrid\[postgres\]"):
+        open_meters("postgresql://user@host/name")
+
+
+def test_an_unreachable_database_can_be_tried_again() -> None:
+    with pytest.raises(MeterRetryError, match="cannot be reached") as caught:
+        open_meters(f"postgresql://user:hidden@127.0.0.1:{free_port()}/name")
+    assert "hidden" not in str(caught.value)
+
+
+def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "meter-store.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["counts"] == Counts(4)
+    assert names["interval"].wh.tolist() == [120, 90, 0]
+    assert names["interval"].present.tolist() == [True, True, False]
+    assert names["load"] == 210
+    questions = re.findall(r"meters_\w+", guide)
+    assert set(questions) - set(QUESTIONS) <= {"meters_postgres_1k", "meters_postgres_100k"}

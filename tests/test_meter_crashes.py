@@ -66,34 +66,48 @@ def stored(place: str) -> dict[tuple[int, int], int]:
     return found
 
 
+class Ledger:
+    """What was accepted for sure and what was sent, over several crashes of a store."""
+
+    def __init__(self) -> None:
+        self.accepted: set[tuple[int, int, int]] = set()  # house, start, duration
+        self.sent: set[tuple[int, int, int]] = set()
+
+    def add(self, seed: int, heard: set[tuple[int, int]]) -> None:
+        for worker in range(WORKERS):
+            last = max((number for who, number in heard if who == worker), default=-1)
+            assert {(worker, number) for number in range(last + 1)} <= heard
+            for number in range(last + 2):  # the one after the last may have been on its way
+                house, start, duration, _ = batch(seed, worker, number)
+                keys = set(zip(house.tolist(), start.tolist(), duration.tolist(), strict=True))
+                self.sent |= keys
+                self.accepted |= keys if number <= last else set()
+
+    def check(self, place: str) -> None:
+        found = stored(place)
+        assert whole(self.accepted) <= found.keys() <= whole(self.sent)
+        for (house, start), wh in found.items():
+            assert wh == expected(house, start)
+
+    def check_pieces(self, place: str) -> None:
+        """Pieces that make no whole are there too: sent again, all count as duplicates."""
+        with open_meters(place) as store:
+            store.open_zone(ZONE, METERS, INTERVAL)
+            house, start, duration = map(np.array, zip(*sorted(self.accepted), strict=True))
+            counts = store.put(ZONE, house, start, duration, truth(house, start))
+            assert counts == Counts(duplicate=len(self.accepted))
+
+
 @pytest.mark.parametrize(("kind", "kills"), [("segments", 20), ("sqlite", 20), ("postgres", 5)])
 def test_no_kill_loses_an_accepted_reading(
     kind: str, kills: int, place: Callable[[str], str]
 ) -> None:
-    where, chance = place(kind), random.Random(7)
-    pieces: set[tuple[int, int, int]] = set()  # accepted for sure: house, start, duration
-    possible: set[tuple[int, int, int]] = set()  # sent
+    where, chance, ledger = place(kind), random.Random(7), Ledger()
     for seed in range(kills):
-        accepted = killed_after(where, seed, chance.uniform(0, 0.05))
-        for worker in range(WORKERS):
-            last = max((number for who, number in accepted if who == worker), default=-1)
-            assert {(worker, number) for number in range(last + 1)} <= accepted
-            for number in range(last + 2):  # the one after the last may have been on its way
-                house, start, duration, _ = batch(seed, worker, number)
-                keys = set(zip(house.tolist(), start.tolist(), duration.tolist(), strict=True))
-                possible |= keys
-                pieces |= keys if number <= last else set()
-        found = stored(where)
-        assert whole(pieces) <= found.keys() <= whole(possible)
-        for (house, start), wh in found.items():
-            assert wh == expected(house, start)
-    assert len(pieces) > 1000
-    # pieces that do not make a whole yet are there too: sent again, all count as duplicates
-    with open_meters(where) as store:
-        store.open_zone(ZONE, METERS, INTERVAL)
-        house, start, duration = (np.array(column) for column in zip(*sorted(pieces), strict=True))
-        counts = store.put(ZONE, house, start, duration, truth(house, start))
-        assert counts == Counts(duplicate=len(pieces))
+        ledger.add(seed, killed_after(where, seed, chance.uniform(0, 0.05)))
+        ledger.check(where)
+    assert len(ledger.accepted) > 1000
+    ledger.check_pieces(where)
 
 
 def whole(pieces: set[tuple[int, int, int]]) -> set[tuple[int, int]]:
@@ -174,6 +188,24 @@ def test_a_database_restart_loses_nothing(postgres: Postgres) -> None:
         assert store.get("z", 0).present.tolist() == [True, False, False]
         assert store.put("z", [0, 1], [0, 0], [900, 900], [111_222, 333_444]) == Counts(1, 1)
         assert store.get("z", 0).wh.tolist() == [111_222, 333_444, 0]
+
+
+def test_a_database_crash_under_load_loses_nothing(postgres: Postgres) -> None:
+    where, ledger, heard = postgres.fresh(), Ledger(), set()
+    with started(meter_writer.write, where, 3) as (_, says):
+        heard.add(says.recv())
+        time.sleep(0.2)
+        postgres.stop("immediate")
+        try:
+            while True:
+                heard.add(says.recv())
+        except EOFError:
+            pass
+        finally:
+            postgres.start()
+    ledger.add(3, heard)
+    ledger.check(where)
+    ledger.check_pieces(where)
 
 
 def test_a_lost_connection_leaves_nothing_half_done(postgres: Postgres) -> None:

@@ -8,7 +8,7 @@ import os
 import resource
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +19,10 @@ import pytest
 
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters import Counts, MeterStore, open_meters, segments
+from hushgrid.live.meters.batch import Columns
+from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.frames import HEAD_SIZE, LogReader
+from hushgrid.live.meters.memory import IntervalMemory
 
 METERS = ["a", "b", "c"]
 
@@ -181,23 +184,27 @@ def test_a_full_disk_loses_nothing(kind: str, place: Callable[[str], str]) -> No
 
 
 def test_a_batch_over_several_intervals_is_stored_whole_or_not(tmp_path: Path) -> None:
+    """The log of the first interval has room, that of the second has not."""
+    meters, log = [str(k) for k in range(50)], tmp_path / "zone-z" / "900.log"
     house = np.tile(np.arange(3, dtype=np.int32), 2)
-    with opened(tmp_path) as store:
-        with room(HEAD_SIZE + 10), pytest.raises(MeterRetryError):
-            store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house)
-        assert store.open_intervals("z") == ()
-        store.put("z", [0], [900], [900], [0])
-        os.truncate(
-            tmp_path / "zone-z" / "900.log", (tmp_path / "zone-z" / "900.log").stat().st_size
-        )
-        with room((tmp_path / "zone-z" / "900.log").stat().st_size + 30):
-            with pytest.raises(MeterRetryError):
-                store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house)
+    readings = house, np.repeat([0, 900], 3), np.full(6, 900), house
+    others = np.arange(10, 50, dtype=np.int32)
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        store.put("z", others, np.full(40, 900), np.full(40, 900), others)
+        with room(log.stat().st_size + 30):
+            with pytest.raises(MeterRetryError, match=r"900\.log"):
+                store.put("z", *readings)
             assert store.open_intervals("z") == (900,)
-            assert present(store, 900) == [True, False, False]
-        assert store.put("z", house, np.repeat([0, 900], 3), [900] * 6, house) == Counts(5, 1)
-    with opened(tmp_path) as store:
-        assert present(store, 0) == present(store, 900) == [True, True, True]
+            assert store.get("z", 900).present.sum() == 40
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        assert store.open_intervals("z") == (900,)
+        assert store.put("z", *readings) == Counts(6)
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", meters, 900)
+        assert store.get("z", 0).present.sum() == 3
+        assert store.get("z", 900).present.sum() == 43
 
 
 @contextmanager
@@ -255,13 +262,65 @@ def test_after_a_failed_sync_nothing_goes_on_before_a_restart(
             patched.setattr(os, "fdatasync", fail)
             with pytest.raises(MeterRetryError, match="Input/output error"):
                 store.put("z", [1], [0], [900], [2])
-        assert present(store) == [True, False, False]
-        for call in (lambda: store.put("z", [1], [0], [900], [2]), lambda: store.close("z", 0)):
-            with pytest.raises(MeterError, match="open it again"):
-                call()
+        nothing_goes_on(store)
     with opened(tmp_path) as store:
         assert present(store)[0]
         assert sum(store.put("z", [1], [0], [900], [2])[:2]) == 1
+
+
+def nothing_goes_on(store: MeterStore) -> None:
+    for call in (
+        lambda: store.put("z", [1], [0], [900], [2]),
+        lambda: store.close("z", 0),
+        lambda: store.get("z", 0),
+    ):
+        with pytest.raises(MeterError, match="open it again"):
+            call()
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_after_the_unexpected_nothing_goes_on_before_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def fail(memory: IntervalMemory, least: int) -> None:
+        raise error
+
+    with opened(tmp_path) as store:
+        store.put("z", [0], [0], [900], [1])
+        with monkeypatch.context() as patched:
+            patched.setattr(IntervalMemory, "_grow", fail)
+            with pytest.raises(error):
+                store.put("z", [0, 1], [0, 0], [900, 300], [1, 2])
+        nothing_goes_on(store)
+    with opened(tmp_path) as store:
+        assert present(store) == [True, False, False]
+
+
+def test_an_interrupted_leader_tells_those_who_wait() -> None:
+    """Ctrl-C hits the thread that stores for all: it stops, the others are told to send again."""
+    storing, go, calls = threading.Event(), threading.Event(), []
+
+    def commit(batches: Sequence[Columns]) -> list[Counts]:
+        calls.append(len(batches))
+        if len(calls) == 1:
+            storing.set()
+            go.wait(30)
+            return [Counts()]
+        raise KeyboardInterrupt
+
+    group = GroupCommit(threading.RLock(), commit)
+    batch = Columns.of([], [], [], [])
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(group.put, batch)
+        storing.wait(30)
+        others = [pool.submit(group.put, batch) for _ in range(2)]
+        while len(group._waiting) < 2:
+            threading.Event().wait(0.001)
+        go.set()
+        assert first.result(30) == Counts()
+        errors = {type(each.exception(30)) for each in others}
+    assert errors == {KeyboardInterrupt, MeterRetryError}
+    assert calls == [1, 2]
 
 
 # ---- synced, shared, bounded

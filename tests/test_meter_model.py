@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters import MeterStore, disk, open_meters
-from hushgrid.live.meters.batch import Columns, counts_of, sort
+from hushgrid.live.meters.batch import Columns, Share, counts_of, sort
 from hushgrid.live.meters.memory import IntervalMemory
 from hushgrid.live.meters.roster import Epoch, Roster
 from tests.meter_oracle import MeterOracle, Reading
@@ -175,3 +175,19 @@ def test_what_is_forgotten_takes_no_room() -> None:
         memory.forget(share)
     assert not memory
     assert memory._piece.size <= 4 * 200 * 15
+
+
+def test_what_is_forgotten_does_not_come_back() -> None:
+    """A whole reading that was not stored, then pieces of the same house."""
+    roster = Roster.of("z", ["a", "b"], 900)
+    memory = IntervalMemory(0, roster)
+
+    def share(*columns: list[int]) -> Share:
+        return sort(Columns.of(*columns), Epoch(roster)).shares[0]
+
+    whole = share([0, 1], [0, 0], [900, 900], [10**15, 5])
+    memory.weigh(whole)
+    memory.forget(whole)
+    memory.weigh(share([1], [0], [900], [7]))
+    memory.weigh(share([0, 0, 0], [0, 300, 600], [300, 300, 300], [1, 2, 3]))
+    assert memory.interval().wh.tolist() == [6, 7]

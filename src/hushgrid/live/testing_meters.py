@@ -27,7 +27,8 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 def check_meter_store(make: Make) -> None:
     """Each promise of `MeterStore` in turn, each in a zone of its own."""
     for check in (
-        _counts, _first_stays, _pieces, _extremes, _closes, _restarts, _many_intervals,
+        _counts, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
+        _many_intervals,
         _rosters, _purges, _threads, _bad_input,
     ):  # fmt: skip
         check(make, check.__name__)
@@ -150,6 +151,27 @@ def _closes(make: Make, zone: str) -> None:
         _expect(_put(store, zone, (0, 90_000, 900, 1)), Counts(late=1), "an empty closed interval")
         _holds(store, zone, 90_000, [None, None])
         _expect(store.open_intervals(zone), (), "open intervals when all are closed")
+
+
+def _goes_round(make: Make, zone: str) -> None:
+    """Interval after interval, each with other durations: nothing of the last one is left."""
+    lengths = (900, 300, 450, 900, 100)
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        for k in range(1, 12):
+            start, wanted = 900 * k, []
+            for house in range(3):
+                length = lengths[(house + k) % 5]
+                missing = (house + k) % 4 == 0
+                pieces = [
+                    (house, start + at, length, k + at) for at in range(0, 900 - missing, length)
+                ][missing:]
+                if pieces:
+                    _expect(_put(store, zone, *pieces), Counts(len(pieces)), f"interval {start}")
+                wanted.append(None if missing else sum(piece[3] for piece in pieces))
+            _holds(store, zone, start, wanted)
+            store.close(zone, start)
+            _holds(store, zone, start, wanted)
 
 
 def _restarts(make: Make, zone: str) -> None:
@@ -276,6 +298,8 @@ def _bad_input(make: Make, zone: str) -> None:
                 store.get(zone, start)
             with _refused("an interval that is none"):
                 store.close(zone, start)
+        with _refused("a time to purge before that is none"):
+            store.purge(zone, float("nan"))  # type: ignore[arg-type]
         _expect(store.open_intervals(zone), (), "open intervals after bad input")
     with _refused("a store that is shut"):
         store.get(zone, 0)

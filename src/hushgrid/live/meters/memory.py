@@ -36,10 +36,8 @@ class IntervalMemory:
         self._begun = np.zeros(-(-houses // 8), np.uint8)
         self._kind, self._cell = np.zeros(houses, np.uint8), np.zeros(houses, np.int64)
         self._piece, self._taken = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        self._waiting_house, self._waiting_wh = (
-            np.zeros(houses, np.int32),
-            np.zeros(houses, np.int64),
-        )
+        self._waiting_house = np.zeros(houses, np.int32)
+        self._waiting_wh = np.zeros(houses, np.int64)
         self._used = self._waiting = 0  # places of `_piece`, whole readings that wait
         self._before = (0, 0)  # both, before the last `weigh`
 

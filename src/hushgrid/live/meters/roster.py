@@ -96,8 +96,10 @@ class Epoch:
 
     def purged(self, before: int) -> Epoch:
         """After the closed intervals that ended by `before` are purged."""
+        if not is_whole(before):
+            raise MeterError(f"readings are to be purged before {before}; give epoch seconds.")
         length = self.roster.interval
-        floor = min(before, self.closed_end) // length * length
+        floor = min(int(before), self.closed_end) // length * length
         return Epoch(self.roster, self.closed_end, max(self.floor, floor))
 
     def renewed(self, roster: Roster) -> Epoch:

@@ -159,9 +159,12 @@ class _Zone:
                 (share.opens, self._weigh(share, weighed), share.alike) for share in batch.shares
             ]
             self._folder.append([each for each in kept if each[1].house.size], self.epoch.roster)
-        except BaseException:
+        except MeterError:
             for share in weighed:
                 self._forget(share)
+            raise
+        except BaseException:  # no memory, Ctrl-C: nobody knows how far it came
+            self._folder.distrust()
             raise
         return counts_of(batch.gather_codes(), [columns.house.size for columns in batches])
 
@@ -195,6 +198,7 @@ class _Zone:
             epoch = self.epoch
             opens = epoch.roster.interval_at(start, self._zone)
             epoch.check_readable(opens, self._zone)
+            self._folder.check_sound()
             memory = self._memories.get(opens)
             if memory is not None:
                 return memory.interval()
@@ -219,7 +223,7 @@ class _Zone:
     def purge(self, before: int) -> int:
         """See MeterStore."""
         with self._writing:
-            epoch = self.epoch.purged(int(before))
+            epoch = self.epoch.purged(before)
             self._enter(epoch, keep_from=epoch.floor)
             return self._folder.remove_before(epoch.floor)
 
@@ -227,6 +231,7 @@ class _Zone:
         """See MeterStore.reopen."""
         with self._writing:
             if roster != self.epoch.roster:
+                self._folder.check_sound()
                 self.epoch.check_renewable(self.open_intervals(), self._zone)
                 self._folder.remove_from(self.epoch.closed_end)
                 self._enter(self.epoch.renewed(roster), keep_from=END)

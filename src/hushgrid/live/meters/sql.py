@@ -215,7 +215,7 @@ class SqlMeters(ABC):
         with self._write() as link:
             self._lock_zone(link, zone)
             key, epoch = self._known_row(link, zone)
-            epoch = epoch.purged(int(before))
+            epoch = epoch.purged(before)
             old = list(self._spans(link, key, -1, epoch.floor))
             self._update(link, key, epoch)
             self._ask(

@@ -57,7 +57,7 @@ class ZoneFolder:
 
     def write_epoch(self, epoch: Epoch) -> None:
         """Make an epoch durable."""
-        self._check_sound()
+        self.check_sound()
         state = {
             "format": FORMAT,
             "zone": self._zone,
@@ -77,7 +77,7 @@ class ZoneFolder:
 
     def append(self, shares: Sequence[tuple[int, Columns, bool]], roster: Roster) -> None:
         """Make readings durable: (interval, readings, whether alike) of each. All or none."""
-        self._check_sound()
+        self.check_sound()
         done: list[tuple[int, int]] = []
         opens = -1
         try:
@@ -87,7 +87,7 @@ class ZoneFolder:
                 writer.append(frame(writer.salt, end, columns, alike))
                 done.append((opens, end))
         except NotCut as error:
-            self._broken = True
+            self.distrust()
             raise _unavailable(self._path(opens), error.__cause__) from error
         except BaseException as error:
             self._undo(done, roster)
@@ -100,12 +100,16 @@ class ZoneFolder:
             for opens, end in done:
                 self._writer(opens, roster).cut(end)
         except (NotCut, OSError):
-            self._broken = True
+            self.distrust()
 
-    def _check_sound(self) -> None:
-        """Memory and disk may differ after a failed sync: until they are compared, stop."""
+    def distrust(self) -> None:
+        """Memory and disk may differ: nothing goes on until the store is opened again."""
+        self._broken = True
+
+    def check_sound(self) -> None:
+        """Refuse to go on where memory and disk may differ."""
         if self._broken:
-            raise MeterError(f"meter store {self._folder} failed to sync; shut and open it again.")
+            raise MeterError(f"meter store {self._folder} failed halfway; shut and open it again.")
 
     def _writer(self, opens: int, roster: Roster) -> Appender:
         writer = self._writers.get(opens)

@@ -1,0 +1,218 @@
+"""Meter stores: how near to the disk's own pace, how fast an interval is read, how much memory?
+
+The peer is a bare writer: it appends the bytes that the embedded store writes for the same
+readings, and syncs as often. Meters report in random order.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from tests.services import postgres_binaries, running_postgres
+
+from benchmarks.measure import Question, Result, best_of_both
+from hushgrid.grid import tally
+from hushgrid.live.meters import MeterStore, open_meters
+from hushgrid.live.meters.batch import Columns
+from hushgrid.live.meters.frames import HEAD_SIZE, frame
+
+METERS, INTERVAL, ZONE = 1_000_000, 900, "z"
+RNG = np.random.default_rng(1)
+ORDER = RNG.permutation(METERS).astype(np.int32)
+WH = RNG.integers(0, 2500, METERS)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """On the project's disk: a temporary folder may be in memory, where a sync costs nothing."""
+    Path("out").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir="out") as name:
+        yield Path(name).absolute()
+
+
+def batches(start: int, size: int, puts: int) -> list[Columns]:
+    """The first readings of an interval, `puts` batches of `size`."""
+    times, lengths = np.full(size, start), np.full(size, INTERVAL, np.int32)
+    rows = [slice(k * size, (k + 1) * size) for k in range(puts)]
+    return [Columns(ORDER[some], times, lengths, WH[some]) for some in rows]
+
+
+class Ours:
+    """Each call fills an interval and closes the one before."""
+
+    def __init__(self, store: MeterStore, size: int, puts: int) -> None:
+        self._store, self._size, self._puts, self._start = store, size, puts, 0
+        store.open_zone(ZONE, [str(k) for k in range(METERS)], INTERVAL)
+        self.prepare()
+
+    def prepare(self) -> None:
+        self._start += INTERVAL
+        self._batches = batches(self._start, self._size, self._puts)
+
+    def __call__(self) -> None:
+        for batch in self._batches:
+            assert self._store.put(ZONE, *batch).accepted == self._size
+        self._store.close(ZONE, self._start - INTERVAL)
+        self.prepare()
+
+
+class Bare:
+    """The same bytes and syncs: a file with a head, appends, a small file replaced."""
+
+    def __init__(self, place: Path, size: int, puts: int) -> None:
+        self._place, self._number = place, 0
+        self._frames = [
+            b"".join(bytes(part) for part in frame(bytes(8), 0, batch, True))
+            for batch in batches(INTERVAL, size, puts)
+        ]
+
+    def __call__(self) -> None:
+        self._number += 1
+        file = os.open(self._place / f"{self._number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for data in (bytes(HEAD_SIZE), *self._frames):
+            os.write(file, data)
+            os.fdatasync(file)
+        os.close(file)
+        state = os.open(self._place / "state", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(state, bytes(300))
+        os.fsync(state)
+        os.close(state)
+        for _ in range(2):  # the names of both files
+            self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        place = os.open(self._place, os.O_RDONLY)
+        os.fsync(place)
+        os.close(place)
+
+
+def pace(where: Callable[[Path], str], size: int, puts: int, repetitions: int) -> Result:
+    """Durable readings a second, and as a share of the bare writer's."""
+    with folder() as place:
+        (place / "bare").mkdir()
+        with open_meters(where(place)) as store:
+            ours, bare = Ours(store, size, puts), Bare(place / "bare", size, puts)
+            for _ in range(3):  # until memory goes round
+                ours()
+            bare()
+            mine, its = best_of_both(ours, bare, repetitions=repetitions)
+    goal = ">= 0.5" if where is segments else None
+    return Result(size * puts / mine, "readings/s", its / mine, goal)
+
+
+def segments(place: Path) -> str:
+    return str(place / "meters")
+
+
+def sqlite(place: Path) -> str:
+    return f"sqlite:///{place / 'meters.db'}"
+
+
+def on_postgres(size: int, puts: int) -> Result:
+    with running_postgres() as server:
+        return pace(lambda _: server.url, size, puts, repetitions=2)
+
+
+def read_time() -> Result:
+    """get and tally of the interval that was just closed, a million meters, over tally alone."""
+    bound = np.full(METERS, 2500, np.int32)
+    times, alone = [], []
+    with folder() as place, open_meters(segments(place)) as store:
+        ours = Ours(store, 100_000, 10)
+        for k in range(1, 8):
+            ours()
+            store.close(ZONE, k * INTERVAL)
+
+            def read(start: int = k * INTERVAL) -> None:
+                found = store.get(ZONE, start)
+                assert found.present.all()
+                tally(found.wh, bound)
+
+            mine, its = best_of_both(read, lambda: tally(WH, bound), repetitions=1)
+            times.append(mine)
+            alone.append(its)
+    return Result(min(times) * 1000, "ms", min(times) / min(alone))
+
+
+def read_log_time() -> Result:
+    """The same from the log, as after a restart."""
+    bound = np.full(METERS, 2500, np.int32)
+    with folder() as place, open_meters(segments(place)) as store:
+        ours = Ours(store, 100_000, 10)
+        for _ in range(4):
+            ours()
+
+        def read() -> None:
+            found = store.get(ZONE, INTERVAL)  # too long ago to be in memory
+            assert found.present.all()
+            tally(found.wh, bound)
+
+        read()
+        mine, alone = best_of_both(read, lambda: tally(WH, bound), repetitions=5)
+    return Result(mine * 1000, "ms", mine / alone)
+
+
+def memory() -> Result:
+    """Peak bytes a meter beyond the roster's names: open, fill an interval, read it."""
+    names = [str(k) for k in range(METERS)]
+    readings = batches(INTERVAL, 100_000, 10)
+    with folder() as place, open_meters(segments(place)) as store:
+        store.open_zone("small", ["a"], INTERVAL)
+        store.put("small", [0], [0], [INTERVAL], [1])  # what is loaded on first use is not counted
+        tracemalloc.start()
+        store.open_zone(ZONE, names, INTERVAL)
+        for batch in readings:
+            store.put(ZONE, *batch)
+        store.close(ZONE, INTERVAL)
+        store.get(ZONE, INTERVAL)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return Result(peak / 2**20, "MiB", peak / METERS, "<= 128")
+
+
+def flat() -> Result:
+    """Peak memory of the last 200 of 1,000 intervals of 1,000 meters, over that of the second 200.
+
+    Each is closed, read, and purged after ten more. The first 200 fill caches.
+    """
+    names, houses, lengths = [str(k) for k in range(1000)], ORDER[ORDER < 1000], np.full(1000, 900)
+    peaks = []
+    with folder() as place, open_meters(segments(place)) as store:
+        store.open_zone(ZONE, names, INTERVAL)
+        tracemalloc.start()
+        for k in range(1, 1001):
+            store.put(ZONE, houses, np.full(1000, k * INTERVAL), lengths, houses)
+            store.close(ZONE, k * INTERVAL)
+            store.get(ZONE, k * INTERVAL)
+            store.purge(ZONE, (k - 10) * INTERVAL)
+            if k % 200 == 0:
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                gc.collect()
+                tracemalloc.reset_peak()
+        tracemalloc.stop()
+        assert len(list((place / "meters").rglob("*.log"))) < 20
+    return Result(peaks[-1] / 2**10, "KiB", peaks[-1] / peaks[1], "<= 1.1")
+
+
+QUESTIONS: dict[str, Question] = {
+    "meters_put_1k": lambda: pace(segments, 1_000, 200, repetitions=7),
+    "meters_put_100k": lambda: pace(segments, 100_000, 10, repetitions=7),
+    "meters_sqlite_1k": lambda: pace(sqlite, 1_000, 20, repetitions=3),
+    "meters_sqlite_100k": lambda: pace(sqlite, 100_000, 2, repetitions=2),
+    "meters_get": read_time,
+    "meters_get_log": read_log_time,
+    "meters_memory": memory,
+    "meters_flat": flat,
+}
+if postgres_binaries() is not None:
+    QUESTIONS |= {
+        "meters_postgres_1k": lambda: on_postgres(1_000, 20),
+        "meters_postgres_100k": lambda: on_postgres(100_000, 2),
+    }
