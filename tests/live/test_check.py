@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -63,6 +65,15 @@ def test_what_init_writes_passes_check(
         "Mode simulation: noise is simulated and protects nobody",
     ):
         assert words in said
+
+
+def test_the_key_is_made_by_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ModuleType("hushgrid.live.ledger.keys")
+    keys.create = lambda path: path.write_text("a key")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "hushgrid.live.ledger", ModuleType("hushgrid.live.ledger"))
+    monkeypatch.setitem(sys.modules, "hushgrid.live.ledger.keys", keys)
+    assert seam.make_key(tmp_path / "k")
+    assert (tmp_path / "k").read_text() == "a key"
 
 
 @pytest.mark.parametrize("name", ["service.toml", "hushgrid.key"])
@@ -125,6 +136,11 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
     assert len(seven.seen.scale) == 672
     assert one.leakage_day == pytest.approx(seven.leakage_day)
     assert one.leakage_day == temporal_leakage(short.scenario.models, one.seen.losses).worst
+    (promised,) = load_deployment(put(tmp_path, ('secret = "step"', 'secret = "interval"'))).zones
+    found = outlook(promised)
+    assert found.leakage_day is not None
+    assert found.leakage_day < 0.8 * 0.5  # a week tells more about an interval than a day
+    assert temporal_leakage(promised.scenario.models, found.seen.losses).worst == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,7 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ('secret = "step"', 'secret = "interval"\nwindow = {steps = 4}', "with a window"),
         ('secret = "step"', 'secret = "interval"\non_empty = "publish_exact"', "protect_all"),
         ("shape = 2.0, scale = 40.0", "shape = 999, scale = 40.0", "puts no mass on 0..4000"),
+        ('publish = "estimate"', 'publish = "pg://me:hunter2@b"', "policy publish is 'pg://***@b'"),
         ('name = "survey"', 'file = "none.json"', "none.json does not exist"),
     ],
 )  # fmt: skip
@@ -148,6 +149,23 @@ def test_rules(tmp_path: Path, old: str, new: str, words: str) -> None:
     found = mistakes(put(tmp_path, (old, new)))
     assert any(words in one for one in found), found
     assert "hunter2" not in "".join(found)
+
+
+def test_several_mistakes_in_one_table_are_all_named(tmp_path: Path) -> None:
+    edits = [
+        ("alpha = 0.012", "alpha = -1"),
+        ("floor = 0.0", "floor = -3"),
+        ("cap = 2.0", "cap = nan"),
+    ]
+    path = put(tmp_path, *edits, ("horizon = 672", "horizon = 0"), ("epsilon = 0.5", "epsilon = 0"))
+    found = mistakes(path)
+    starts = [f"service.toml:{line_of(path, new)}: tariff {new.split()[0]} is" for _, new in edits]
+    starts += [
+        f"service.toml:{line_of(path, f'{key} = 0')}: policy {key} is"
+        for key in ("epsilon", "horizon")
+    ]
+    assert len(found) == 5
+    assert all(one.startswith(start) for one, start in zip(found, starts, strict=True)), found
 
 
 def test_who_set_eta_matters_in_production(tmp_path: Path) -> None:
@@ -389,4 +407,5 @@ def test_the_base_of_the_mutations_is_sound(tmp_path: Path) -> None:
     found = attempt(tmp_path / "service.toml", BASE)
     assert found is not None
     assert found.ledger == URL
+    assert SECRET not in repr(found)
     assert found.mqtt is not None

@@ -37,6 +37,9 @@ k = true
 [[list.deep]]
 [[list.deep]]
 z = 'c:\\path#x'
+four = """a""""
+five = \'\'\'b\'\'\'\'\'
+last = 1
 '''
 
 
@@ -65,6 +68,9 @@ def test_a_hard_file() -> None:
         "list[1].deep[0]": 23,
         "list[1].deep[1]": 24,
         "list[1].deep[1].z": 25,
+        "list[1].deep[1].four": 26,
+        "list[1].deep[1].five": 27,
+        "list[1].deep[1].last": 28,
     }
     assert {key: found.get(key) for key in expected} == expected
 

@@ -88,8 +88,8 @@ class Deployment:
 
     zones: tuple[ZoneService, ...]
     mode: Mode
-    ledger: str  # a store's path or URL
-    meters: str
+    ledger: str = field(repr=False)  # a store's path or URL, which may hold a password
+    meters: str = field(repr=False)
     key: Path  # Ed25519, made by init
     http: Http | None = None
     mqtt: Mqtt | None = None

@@ -143,9 +143,9 @@ def paths(value: Any) -> tuple[str, ...]:
 def store(value: Any) -> str:
     """A path or a postgresql:// URL."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UnusableError("give a path, or a URL such as 'postgresql://user@host/database'")
+        raise UnusableError("give a path, or a URL such as 'postgresql://host/database'")
     if "://" in value and not re.match(r"postgres(ql)?://[^/]", value):
-        raise UnusableError("give a path, or a URL such as 'postgresql://user@host/database'")
+        raise UnusableError("give a path, or a URL such as 'postgresql://host/database'")
     return value
 
 
