@@ -121,13 +121,16 @@ KILLED = """
     from hushgrid.live.mqtt import MqttReadings
     from tests.live.worlds import MemoryMeters, service
 
+    def say(line):  # whole, whichever thread says it
+        os.write(1, f"{line}\\n".encode())
+
     class Dies(MemoryMeters):
         def put(self, *columns):
-            print("came", flush=True)
+            say("came")
             if sys.argv[2] == "die":
                 os.kill(os.getpid(), 9)  # it came, and nothing is stored
             counts = super().put(*columns)
-            print("stored", counts.accepted, flush=True)
+            say(f"stored {counts.accepted}")
             return counts
 
     zone = service()
@@ -135,7 +138,7 @@ KILLED = """
     way = MqttReadings(mqtt, Gate([zone], Dies(zone)), client_id="the-same")
     way.start()
     way.listening.wait(60)
-    print("listening", flush=True)
+    say("listening")
     sys.stdin.readline()
     way.stop()
 """
