@@ -174,7 +174,7 @@ def test_a_fleet_feeds_a_broker(
     inlet = MqttReadings(mqtt, curious.gate)
     inlet.start()
     try:
-        assert until(inlet._client.is_connected)
+        assert inlet.listening.wait(60)
         target = f"mqtt://127.0.0.1:{broker.port}"
         call = ("meters", "--config", file, "--to", target, "--speed", 1e6, "--steps", 2)
         status, _, err = run(capsys, *call)

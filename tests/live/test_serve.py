@@ -104,6 +104,7 @@ def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> Non
         by_http = as_ndjson([*rows(elm.meters[:3], 777_001), *rows(oak.meters, 400)])
         answer = httpx.post(f"{running.url}/v1/readings", content=by_http, headers=NDJSON)
         assert answer.json()["accepted"] > 100
+        assert until(lambda: "broker here" in running.log.read_text())
         send(broker, as_ndjson(rows(elm.meters[3:], 777_002)))
 
         def complete(zone: str) -> bool:

@@ -54,10 +54,12 @@ class MqttReadings:
         self._mqtt, self._gate, self._received = mqtt, gate, received
         self._waiting: list[Message] = []
         self._stop = threading.Event()
+        self.listening = threading.Event()  # set while the broker sends us what comes
         self._thread = threading.Thread(target=self._run, name="mqtt-readings", daemon=True)
         self._pause, self._was_here = FIRST_PAUSE, False
         self._client = _client(mqtt, client_id, keep=True)
         self._client.on_connect = self._connected
+        self._client.on_subscribe = self._subscribed
         self._client.on_message = self._came
 
     def start(self) -> None:
@@ -83,6 +85,7 @@ class MqttReadings:
                 log.warning("readings left with the broker")
             except Exception as error:  # nothing a sender does may end this thread
                 log.exception("mqtt failed", extra={"error": type(error).__name__})
+            self.listening.clear()
             self._waiting.clear()  # whatever was not acknowledged comes again
             with suppress(OSError, ValueError):
                 self._client.disconnect()
@@ -108,8 +111,16 @@ class MqttReadings:
         if code.is_failure:
             log.warning("broker refused", extra={"reason": str(code)})
             return
-        self._was_here = True
         client.subscribe(self._mqtt.readings or "", qos=1)
+
+    def _subscribed(
+        self, _client: paho.Client, _data: Any, _mid: int, codes: list[Any], _p: Any
+    ) -> None:
+        if any(code.is_failure for code in codes):
+            log.warning("broker refused", extra={"reason": "subscription"})
+            return
+        self._was_here = True
+        self.listening.set()
         log.info("broker here", extra={"host": self._mqtt.host, "port": self._mqtt.port})
 
     def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
