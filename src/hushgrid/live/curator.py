@@ -95,7 +95,9 @@ class Curator:
             (meters.reopen if new_epoch else meters.open_zone)(
                 service.id, service.meters, service.seconds
             )
-            yield cls(service, ledger, meters, noise, publishers, mode, watch)
+            curator = cls(service, ledger, meters, noise, publishers, mode, watch)
+            curator._skip_what_was_before(now)
+            yield curator
 
     def _fold(self) -> None:
         """State, public knowledge and budget from the ledger alone."""
@@ -127,6 +129,13 @@ class Curator:
         self._beliefs = [marginals(model) for model in self._scenario.models]
         self._at: tuple[int, list[Belief]] = (0, [])
         self._draws = self._drawn()
+
+    def _skip_what_was_before(self, now: float) -> None:
+        """An epoch that has published nothing yet begins with the next whole interval."""
+        seconds = self.service.seconds
+        passed = math.ceil((now - self.start_of(self.t)) / seconds)
+        if not self._ledger.standing.current and passed > 0:
+            self._leave_out(passed)
 
     @property
     def t(self) -> int:
