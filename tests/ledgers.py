@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,15 +11,19 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hushgrid.errors import LedgerError
 from hushgrid.live.ledger import bodies
 from hushgrid.live.ledger.book import Ledger
-from hushgrid.live.ledger.keys import Key
+from hushgrid.live.ledger.chain import Report, check
+from hushgrid.live.ledger.keys import Key, verify
 from hushgrid.live.ledger.record import NOTHING, Record, seal
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.mechanism import Release
 
 KEY = Key(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 TERMS, OTHER_TERMS = "ab" * 32, "cd" * 32
+ROOT = Path(__file__).parent.parent
+ZONE = "elm-street"
 START = 1_750_000_500  # [UTC epoch s], on a quarter hour
 SCALES = (1000.0, 812.5, 1 / 3 * 1000)
 
@@ -129,3 +135,26 @@ def write_story(path: Path, told: Story | None = None) -> list[Record]:
             ledger.append(kind, body)
     with SqliteLedger(path) as store:
         return list(store.records("elm-street"))
+
+
+def checked(path: Path) -> Report:
+    """All records of a file against its witness."""
+    with SqliteLedger(path, create=False) as store:
+        noted = store.witness(ZONE)
+        return check(store.records(ZONE), verify, {noted: ZONE} if noted else {})
+
+
+def refusal(path: Path) -> str | None:
+    """Why a file is not opened for writing, if it is not."""
+    try:
+        with opened(path):
+            return None
+    except LedgerError as error:
+        return str(error)
+
+
+def child(code: str, *words: Any) -> subprocess.Popen[bytes]:
+    """A process of its own that runs the code."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, cwd=ROOT
+    )

@@ -85,6 +85,18 @@ def test_meter_data_guide_runs() -> None:
     ]
 
 
+def test_ledger_guide_by_hand() -> None:
+    """Each shell block prints what its last comment says."""
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "ledger.md").read_text(), re.S):
+        says = re.findall(r"^# (.*)$", block, re.M)[-1]
+        found = subprocess.run(
+            ["bash", "-c", block], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        if "openssl: command not found" in found.stderr:
+            pytest.skip("openssl is not installed")
+        assert (found.stdout, found.stderr) == (f"{says}\n", "")
+
+
 def test_readme_commands_exist() -> None:
     text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
@@ -104,7 +116,8 @@ def test_files_named_in_the_house_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     picture = text.split("```")[1]
     named = set(re.findall(r"(\w+\.py)\b", picture)) - {"__init__.py"}
-    present = {path.name for path in ROOT.glob("src/**/*.py")} | {"oracle.py", "strategies.py"}
+    present = {path.name for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("scripts/*.py")]}
+    present |= {"oracle.py", "strategies.py"}
     assert named <= present
     top = {path.name for path in (ROOT / "src" / "hushgrid").glob("*.py")} - {"__init__.py"}
     assert top <= named

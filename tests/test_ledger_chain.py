@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger import bodies
 from hushgrid.live.ledger.chain import check, check_export, fold
 from hushgrid.live.ledger.keys import Key, verify
+from hushgrid.live.ledger.record import from_line, seal
 from tests.ledgers import (
     KEY,
     OTHER_TERMS,
@@ -112,6 +114,8 @@ def test_the_schedule_is_the_one_committed_to() -> None:
     strayed = [*opening(), ("release", read(1)), ("release", read(2, scale=812.0))]
     with pytest.raises(LedgerError, match=r"step 2 .* scale 812"):
         fold(sealed(strayed)).check_schedule(SCALES)
+    with pytest.raises(LedgerError, match="committed to"):
+        fold(sealed(opening())).check_schedule([1000.0])
     with pytest.raises(LedgerError, match="no schedule"):
         fold(sealed(opening()[:2])).check_schedule(SCALES)
 
@@ -198,6 +202,57 @@ def test_what_the_rules_allow(told: Story) -> None:
     report = check(sealed(told), verify)
     assert report.first_bad is None, report.reason
     assert SCRIPTED.verify(lines_of(sealed(told)).splitlines(keepends=True))[0]
+
+
+@pytest.mark.parametrize(
+    ("zone", "seq", "prev", "says"),
+    [
+        ("elm-street", 5, RECORDS[3].digest, None),
+        ("elm-street", 6, RECORDS[3].digest, "has number 6"),
+        ("elm-street", 5, RECORDS[2].digest, "one of them was changed"),
+        ("ash-street", 5, RECORDS[3].digest, "in a chain of 'elm-street'"),
+        ("oak-street", 5, RECORDS[3].digest, "has number 5"),
+    ],
+)
+def test_each_link_is_checked(zone: str, seq: int, prev: str, says: str | None) -> None:
+    """Records well made and well signed, but in the wrong place."""
+    told = story()[4]
+    records = [*RECORDS[:4], seal(zone, seq, *told, prev, KEY.sign)]
+    report = check(records, verify)
+    assert (report.first_bad, SCRIPTED.verify(_lines(lines_of(records)))[0]) == (
+        (None, True) if says is None else (5, False)
+    )
+    assert says is None or says in (report.reason or ""), report.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"rate":0.25', b'"rate": 0.25'),
+        (b'"rate":0.25', b'"rate":0.250'),
+        (b'"rate":0.25', b'"rate":25e-2'),
+        (b'"rate":0.25', b'"rate":0.25,"rate":0.25'),
+        (b'"readings"', b'"\\u0072eadings"'),
+        (b'"t":2,"zone":"elm-street"', b'"zone":"elm-street","t":2'),
+        (b"}\n", b"}\r\n"),
+        (b"\n", b"\n\n"),
+        (b'{"body"', b'\xef\xbb\xbf{"body"'),
+    ],
+)
+def test_only_one_way_to_write_it(old: bytes, new: bytes) -> None:
+    """Lines that mean the same and are not the same."""
+    assert json.loads(LINES[4].replace(old, new).decode("utf-8-sig")) == json.loads(LINES[4])
+    found = damaged(b"".join([*LINES[:4], LINES[4].replace(old, new), *LINES[5:]]))
+    assert found == (6 if new == b"\n\n" else 5)
+
+
+def test_capital_digits_are_refused() -> None:
+    record = RECORDS[4]
+    for value in (record.prev, record.digest, record.signature):
+        line = LINES[4].replace(value.encode(), value.upper().encode())
+        assert line != LINES[4]
+        with pytest.raises(LedgerError, match="hexadecimal"):
+            from_line(line)
 
 
 def damaged(change: bytes) -> int | None:

@@ -119,3 +119,22 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
     assert says in found.stderr
     assert "hunter2" not in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "extra"),
+    [
+        ("cryptography", ["verify", str(GOLDEN)], "serve"),
+        ("psycopg", ["verify", "postgresql://u@127.0.0.1:1/x"], "postgres"),
+    ],
+)
+def test_a_missing_extra_is_named(module: str, words: list[str], extra: str) -> None:
+    code = (
+        f"import sys\nsys.modules[{module!r}] = None\nfrom hushgrid.cli import main\n"
+        f"main(['ledger', *{words!r}])\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+    assert f"pip install 'hushgrid[{extra}]'" in found.stderr

@@ -235,6 +235,38 @@ def test_another_writer_while_the_connection_was_gone(postgres: Postgres, schema
     assert (checked(url).records, checked(url).first_bad) == (3, None)
 
 
+def test_a_row_of_one_who_ignores_the_lock_is_not_waited_for_forever(
+    server: Server, schema: str
+) -> None:
+    url = server.url(schema)
+    with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
+        found = store._held[ZONE].execute("SHOW lock_timeout").fetchone()
+        assert found == ("10s",)
+        store._held[ZONE].execute("SET lock_timeout = '100ms'")
+        with psycopg.connect(url) as rude:
+            rude.execute(
+                "INSERT INTO hushgrid_ledger SELECT zone, 2, kind, t, body, prev, digest, signature"
+                " FROM hushgrid_ledger"
+            )
+            with pytest.raises(LedgerError, match="lock timeout"):
+                ledger.publish(instead(1, "fallback"))
+            rude.rollback()
+    assert checked(url).records == 1
+
+
+def test_an_older_copy_is_noticed_by_who_remembers_the_head(server: Server, schema: str) -> None:
+    with open_store(server.url(schema)) as store:
+        with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
+            shown = ledger.publish(instead(1, "fallback")).head
+        with Ledger.open(store, ZONE, KEY, "production", 0, known=[shown]):
+            pass
+        with (
+            pytest.raises(LedgerError, match="an older copy was put back"),
+            Ledger.open(store, ZONE, KEY, "production", 0, known=[shown, "ab" * 32]),
+        ):
+            pass
+
+
 HOLD = """
 import sys
 from hushgrid.live.ledger.book import Ledger

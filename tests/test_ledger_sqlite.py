@@ -1,41 +1,26 @@
-"""The ledger in a file: kills, full and read-only disks, torn ends, two writers, foreign files."""
+"""The ledger in a file: resuming, two writers, many processes and threads, foreign files."""
 
 from __future__ import annotations
 
 import os
-import random
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.book import Ledger
-from hushgrid.live.ledger.chain import Report, check
+from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.live.testing import check_ledger_store
-from tests.ledgers import instead, opened, story, write_story
-
-ROOT = Path(__file__).parent.parent
-ZONE = "elm-street"
-
-
-def checked(path: Path) -> Report:
-    with SqliteLedger(path, create=False) as store:
-        noted = store.witness(ZONE)
-        return check(store.records(ZONE), verify, {noted: ZONE} if noted else {})
+from tests.ledgers import ROOT, ZONE, checked, instead, opened, refusal, story, write_story
 
 
 def test_it_is_a_ledger_store(tmp_path: Path) -> None:
@@ -99,180 +84,35 @@ def test_another_mode_or_key_is_refused(tmp_path: Path) -> None:
         pass
 
 
-APPEND = """
-import os, sys
-from pathlib import Path
-from tests.ledgers import instead, opened
-with opened(Path(sys.argv[1])) as ledger:
-    t = ledger.standing.last_t
-    os.write(1, b"0 ready\\n")
-    while True:
-        t += 1
-        shown = ledger.publish(instead(t, "fallback"))
-        os.write(1, f"{t} {shown.head}\\n".encode())
-"""
+def test_what_is_new_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushgrid.live.ledger import keys
 
+    synced, sync = [], os.fsync
 
-def child(code: str, *words: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, cwd=ROOT
-    )
+    def noting(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink())
+        sync(file)
 
-
-def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
-    path, rng = tmp_path / "ledger.db", random.Random(1)
-    acknowledged: dict[int, str] = {}
-    for _ in range(15):
-        process = child(APPEND, path)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"0 ready\n"
-        time.sleep(rng.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        told = process.stdout.read()
-        process.wait()
-        process.stdout.close()
-        for line in told.split(b"\n")[:-1]:
-            t, head = line.decode().split()
-            acknowledged[int(t)] = head
-        report = checked(path)
-        assert report.first_bad is None, report.reason
-        there = {one.t: one.head for one in report.standings[ZONE].releases}
-        assert acknowledged.items() <= there.items()
-        acknowledged = there  # one more may be there that nobody was told of
-    assert len(acknowledged) > 15
-
-
-def snapshot(path: Path, target: Path) -> Path:
-    """The files as a crash would leave them, while the ledger is open."""
-    target.mkdir()
-    for name in (path.name, f"{path.name}-wal", sidecar_path(path, ZONE).name):
-        shutil.copy(path.with_name(name), target / name)
-    return target / path.name
-
-
-def crashed(path: Path, target: Path, more: int = 0) -> Path:
-    with opened(path) as ledger:
-        for kind, body in story()[1:]:
-            ledger.append(kind, body)
-        for t in range(7, 7 + more):
-            ledger.publish(instead(t, "fallback"))
-        return snapshot(path, target)
-
-
-def test_a_crash_leaves_everything(tmp_path: Path) -> None:
-    left = crashed(tmp_path / "ledger.db", tmp_path / "left")
-    assert checked(left).records == 12
-    with opened(left) as ledger:
-        assert ledger.standing.head.seq == 12
-
-
-def test_a_cut_log_is_noticed(tmp_path: Path) -> None:
-    left = crashed(tmp_path / "ledger.db", tmp_path / "left")
-    log = left.with_name(f"{left.name}-wal")
-    whole, rng = log.read_bytes(), random.Random(2)
-    lengths = {0, 1, 31, 32, 33, len(whole) - 1, *(rng.randrange(len(whole)) for _ in range(25))}
-    for n, length in enumerate(sorted(lengths)):
-        cut = tmp_path / f"cut{n}"
-        shutil.copytree(left.parent, cut)
-        (cut / log.name).write_bytes(whole[:length])
-        said = refusal(cut / left.name)
-        assert said is not None, length
-        assert "was durable" in said
-
-
-def refusal(path: Path) -> str | None:
-    try:
-        with opened(path):
-            return None
-    except LedgerError as error:
-        return str(error)
-
-
-def test_the_report_of_a_cut_log_says_which_record_is_lost(tmp_path: Path) -> None:
-    left = crashed(tmp_path / "ledger.db", tmp_path / "left")
-    log = left.with_name(f"{left.name}-wal")
-    log.write_bytes(log.read_bytes()[:-1])
-    report = checked(left)
-    assert (report.records, report.first_bad) == (11, 12)
-    assert "its end was lost" in (report.reason or "")
-
-
-def test_a_torn_record_that_nobody_was_told_of_is_dropped(tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "fsync", noting)
+    keys.create(tmp_path / "key.pem")
+    assert synced == [tmp_path / "key.pem", tmp_path]  # the file, then its name
+    synced.clear()
     path = tmp_path / "ledger.db"
     sidecar = sidecar_path(path, ZONE)
     with opened(path) as ledger:
-        for kind, body in story()[1:-1]:
-            ledger.append(kind, body)
-        noted = sidecar.read_bytes()
-        ledger.append(*story()[-1])
-        left = snapshot(path, tmp_path / "left")
-    (left.parent / sidecar.name).write_bytes(noted)  # the power went before it was noted
-    log = left.with_name(f"{left.name}-wal")
-    whole = log.read_bytes()
-    with opened(left) as ledger:
-        assert ledger.standing.head.seq == 12  # the whole record counts all the same
-    shutil.copy(path, left)
-    for n in range(1, 4000, 800):  # the last commit torn in its last page
-        log.write_bytes(whole[:-n])
-        left.with_name(f"{left.name}-shm").unlink(missing_ok=True)
-        (left.parent / sidecar.name).write_bytes(noted)
-        report = checked(left)
-        assert (report.records, report.first_bad) == (11, None), report.reason
-    with opened(left) as ledger:
-        ledger.append(*story()[-1])
-    assert checked(left).records == 12
+        # the database's name; the lock file and its name; the genesis noted
+        assert synced == [tmp_path, sidecar, tmp_path, sidecar]
+        ledger.append(*story()[1])
+        assert synced[4:] == [sidecar]
 
 
-def test_a_changed_byte_never_goes_unnoticed(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    records = write_story(path)
-    log_left = crashed(tmp_path / "other.db", tmp_path / "left")
-    rng, noticed = random.Random(3), 0
-    for source, name in ((path, path.name), (log_left, f"{log_left.name}-wal")):
-        whole = source.with_name(name).read_bytes()
-        for n in range(60):
-            copy = tmp_path / f"{name}{n}"
-            copy.mkdir()
-            for one in source.parent.glob(f"{source.name}*"):
-                if not one.name.endswith("-shm") and one.is_file():
-                    shutil.copy(one, copy)
-            changed = bytearray(whole)
-            changed[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
-            (copy / name).write_bytes(changed)
-            said = refusal(copy / source.name)
-            noticed += said is not None
-            if said is None:  # then it was in a part without content
-                with SqliteLedger(copy / source.name) as store:
-                    assert list(store.records(ZONE)) == records
-            shutil.rmtree(copy)
-    assert noticed > 20  # the test itself can tell
+def test_a_lock_file_made_anew_while_it_was_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hushgrid.live.ledger.stores.sidecar import Sidecar
 
-
-def test_an_older_copy_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    write_story(path)
-    backup = path.read_bytes()
-    with opened(path) as ledger:
-        ledger.publish(instead(7, "fallback"))
-    path.write_bytes(backup)
-    assert "put back from an older copy" in (refusal(path) or "")
-    sidecar_path(path, ZONE).unlink()  # what the message's page says to do in the end
-    with opened(path) as ledger:
-        assert ledger.standing.last_t == 6
-
-
-def test_a_damaged_witness_is_no_witness(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    write_story(path)
-    sidecar = sidecar_path(path, ZONE)
-    whole = sidecar.read_bytes()
-    for slot in (0, 128):  # one slot torn: the other one speaks, perhaps of the record before
-        sidecar.write_bytes(whole[:slot] + b"\0" * 128 + whole[slot + 128 :])
-        with SqliteLedger(path, create=False) as store:
-            assert store.witness(ZONE) in {r.digest for r in list(store.records(ZONE))[-2:]}
-    for both in (b"\0" * 256, whole.replace(b"1", b"2"), b"junk"):
-        sidecar.write_bytes(both)
-        assert "damaged" in (refusal(path) or "")
+    monkeypatch.setattr(Sidecar, "is_mine", lambda _: False)
+    assert "has a writer" in (refusal(tmp_path / "ledger.db") or "")
 
 
 def test_a_lock_file_cut_short_by_a_crash_is_made_again(tmp_path: Path) -> None:
@@ -280,119 +120,6 @@ def test_a_lock_file_cut_short_by_a_crash_is_made_again(tmp_path: Path) -> None:
     sidecar_path(path, ZONE).write_bytes(b"")
     write_story(path)
     assert checked(path).records == 12
-
-
-@contextmanager
-def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as stream:
-        try:
-            while stream.write(b"\0" * 4096) == 4096:
-                pass
-        except OSError:
-            pass
-    return filler
-
-
-def publish_until_refused(ledger: Ledger, t: int) -> tuple[int, str]:
-    """The last step published after t, and why the next one was not."""
-    while True:
-        try:
-            ledger.publish(instead(t + 1, "fallback"))
-        except LedgerError as error:
-            return t, str(error)
-        t += 1
-
-
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk:
-        path = disk / "ledger.db"
-        write_story(path)
-        with opened(path) as ledger:
-            filler = fill(disk)
-            t, said = publish_until_refused(ledger, 6)
-            assert "full" in said
-            with pytest.raises(LedgerError, match="open it again"):
-                ledger.publish(instead(t + 1, "fallback"))
-        full = checked(path)
-        assert full.first_bad is None, full.reason
-        assert full.standings[ZONE].last_t == t  # all that was acknowledged, and not one more
-        filler.unlink()
-        with opened(path) as ledger:
-            ledger.publish(instead(t + 1, "fallback"))
-        assert checked(path).first_bad is None
-
-
-FULL = """
-import resource, sys
-from pathlib import Path
-from hushgrid.errors import LedgerError
-from tests.ledgers import instead, opened
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-with opened(Path(sys.argv[1])) as ledger:
-    t = ledger.standing.last_t
-    try:
-        while True:
-            ledger.publish(instead(t + 1, "fallback"))
-            t += 1
-    except LedgerError as error:
-        print(t, "\\n" not in str(error))
-"""
-
-
-def test_a_file_that_may_not_grow_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    write_story(path)
-    process = child(FULL, path)
-    told = process.communicate()[0].split()
-    assert (process.returncode, told[1]) == (0, b"True")
-    report = checked(path)
-    assert report.first_bad is None, report.reason
-    assert report.standings[ZONE].last_t == int(told[0]) > 6
-
-
-def test_a_read_only_disk(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk:
-        path = disk / "ledger.db"
-        records = write_story(path)
-        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        assert refusal(path) is not None
-        with pytest.raises(LedgerError):
-            SqliteLedger(disk / "new.db")
-        assert checked(path).head == records[-1].digest  # reading it is fine
-        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
-        with opened(path) as ledger:
-            assert ledger.standing.head.digest == records[-1].digest
-
-
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    records = write_story(path)
-    tmp_path.chmod(0o500)
-    try:
-        if os.access(tmp_path, os.W_OK):
-            pytest.skip("root may write into every folder")
-        assert refusal(path) is not None
-        assert checked(path).head == records[-1].digest
-    finally:
-        tmp_path.chmod(0o700)
-    with opened(path) as ledger:
-        assert ledger.standing.head.digest == records[-1].digest
 
 
 HOLD = """

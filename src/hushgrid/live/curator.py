@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.belief import Belief, expected_readings, marginals
-from hushgrid.errors import HorizonError, HushgridError, LedgerError
+from hushgrid.errors import HorizonError, HushgridError, LedgerError, MeterError, MeterRetryError
 from hushgrid.estimate import Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
@@ -91,10 +91,10 @@ class Curator:
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
         with Ledger.open(store, service.id, key, mode, now) as ledger:
+            if new_epoch:  # first, since it is refused while the old epoch has readings open
+                _new_roster(service, meters)
             _begin(service, ledger, new_epoch)
-            (meters.reopen if new_epoch else meters.open_zone)(
-                service.id, service.meters, service.seconds
-            )
+            meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch)
             curator._skip_what_was_before(now)
             yield curator
@@ -310,12 +310,23 @@ class Curator:
                 del self._unshown[i]
 
 
+def _new_roster(service: ZoneService, meters: MeterStore) -> None:
+    """Let the meter store take the new epoch's roster; a store that is new takes any."""
+    try:
+        meters.open_zone(service.id, service.meters, service.seconds)
+    except MeterRetryError:
+        raise
+    except MeterError:
+        meters.reopen(service.id, service.meters, service.seconds)
+
+
 def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
     """The present epoch must be of these terms; begin one where there is none, or when told to."""
     standing = ledger.standing
     if standing.epoch is not None and not new_epoch:
         now_first = service.begins // service.seconds
-        same = (standing.epoch.first, standing.epoch.roster) == (now_first, roster_digest(service))
+        then = (standing.epoch.first, standing.epoch.seconds, standing.epoch.roster)
+        same = then == (now_first, service.seconds, roster_digest(service))
         if not same or _first_state(service).digest != standing.epoch.digest:
             raise LedgerError(
                 f"the terms of zone {service.id!r} are not those of its epoch"

@@ -16,7 +16,7 @@ class Receipt(NamedTuple):
     """What became of the readings of one delivery; each is counted once, but for `clamped`.
 
     A repeated reading is a duplicate whether or not it agrees with the first, which stays.
-    `clamped`: how many of the accepted ones lie outside 0..bound and will be cut.
+    `clamped`: how many lie outside 0..bound and will be cut, at most those accepted.
     """
 
     accepted: int = 0

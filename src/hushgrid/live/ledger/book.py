@@ -9,7 +9,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -50,19 +50,22 @@ class Ledger:
         key: Signer,
         mode: Mode,
         now: float,
+        *,
+        known: Collection[str] = (),
         verify: Verify | None = None,
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
 
-        A ledger without records begins now [UTC epoch s] with its genesis. `verify` judges the
-        signatures; `keys.verify` where it is not given.
+        A ledger without records begins now [UTC epoch s] with its genesis. `known` are digests
+        remembered from elsewhere, such as the head last shown: all must be there. `verify` judges
+        the signatures; `keys.verify` where it is not given.
         """
         if verify is None:
             from hushgrid.live.ledger.keys import verify as of_key
 
             verify = of_key
         with store.writer(zone):
-            ledger = cls(store, zone, key, _resumed(store, zone, verify))
+            ledger = cls(store, zone, key, _resumed(store, zone, known, verify))
             if ledger._fold.place is None:
                 ledger.append("genesis", genesis(mode, key.public, now))
             ledger._check_mine(mode)
@@ -114,18 +117,19 @@ class Ledger:
         return Published.of(self.append("release", body))
 
 
-def _resumed(store: LedgerStore, zone: str, verify: Verify) -> Fold:
+def _resumed(store: LedgerStore, zone: str, known: Collection[str], verify: Verify) -> Fold:
     """All records checked and folded; none may be missing that was known to be durable."""
-    known = store.witness(zone)
+    noted = store.witness(zone)  # before the records: see there
+    wanted = {*known, noted} - {None}
     fold = Fold(verify)
     for record in store.records(zone):
         fold.take(record)
-        known = None if record.digest == known else known
-    if known is not None:
+        wanted.discard(record.digest)
+    for lost in wanted:
         end = fold.place.head.seq if fold.place else 0
         raise LedgerError(
-            f"the ledger of zone {zone!r} ends at record {end} but record {known[:12]} was durable"
-            " after it: the file or its log was cut, or put back from an older copy. Put back the"
+            f"the ledger of zone {zone!r} ends at record {end} without record {str(lost)[:12]},"
+            " which was durable: its end was cut, or an older copy was put back. Put back the"
             " newest whole copy; docs/ledger.md says how to go on without one."
         )
     return fold

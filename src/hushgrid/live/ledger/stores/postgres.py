@@ -240,13 +240,14 @@ def _head(session: Session, zone: str) -> Record | None:
 
 
 def _make_durable(session: Session) -> None:
-    """A commit returns when it is on the disk, and the session waits as long as it must."""
+    """A commit returns when it is on the disk; the session outlasts any pause between appends."""
     row = session.execute("SHOW fsync").fetchone()
     if row is None or row[0] != "on":
         raise LedgerError("the server has fsync off, so nothing is durable; turn it on.")
     row = session.execute("SHOW synchronous_commit").fetchone()
     if row is None or row[0] in ("off", "local", "remote_write"):
         session.execute("SET synchronous_commit = on")
+    session.execute("SET lock_timeout = '10s'")  # on a row of someone who ignores our lock
     if session.info.server_version >= 140000:
         session.execute("SET idle_session_timeout = 0")
 

@@ -242,9 +242,11 @@ def _make_schema(database: sqlite3.Connection) -> None:
 def _check_kind(path: Path, database: sqlite3.Connection, *, may_be_new: bool) -> None:
     """Refuse a file that is not a ledger of ours before anything is written to it."""
     try:
+        database.execute("BEGIN")  # all of it at one time: another process may be making it
+        empty = _is_empty(database)
         application = database.execute("PRAGMA application_id").fetchone()[0]
         version = database.execute("PRAGMA user_version").fetchone()[0]
-        empty = _is_empty(database)
+        database.execute("COMMIT")
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
