@@ -236,9 +236,9 @@ def test_another_writer_while_the_connection_was_gone(postgres: Postgres, schema
 
 
 def test_a_row_of_one_who_ignores_the_lock_is_not_waited_for_forever(
-    server: Server, schema: str
+    postgres: Postgres, schema: str
 ) -> None:
-    url = server.url(schema)
+    url = postgres.in_schema(schema)
     with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
         found = store._held[ZONE].execute("SHOW lock_timeout").fetchone()
         assert found == ("10s",)
@@ -254,8 +254,10 @@ def test_a_row_of_one_who_ignores_the_lock_is_not_waited_for_forever(
     assert checked(url).records == 1
 
 
-def test_an_older_copy_is_noticed_by_who_remembers_the_head(server: Server, schema: str) -> None:
-    with open_store(server.url(schema)) as store:
+def test_an_older_copy_is_noticed_by_who_remembers_the_head(
+    postgres: Postgres, schema: str
+) -> None:
+    with open_store(postgres.in_schema(schema)) as store:
         with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
             shown = ledger.publish(instead(1, "fallback")).head
         with Ledger.open(store, ZONE, KEY, "production", 0, known=[shown]):

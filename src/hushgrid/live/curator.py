@@ -92,6 +92,7 @@ class Curator:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
         with Ledger.open(store, service.id, key, mode, now) as ledger:
             if new_epoch:  # first, since it is refused while the old epoch has readings open
+                _check_new(service, ledger)
                 _new_roster(service, meters)
             _begin(service, ledger, new_epoch)
             meters.open_zone(service.id, service.meters, service.seconds)
@@ -308,6 +309,16 @@ class Curator:
                 )
             else:
                 del self._unshown[i]
+
+
+def _check_new(service: ZoneService, ledger: Ledger) -> None:
+    """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
+    first, last = service.begins // service.seconds, ledger.standing.last_t
+    if first <= last:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is interval {first} but {last} is published;"
+            " give a later begins for the new epoch."
+        )
 
 
 def _new_roster(service: ZoneService, meters: MeterStore) -> None:
