@@ -346,6 +346,7 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
         'hushgrid_epsilon_left{zone="elm-street"} 8.5',
         'hushgrid_publisher_failures_total{publisher="Away"} 1.0',
         'hushgrid_tick_seconds_bucket{le="1.0",zone="elm-street"} 1.0',
+        'hushgrid_tick_seconds_sum{zone="elm-street"} 1.0',  # took 0.3, told no finer
     ):
         assert line in lines
     told = [line for line in lines if not line.startswith("#") and "_created" not in line]

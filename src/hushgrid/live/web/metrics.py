@@ -50,7 +50,7 @@ class Metrics:
             "hushgrid_zone_errors", "Passes that failed.", ["zone"], registry=own
         )
         self._ticks = Histogram(
-            "hushgrid_tick_seconds", "How long a pass with releases took.", ["zone"],
+            "hushgrid_tick_seconds", "Time of a pass with releases, up to its bucket.", ["zone"],
             registry=own, buckets=SECONDS,
         )  # fmt: skip
         for way in WAYS:
@@ -67,7 +67,9 @@ class Metrics:
         for one in made:
             self._releases.labels(one.zone, one.source).inc()
         if made:
-            self._ticks.labels(made[0].zone).observe(seconds)
+            # rounded up to a bucket: a histogram's sum would tell each time exactly
+            coarse = next((most for most in SECONDS if seconds <= most), 2 * SECONDS[-1])
+            self._ticks.labels(made[0].zone).observe(coarse)
 
     def stands(self, status: Status) -> None:
         """Note where an open zone stands."""

@@ -1,0 +1,146 @@
+"""Nothing public depends on a reading but through the noisy load: two worlds, byte for byte.
+
+Equal presence, clamping and noisy load, other readings: logs, figures, answers, errors, records
+and prices must not differ in one byte. Each kind of leak, put in on purpose, does make them differ.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgrid import Policy, SimulatedNoise, Window
+from hushgrid.live import gate, serve
+from hushgrid.live.gate import Receipt
+from hushgrid.live.ledger.keys import create
+from tests.live.twins import AWAY, EMPTY, STEPS, ZONES, Leak, Seen
+from tests.live.worlds import TOKEN
+
+log = logging.getLogger("hushgrid.curator")
+
+PLAIN = Policy(0.5, horizon=500)
+POLICIES = {
+    "plain": PLAIN,
+    "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
+    "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
+    "window": Policy(4.0, horizon=500, window=Window(4)),
+}
+
+
+def both(folder: Path, policy: Policy = PLAIN, leak: Leak | None = None) -> tuple[Seen, Seen]:
+    create(folder / "key.pem")
+    key = (folder / "key.pem").read_bytes()
+    one, other = (Seen(w, folder / f"world-{w}", key, policy, leak) for w in (0, 1))
+    return one, other
+
+
+def differing(one: Seen, other: Seen) -> set[str]:
+    """The channels that tell the worlds apart."""
+    here, there = one.all(), other.all()
+    assert all(here.values()), "a channel is silent"
+    return {name for name in here if here[name] != there[name]}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_readings_change_nothing_but_the_noisy_load(tmp_path: Path, name: str) -> None:
+    one, other = both(tmp_path, POLICIES[name])
+    apart = [a != b for a, b in zip(one.loads, other.loads, strict=True)]
+    assert apart.count(False) == len(ZONES), "the loads are equal only where all are missing"
+    assert differing(one, other) == set()
+
+
+def test_the_worlds_have_seen_everything(tmp_path: Path) -> None:
+    """What the comparison stands on: all kinds of readings, releases and refusals occurred."""
+    seen, _ = both(tmp_path)
+    public = seen.all()
+    records = [json.loads(line) for line in public["ledger"].splitlines()]
+    releases = [r["body"] for r in records if r["kind"] == "release"]
+    sources = {(r["zone"], r["source"]) for r in releases}
+    assert sources == {(zone, "readings") for zone in ZONES} | {("oak-lane", "forecast")}
+    missing = {r["counts"]["missing"] for r in releases if r["zone"] == "elm-street"}
+    assert {1, 6} <= missing
+    published = {r["t"] - releases[0]["t"] + 1 for r in releases}
+    assert {EMPTY, STEPS} < published, "an interval without readings is published"
+    assert not published & set(AWAY[:2]), "what is long past is left out"
+    answers = public["answers"].decode()
+    for status in (200, 400, 401, 404, 413, 415):
+        assert f" {status} [" in answers
+    lines = [json.loads(line) for line in public["logs"].splitlines()]
+    for kind in ("accepted", "duplicate", "late", "unknown", "malformed"):
+        assert sum(line.get(kind, 0) for line in lines) > 0, kind
+    assert '"clamped":0' in answers
+    assert '"clamped":1' in answers
+    assert TOKEN.encode() not in b"".join(public.values())
+
+
+def _reading(process: Any, patch: pytest.MonkeyPatch, tell: Callable[[int], None]) -> None:
+    """Tell the sum of what is read for an interval."""
+    get = process._meters.get
+
+    def told(*place: Any) -> Any:
+        interval = get(*place)
+        tell(int(interval.wh.sum()))
+        return interval
+
+    patch.setattr(process._meters, "get", told)
+
+
+def field_of_a_log(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """The load in a field that may be told."""
+    _reading(process, patch, lambda load: log.info("read", extra={"t": load}))
+
+
+def text_of_a_log(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """The load in the text of an event."""
+    _reading(process, patch, lambda load: log.info(f"load {load}"))
+
+
+def hidden_in_a_log(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """The load in a field that the formatter does not know: that is held shut."""
+    _reading(process, patch, lambda load: log.info("load %s", load, extra={"load": load}))
+
+
+def publisher(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """A publisher that reads the meter store and shows the load as a figure."""
+
+    class Leaking:
+        def publish(self, zone: Any, release: Any) -> None:
+            load = process._meters.get(zone.id, release.start).wh.sum()
+            process._metrics._step.labels("load").set(load)
+
+    process._publishers.append(Leaking())
+
+
+def noise(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """Noise that is the same in both worlds: the noisy load is not, and all that follows it."""
+    patch.setattr(serve, "_noise", lambda _: SimulatedNoise(1))
+
+
+def repeats(process: Any, patch: pytest.MonkeyPatch) -> None:
+    """A receipt that tells whether a repeated reading agrees with the one that is stored."""
+
+    def told(counts: Any, outside: int) -> Receipt:
+        clamped = min(outside, counts.accepted)
+        return Receipt(counts.accepted, counts.duplicate, counts.late, clamped, 0, 0)
+
+    patch.setattr(gate, "_receipt", told)
+
+
+LEAKS: dict[Leak, set[str]] = {
+    field_of_a_log: {"logs"},
+    text_of_a_log: {"logs"},
+    hidden_in_a_log: set(),
+    publisher: {"metrics", "answers"},
+    noise: {"ledger", "answers", "mqtt", "price file"},
+    repeats: {"answers", "logs", "metrics"},
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
+def test_a_leak_would_be_seen(tmp_path: Path, leak: Leak) -> None:
+    assert differing(*both(tmp_path, leak=leak)) == LEAKS[leak]

@@ -1,0 +1,283 @@
+"""Two worlds that differ in their readings alone, and all that anyone outside sees of one.
+
+Who is present, who lies above the bound and who below 0 is the same in both; sizes are not. The
+noise knows the load of its world and draws what makes load and noise together the same in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import numpy as np
+import prometheus_client.metrics
+import pytest
+
+from hushgrid import Noise, Policy
+from hushgrid.cli.ledger import export
+from hushgrid.live import curator, mqtt, serve
+from hushgrid.live.deployment import Deployment, Http, Mqtt
+from hushgrid.live.logs import log_lines
+from hushgrid.live.serve import Process
+from hushgrid.live.status import from_ledger
+from hushgrid.live.web.app import make_app
+from tests.live.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
+from tests.live.worlds import START, deployment, service
+
+SECONDS = 900
+STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
+SPOILED = (1, 12)  # steps with malformed bodies
+ZONES = {"elm-street": 6, "oak-lane": 3}
+READERS = (
+    "/v1/price?zone=elm-street", "/v1/price?zone=oak-lane", "/v1/price", "/v1/price?zone=other",
+    "/v1/status", "/healthz", "/readyz", "/docs",
+)  # fmt: skip
+Row = tuple[str, int, int, int]
+Leak = Callable[[Process, pytest.MonkeyPatch], None]
+
+
+def parts(world: int, zone: str, house: int, step: int) -> tuple[int, ...]:
+    """What a house counts in an interval [Wh], in one reading or two; nothing where missing."""
+    if step == EMPTY or step in AWAY[1:]:
+        return ()
+    rng = np.random.default_rng([world, len(zone), house, step])
+    size = 1 + int(rng.integers(10 ** (2 + 3 * world)))  # other numbers of digits as well
+    kind = (house * 5 + step * 3) % 7
+    if kind == 0:
+        return ()
+    if kind == 1:
+        return (1000 + size,)
+    if kind == 2:
+        return (-size,)
+    first, second = map(int, rng.integers(0, 499, 2))
+    return (first, second) if kind == 3 else (first + second,)
+
+
+def rows(world: int, zone: str, step: int) -> list[Row]:
+    start = START + (step - 1) * SECONDS
+    made = []
+    for house in range(ZONES[zone]):
+        found = parts(world, zone, house, step)
+        each = SECONDS // max(len(found), 1)
+        made += [(f"{zone}-{house}", start + i * each, each, wh) for i, wh in enumerate(found)]
+    return made
+
+
+def load(world: int, zone: str, step: int, bound: Any) -> int:
+    """The load [Wh] of who is present."""
+    found = (parts(world, zone, house, step) for house in range(ZONES[zone]))
+    pairs = zip(found, bound, strict=True)
+    return sum(min(max(sum(one), 0), int(most)) for one, most in pairs)
+
+
+class Aligned(Noise):
+    """Draws the same noisy load in every world: it knows the step and the load of its own."""
+
+    def __init__(self, world: int) -> None:
+        self._world, self._now = world, (0, 0, 0)
+
+    def at(self, state: Any) -> None:
+        zone, step = state.zone.id, state.t
+        self._now = (len(zone), step, load(self._world, zone, step, state.zone.bound))
+
+    def draw(self, scale: float) -> int:
+        zone, step, own = self._now
+        return 1000 + int(np.random.default_rng([zone, step]).integers(3000)) - own
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.wall = float(START)
+
+    def now(self) -> float:
+        return self.wall
+
+
+class Wire:
+    """An MQTT client without a broker: keeps what is published."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def publish(self, topic: str, text: str, qos: int, retain: bool) -> Any:
+        self.sent.append(f"{topic} {qos} {retain} {text}".encode())
+        return SimpleNamespace(wait_for_publish=lambda _: None, is_published=lambda: True)
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        return lambda *_: True
+
+
+def malformed(a: int, b: int) -> list[tuple[bytes, str]]:
+    """Bodies that go wrong around readings, or have them in a wrong place."""
+    good = {"meter_id": "elm-street-0", "start_utc": "2025-06-15T15:15:00Z", "duration_s": 900}
+    wrong: list[dict[str, Any]] = [
+        {**good, "wh": f"{a}x"}, {**good, "wh": a + 0.5}, {**good, "wh": [a]}, {"wh": a}, good,
+        {**good, "wh": a, "start_utc": str(b)}, {**good, "wh": a, "duration_s": f"{b} s"},
+        {**good, "wh": a, "meter_id": b}, {**good, "wh": f"{a}e{b}"}, {**good, "wh": -a * 10**30},
+        {**good, "wh": a, "start_utc": b + 0.25}, {**good, "wh": a, "unit": b},
+    ]  # fmt: skip
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in wrong)
+    at, head = "elm-street-0,2025-06-15T15:15:00Z,900", "meter_id,start_utc,duration_s,wh\n"
+    reading = [("elm-street-0", START, SECONDS, a)]
+    return [
+        (lines, "application/x-ndjson"),
+        (json.dumps(wrong).encode(), "application/json"),
+        (json.dumps(wrong).encode()[:-9], "application/json"),
+        (f"{a} {b}\n".encode(), "application/x-ndjson"),
+        (f'{{"wh": {a}{b}, "wh" {a}}}'.encode(), "application/json"),
+        (f"{at},{a}\n{at},{b}\n".encode(), "text/csv"),  # no header
+        (f"{head}{at},{a}.{b}.{a}\n{at},{a},{b}\n{at}\n{a}\n".encode(), "text/csv"),
+        (f'{head}elm-street-0,{a},900,{b}\n{at},"{a}\n'.encode(), "text/csv"),
+        (as_arrow(reading)[:-20], "application/vnd.apache.arrow.stream"),
+        (as_parquet(reading)[:-20], "application/vnd.apache.parquet"),
+        (f"<feed><entry><value>{a}</value></entry><{b}".encode(), "application/atom+xml"),
+        (f"{a}".encode(), "text/html"),
+    ]
+
+
+class Seen:
+    """Everything public of one world; `leak` may spoil the process to show that it would tell."""
+
+    def __init__(
+        self, world: int, folder: Path, key: bytes, policy: Policy, leak: Leak | None = None
+    ) -> None:
+        folder.mkdir()
+        (folder / "key.pem").write_bytes(key)
+        (folder / "key.pem").chmod(0o600)
+        self.world, self.folder, self.leak = world, folder, leak
+        self.clock, self.wire = Clock(), Wire()
+        self.answers, self.figures = [b""], [b""]
+        self.loads: list[int] = []
+        self.made: Deployment = deployment(
+            folder,
+            service("elm-street", policy=policy),
+            service("oak-lane", 3, policy=policy, budget=1.2),
+            mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
+            price_file=folder / "prices.json",
+        )
+        with pytest.MonkeyPatch.context() as patch, self.logged() as lines:
+            self._patch(patch)
+            lives = (range(1, AWAY[0] + 1), range(AWAY[-1] + 1, STEPS + 1))
+            for steps in lives if leak is None else lives[:1]:  # a leak shows at once
+                with ExitStack() as stack:
+                    self._run(steps, stack, patch)
+        self.log = lines.getvalue().encode()
+
+    def _patch(self, patch: pytest.MonkeyPatch) -> None:
+        """The same clock, noise and wire for all parts; nothing else is changed."""
+        still = SimpleNamespace(time=self.clock.now, monotonic=self.clock.now)
+        patch.setattr(serve, "time", still)
+        patch.setattr(prometheus_client.metrics, "time", still)
+        patch.setattr(serve, "_noise", lambda _: Aligned(self.world))
+        patch.setattr(mqtt, "_client", lambda *_, **__: self.wire)
+        prepare = curator.prepare
+
+        def told(state: Any, noise: Any) -> Any:
+            if isinstance(noise, Aligned):
+                noise.at(state)
+            return prepare(state, noise)
+
+        patch.setattr(curator, "prepare", told)
+
+    @contextmanager
+    def logged(self) -> Iterator[io.StringIO]:
+        """Logs as the service writes them, at the time of our clock."""
+        root, stream = logging.getLogger(), io.StringIO()
+        before = root.handlers[:], root.level
+
+        def at(record: logging.LogRecord) -> bool:
+            record.created = self.clock.wall
+            return True
+
+        log_lines(stream).addFilter(at)
+        try:
+            yield stream
+        finally:
+            root.handlers[:], root.level = before
+            logging.captureWarnings(False)
+
+    def _run(self, steps: range, stack: ExitStack, patch: pytest.MonkeyPatch) -> None:
+        process = Process(self.made, stack)
+        http = Http(tokens=(DIGEST,), limit=100_000)
+        app = make_app(process._gate, process.board, process._metrics, http)
+        self.client = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        inlet = mqtt.MqttReadings(self.made.mqtt, process._gate, process._metrics.received)
+        if self.leak is not None:
+            self.leak(process, patch)
+        process.open(self.clock.now(), False)
+        process.turn(self.clock)
+        for step in steps:
+            start = START + (step - 1) * SECONDS
+            self.clock.wall = start + 300.0
+            self._deliver(step, inlet)
+            self.loads += [load(self.world, zone, step, [1000] * n) for zone, n in ZONES.items()]
+            self.clock.wall = start + 900.0
+            if step in AWAY:
+                self.clock.wall = float(START + AWAY[-1] * SECONDS)
+                return
+            process.turn(self.clock)
+            for path in READERS:
+                self._ask("GET", path)
+            self.figures.append(self._ask("GET", "/metrics").content)
+
+    def _deliver(self, step: int, inlet: mqtt.MqttReadings) -> None:
+        for i, (media, write) in enumerate(FORMATS.items()):
+            some = rows(self.world, "elm-street", step)[i % 2 :: 2]
+            if some:
+                self._post(write(some), media)  # what came before comes again, the same
+        every = [row for zone in ZONES for row in rows(self.world, zone, step)]
+        again = [(m, s, d, wh + self.world * (1 if wh > 0 else -1)) for m, s, d, wh in every]
+        stranger = [("nobody", START, SECONDS, wh) for _, _, _, wh in again[:1]]
+        self._mqtt(inlet, as_ndjson([*every, *again, *stranger]))
+        late = rows(self.world, "elm-street", max(step - 1, 1))
+        unfit = [(m, s + 7, 700, wh) for m, s, _, wh in every]
+        self._post(as_ndjson([*late, *unfit, *again]), "application/x-ndjson")
+        rng = np.random.default_rng([self.world, step])
+        if step in SPOILED:
+            for body, media in malformed(*map(int, rng.integers(10, 10 ** (3 + self.world), 2))):
+                self._post(body, media)
+                self._mqtt(inlet, body)
+        self._post(as_ndjson(every * 200), "application/x-ndjson")  # too large, where any
+        unknown = {"Authorization": "Bearer other"}
+        self._ask("POST", "/v1/readings", content=as_ndjson(every), headers=unknown)
+
+    def _post(self, body: bytes, media: str) -> None:
+        self._ask("POST", "/v1/readings", content=body, headers={"Content-Type": media, **AUTH})
+
+    def _mqtt(self, inlet: mqtt.MqttReadings, payload: bytes) -> None:
+        inlet._waiting.append((1, 1, payload))
+        inlet._take()
+
+    def _ask(self, method: str, path: str, **rest: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self.client, base_url="http://x") as client:
+                return await client.request(method, path, **rest)
+
+        answer = asyncio.run(ask())
+        head = f"{method} {path} {answer.status_code} {answer.headers.raw} "
+        self.answers.append(head.encode() + answer.content)
+        return answer
+
+    def all(self) -> dict[str, bytes]:
+        """Each channel by its name."""
+        where = self.folder / "ledger.ndjson"
+        export(self.made.ledger, out=str(where))
+        return {
+            "logs": self.log,
+            "answers": b"\n".join(self.answers),
+            "metrics": b"\n".join(self.figures),
+            "ledger": where.read_bytes(),
+            "price file": (self.folder / "prices.json").read_bytes(),
+            "mqtt": b"\n".join(self.wire.sent),
+            "status": repr(from_ledger(self.made, self.clock.now())).encode(),
+        }
