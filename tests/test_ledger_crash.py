@@ -297,18 +297,3 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
         with opened(path) as ledger:
             assert ledger.standing.head.digest == records[-1].digest
-
-
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    records = write_story(path)
-    tmp_path.chmod(0o500)
-    try:
-        if os.access(tmp_path, os.W_OK):
-            pytest.skip("root may write into every folder")
-        assert refusal(path) is not None
-        assert checked(path).head == records[-1].digest
-    finally:
-        tmp_path.chmod(0o700)
-    with opened(path) as ledger:
-        assert ledger.standing.head.digest == records[-1].digest
