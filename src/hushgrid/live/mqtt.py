@@ -90,6 +90,7 @@ class MqttReadings:
             with suppress(OSError, ValueError):
                 self._client.disconnect()
                 self._client.loop(0.1)
+            _hang_up(self._client)
             self._stop.wait(self._pause)
             self._pause = min(2 * self._pause, LAST_PAUSE)
 
@@ -186,6 +187,14 @@ class MqttPrices:
         """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
+        _hang_up(self._client)
+
+
+def _hang_up(client: paho.Client) -> None:
+    """Close the socket where the client has not: the broker may answer a farewell too late."""
+    with suppress(OSError, ValueError):
+        if (line := client.socket()) is not None:
+            line.close()
 
 
 def topic_of(pattern: str, zone: str) -> str:
