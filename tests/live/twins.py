@@ -113,6 +113,9 @@ class Wire:
         self.sent.append(f"{topic} {qos} {retain} {text}".encode())
         return SimpleNamespace(wait_for_publish=lambda _: None, is_published=lambda: True)
 
+    def socket(self) -> None:
+        return None
+
     def __getattr__(self, name: str) -> Callable[..., bool]:
         return lambda *_: True
 
