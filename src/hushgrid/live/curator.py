@@ -160,6 +160,11 @@ class Curator:
         state = state if self._usable else "fallback only"
         return Status(self.service.id, self.t - 1, self._spent, left, self._missing, state)
 
+    @property
+    def releases(self) -> tuple[Published, ...]:
+        """All that was ever published, in order."""
+        return self._ledger.standing.releases
+
     def run(self, now: float) -> list[Published]:
         """Close and publish every interval that is due; show again what was not yet shown."""
         made = []

@@ -21,6 +21,7 @@ from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
+from hushgrid.live.history import History
 from hushgrid.live.ledger.keys import load
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
@@ -63,9 +64,9 @@ class Process:
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
         self.board = Board(zone.id for zone in deployment.zones)
-        self._publishers = [
-            Counted(each, self._metrics) for each in (self.board, *self._made_publishers())
-        ]
+        self.history = History(deployment.zones)
+        shown: list[Publisher] = [self.history, self.board, *self._made_publishers()]
+        self._publishers = [Counted(each, self._metrics) for each in shown]
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
@@ -96,6 +97,7 @@ class Process:
                 new_epoch=new_epoch,
             ) as curator,
         ):
+            self.history.fill(zone.id, curator.releases)
             yield curator
 
     def open(self, now: float, new_epoch: bool) -> None:

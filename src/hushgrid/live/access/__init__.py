@@ -1,0 +1,1 @@
+"""Who may do what: clients, their secrets, tokens and scopes."""

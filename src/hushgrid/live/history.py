@@ -1,0 +1,81 @@
+"""The releases that can be asked for: those of the ledger, then each new one as it is shown.
+
+Written by the loop, read by any thread. A release enters when it is durable, and never changes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.standing import Published
+
+log = logging.getLogger("hushgrid.history")
+
+KEPT = 100_000  # releases of a zone: more than two years of quarter hours
+
+Watcher = Callable[[ZoneService, Published], None]
+
+
+class History:
+    """Releases of each zone in order of time; also a publisher."""
+
+    def __init__(self, zones: Iterable[ZoneService]) -> None:
+        self.zones = {zone.id: zone for zone in zones}
+        self._releases: dict[str, list[Published]] = {zone: [] for zone in self.zones}
+        self._watchers: list[Watcher] = []
+        self._mutex = threading.Lock()
+
+    def fill(self, zone: str, releases: Sequence[Published]) -> None:
+        """Take what a ledger holds; nobody is told."""
+        with self._mutex:
+            self._releases[zone] = list(releases[-KEPT:])
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Have every new release told, by a call that must not wait; returns how to end that."""
+        with self._mutex:
+            self._watchers.append(watcher)
+
+        def end() -> None:
+            with self._mutex:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
+
+        return end
+
+    def publish(self, zone: ZoneService, release: Published) -> None:
+        """Add a release and tell it; one that is here already is neither."""
+        with self._mutex:
+            known = self._releases[zone.id]
+            if known and known[-1].t >= release.t:
+                return
+            known.append(release)
+            del known[:-KEPT]
+            watchers = tuple(self._watchers)
+        for watcher in watchers:
+            try:
+                watcher(zone, release)
+            except Exception as error:  # a watcher's trouble is not the tick's
+                log.warning("watcher failed", extra={"error": type(error).__name__})
+
+    def newest(self, zone: str) -> Published | None:
+        """The last release; None before the first."""
+        known = self._releases[zone]
+        return known[-1] if known else None
+
+    def between(self, zone: str, since: int, until: int) -> list[Published]:
+        """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
+        known = self._releases[zone]
+        low = bisect.bisect_left(known, since, key=_applies)
+        return known[low : bisect.bisect_left(known, until, key=_applies)]
+
+    def last(self, zone: str, number: int) -> list[Published]:
+        """The newest releases, oldest first."""
+        return self._releases[zone][-number:] if number > 0 else []
+
+
+def _applies(release: Published) -> int:
+    return release.applies_start
