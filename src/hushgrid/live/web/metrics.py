@@ -9,7 +9,14 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import ZoneService
@@ -19,6 +26,7 @@ from hushgrid.live.publish import Publisher
 
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")
 WAYS = ("http", "mqtt")
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would tell the exact time of a zone's first release
 SECONDS = (0.1, 1.0, 10.0, 60.0)  # coarse: the exact time of a tick is nobody's business
 
 
