@@ -70,6 +70,7 @@ class Curator:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
+        self._away: set[int] = set()  # publishers that failed last time
         self._missing = 0
         self._fold()
 
@@ -98,6 +99,7 @@ class Curator:
             meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch)
             curator._skip_what_was_before(now)
+            curator._tell_of_the_clock(now)
             yield curator
 
     def _fold(self) -> None:
@@ -137,6 +139,13 @@ class Curator:
         passed = math.ceil((now - self.start_of(self.t)) / seconds)
         if not self._ledger.standing.current and passed > 0:
             self._leave_out(passed)
+
+    def _tell_of_the_clock(self, now: float) -> None:
+        """A clock that went back makes the zone wait: nothing is published for a time twice."""
+        if self._last is not None and now < self._last.published_at:
+            behind = self._last.published_at - math.floor(now)
+            told = {"zone": self.service.id, "t": self.t, "seconds": behind}
+            log.warning("clock behind the ledger", extra=told)
 
     @property
     def t(self) -> int:
@@ -304,11 +313,15 @@ class Curator:
             try:
                 self._publishers[i].publish(self.service, published)
             except OSError as error:
-                log.warning(
-                    "not shown", extra={"zone": self.service.id, "error": type(error).__name__}
-                )
+                if i not in self._away:  # once, not at every attempt
+                    told = {"zone": self.service.id, "error": type(error).__name__}
+                    log.warning("not shown", extra=told)
+                self._away.add(i)
             else:
                 del self._unshown[i]
+                if i in self._away:
+                    self._away.discard(i)
+                    log.info("shown again", extra={"zone": self.service.id})
 
 
 def _check_new(service: ZoneService, ledger: Ledger) -> None:

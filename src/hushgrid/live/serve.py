@@ -75,7 +75,8 @@ class Process:
         if self.deployment.price_file is not None:
             yield PriceFile(self.deployment.price_file)
         if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
-            prices = MqttPrices(self.deployment.mqtt)
+            name = f"hushgrid-prices-{self._key.public[:12]}"  # two of a name drive each other out
+            prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
             yield prices
 

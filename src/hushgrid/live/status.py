@@ -48,7 +48,7 @@ def _state(zone: ZoneService, standing: Standing, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     first = standing.epoch.first if standing.epoch else 1
     t = max(standing.last_t, first - 1) + 1
-    due = zone.begins + t * zone.seconds + zone.grace
+    due = (t + 1) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     return _STATES[standing.releases[-1].source] if standing.releases else "not begun"
