@@ -20,6 +20,7 @@ import pytest
 
 from hushgrid.live import running
 from hushgrid.live import serve as serving
+from hushgrid.live.clock import Watched
 from hushgrid.live.deployment import Deployment, Http, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
@@ -64,7 +65,7 @@ class World:
 
     def __init__(self, made: Deployment, t: int = FIRST) -> None:
         self.made, self.t = made, t
-        self.time = float(t * QUARTER)
+        self.steady = self.time = float(t * QUARTER)
         self.accepted: set[tuple[str, int, int]] = set()
         self.shown: dict[str, dict[str, Any]] = {}  # by head
         self._over = False
@@ -91,7 +92,8 @@ class World:
         self._over, self._story = False, story(self)
         address = f"http://127.0.0.1:{self.made.http and self.made.http.port}"
         with httpx.Client(base_url=address) as self._web:
-            serve(self.made, clock=self, stop=self, new_epoch=new_epoch)  # type: ignore[arg-type]
+            clock = Watched(self, steady=lambda: self.steady)
+            serve(self.made, clock=clock, stop=self, new_epoch=new_epoch)  # type: ignore[arg-type]
 
     # ---- what a story does
 
@@ -113,9 +115,15 @@ class World:
         return worst
 
     def ahead(self, intervals: int = 1) -> None:
-        """Intervals end."""
+        """Intervals end, and the last one's grace."""
         self.t += intervals
-        self.time = float(self.t * QUARTER)
+        before, self.time = self.time, float(self.t * QUARTER + self.made.zones[0].grace)
+        self.steady += self.time - before
+
+    def jump(self, hours: int) -> None:
+        """Somebody sets the clock."""
+        self.time += 3600 * hours
+        self.t += 4 * hours
 
     def look(self) -> None:
         """Remember every price that can be seen."""

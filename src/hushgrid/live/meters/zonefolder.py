@@ -147,9 +147,9 @@ class ZoneFolder:
             raise _unavailable(path, error) from error
         return memory
 
-    @staticmethod
-    def _cut(path: Path, reader: LogReader) -> None:
-        _logger.warning("cut %d torn bytes off %s at byte %d", reader.torn, path, reader.end)
+    def _cut(self, path: Path, reader: LogReader) -> None:
+        reason = f"{reader.torn} bytes behind byte {reader.end}"
+        _logger.warning("torn end cut", extra={"zone": self._zone, "reason": reason})
         with path.open("r+b") as file:
             file.truncate(reader.end)
             os.fsync(file.fileno())
