@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -48,7 +49,7 @@ def wh(house: int, t: int) -> int:
 
 
 def zone(name: str = "elm", houses: int = 4, **more: Any) -> ZoneService:
-    return zone_service(name, houses, begins=BEGINS, **more)
+    return zone_service(name, houses, **({"begins": BEGINS} | more))
 
 
 def service(folder: Path, *zones: ZoneService, **more: Any) -> Deployment:
@@ -146,6 +147,14 @@ class World:
             self.ahead()
             yield
             self.look()
+
+    def until(self, true: Callable[[], bool], seconds: float = 60.0) -> Iterator[None]:
+        """Passes while time stands still; the limit is for failures only."""
+        end = monotonic() + seconds
+        while not true():
+            assert monotonic() < end
+            sleep(0.02)
+            yield
 
     def get(self, path: str) -> httpx.Response:
         return self._web.get(path)

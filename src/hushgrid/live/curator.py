@@ -341,7 +341,7 @@ def _new_roster(service: ZoneService, meters: MeterStore) -> None:
     except MeterRetryError:
         raise
     except MeterError:
-        meters.reopen(service.id, service.meters, service.seconds)
+        meters.reopen(service.id, service.meters, service.seconds, service.begins)
 
 
 def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:

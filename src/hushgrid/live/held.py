@@ -69,9 +69,9 @@ class HeldMeters:
         self._store.open_zone(zone, meters, interval)
         self._zones[zone] = (meters, interval)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
         """Start a new epoch with another roster."""
-        self._store.reopen(zone, meters, interval)
+        self._store.reopen(zone, meters, interval, begins)
         self._zones[zone] = (meters, interval)
 
     def put(
