@@ -26,9 +26,7 @@ def _events(lines: list[dict[str, object]]) -> list[object]:
 
 
 @pytest.mark.parametrize("hours", [1, 3])
-def test_a_clock_set_forward(
-    tmp_path: Path, hours: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clock_set_forward(tmp_path: Path, hours: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     def story(world: World) -> Iterator[None]:
@@ -98,9 +96,7 @@ def test_a_clock_that_is_an_hour_back_after_a_restart(
     ("day", "quarters"),
     [("2026-03-29", 92), ("2026-10-25", 100), ("2027-03-28", 92), ("2027-10-31", 100)],
 )
-def test_a_night_in_which_clocks_on_walls_are_set(
-    tmp_path: Path, day: str, quarters: int
-) -> None:
+def test_a_night_in_which_clocks_on_walls_are_set(tmp_path: Path, day: str, quarters: int) -> None:
     midnight = datetime.fromisoformat(day).replace(tzinfo=ZURICH).astimezone(UTC)
     first = int(midnight.timestamp()) // QUARTER
     world = World(_street(tmp_path, int(midnight.timestamp())), first)

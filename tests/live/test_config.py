@@ -417,7 +417,7 @@ def test_the_base_of_the_mutations_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_longest_body_is_a_setting(tmp_path: Path) -> None:
-    for given, limit in (("limit = 1024", 1024), ("limit = 4294967296", 4 << 30), ("", 64 << 20)):
-        found = load_deployment(put(tmp_path, ("limit = 67108864", given)))
+    for line, limit in (("limit = 1024", 1024), ("limit = 4294967296", 4 << 30), ("", 64 << 20)):
+        found = load_deployment(put(tmp_path, ("limit = 67108864", line)))
         assert found.http is not None
         assert found.http.limit == limit

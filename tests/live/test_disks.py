@@ -18,7 +18,10 @@ __all__ = ["no_pauses"]
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[dict[str, Path]]:
-    with small_disk(tmp_path / "for-ledger") as ledger, small_disk(tmp_path / "for-meters") as meters:
+    with (
+        small_disk(tmp_path / "for-ledger") as ledger,
+        small_disk(tmp_path / "for-meters") as meters,
+    ):
         yield {"ledger": ledger, "meters": meters}
 
 

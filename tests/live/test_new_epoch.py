@@ -70,7 +70,7 @@ def _judge_new(world: World) -> None:
 
 def test_new_terms_are_asked_for(before: World) -> None:
     world = again(before, other_terms())
-    with pytest.raises(LedgerError, match="not those of its epoch .* --new-epoch"):
+    with pytest.raises(LedgerError, match=r"not those of its epoch .* --new-epoch"):
         world.play(one_in_each)
     assert kinds(world) == OLD, "what is refused leaves no trace"
     too_early = again(before, replace(other_terms(), begins=(FIRST + 2) * QUARTER))
