@@ -15,6 +15,7 @@ from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import LATE
 from hushgrid.live.deployment import Deployment, Http
 from hushgrid.live.example import example, make_key
+from hushgrid.live.status import from_ledger
 from tests.live.brokers import free_port
 from tests.live.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service
 
@@ -85,6 +86,8 @@ def test_a_clock_that_is_an_hour_back_after_a_restart(
 
     world.play(story)
     world.judge()
+    states = [from_ledger(made, world.time + QUARTER * late)[0].state for late in (0, 1, 3)]
+    assert states == ["publishing", "publishing", "behind"]
     assert list(world.releases()) == list(range(FIRST, FIRST + 8))
     (told,) = [
         line for line in judge_logs(world, caplog) if line["event"] == "clock behind the ledger"
