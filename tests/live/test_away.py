@@ -13,6 +13,7 @@ import pytest
 from hushgrid.live import mqtt
 from hushgrid.live.deployment import Mqtt
 from hushgrid.live.publish import price
+from tests.disks import fill, small_disk
 from tests.live.brokers import Broker
 from tests.live.faults import FIRST, QUARTER, World, judge_logs, no_pauses, service, wh
 from tests.live.test_mqtt import heard, send
@@ -151,3 +152,36 @@ def test_a_database_that_is_restarted(
     world.judge()
     assert list(world.releases()) == list(range(FIRST, FIRST + 7))
     judge_logs(world, caplog)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_readings_wait_with_the_broker_while_the_disk_is_full(
+    tmp_path: Path,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(mqtt, "LAST_PAUSE", 1.0)
+    broker.start()
+    ways = Mqtt("127.0.0.1", broker.port, "hushgrid/+/readings", "hushgrid/{zone}/price")
+    with small_disk(tmp_path / "disk") as disk:
+        world = World(service(tmp_path, mqtt=ways, meters=str(disk / "meters")))
+
+        def story(world: World) -> Iterator[None]:
+            yield from world.until(lambda: "broker here" in caplog.messages)
+            yield from world.whole(1)
+            filler = fill(disk)
+            by_broker(world, broker, 0, 1, 2, 3)
+            yield from world.until(lambda: "readings left with the broker" in caplog.messages)
+            assert taken(world) == 0
+            filler.unlink()
+            yield from world.until(lambda: taken(world) == 4)
+            world.ahead()
+            yield
+            newest_is_heard(world, broker)
+
+        world.play(story)
+        world.judge()
+        assert list(world.releases()) == [FIRST, FIRST + 1]
+        judge_logs(world, caplog)
