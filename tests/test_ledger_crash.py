@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
+from tests.disks import fill, small_disk
 from tests.ledgers import ZONE, checked, child, instead, opened, refusal, story, write_story
 
 APPEND = """
@@ -199,33 +198,6 @@ def test_a_record_that_was_stored_but_not_noted_is_there(
     monkeypatch.undo()
     with opened(path) as ledger:  # reading it back shows it: it is not made a second time
         assert ledger.standing.at(7) is not None
-
-
-@contextmanager
-def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as stream:
-        try:
-            while stream.write(b"\0" * 4096) == 4096:
-                pass
-        except OSError:
-            pass
-    return filler
 
 
 def publish_until_refused(ledger: Ledger, t: int) -> tuple[int, str]:

@@ -60,6 +60,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert found.meters == str(tmp_path / "meters")
     assert found.http is not None
     assert (found.http.host, found.http.port, found.http.tokens) == ("127.0.0.1", 8080, ())
+    assert found.http.limit == 64 << 20
     assert found.mqtt is None
     assert found.price_file == tmp_path / "prices.json"
     for calendar in (zone.scenario.consumption.calendar, zone.scenario.models[0].calendar):
@@ -129,6 +130,10 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ("bound = 2500", "bound = 2000000000", "give at most 1000000 Wh"),
         ('host = "127.0.0.1"', 'host = "0.0.0.0"\ntoken = 1', "http.token is not known"),
         ("token_digests = []", 'token_digests = ["hunter2"]', "never the token"),
+        ("limit = 67108864", "limit = 1023", "http.limit is 1023; give bytes from 1024 to 4294"),
+        ("limit = 67108864", "limit = 4294967297", "http.limit is 4294967297; give bytes"),
+        ("limit = 67108864", "limit = 1e6", "http.limit is 1000000.0; give bytes"),
+        ("limit = 67108864", "limit = true", "http.limit is True; give bytes"),
         ("[publish]", "[mqtt]\nhost = 'b'\n[publish]", "mqtt has neither readings nor prices"),
         ("[publish]", "[mqtt]\npassword = 'hunter2'\n[publish]", "mqtt.password is not known"),
         ("[publish]", "[mqtt]\nhost='b'\nprices='a/#'\n[publish]", "without wildcards"),
@@ -409,3 +414,10 @@ def test_the_base_of_the_mutations_is_sound(tmp_path: Path) -> None:
     assert found.ledger == URL
     assert SECRET not in repr(found)
     assert found.mqtt is not None
+
+
+def test_the_longest_body_is_a_setting(tmp_path: Path) -> None:
+    for line, limit in (("limit = 1024", 1024), ("limit = 4294967296", 4 << 30), ("", 64 << 20)):
+        found = load_deployment(put(tmp_path, ("limit = 67108864", line)))
+        assert found.http is not None
+        assert found.http.limit == limit

@@ -19,8 +19,10 @@ import pytest
 
 from hushgrid import Policy
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.live import serve as serving
 from hushgrid.live.clock import FastClock
 from hushgrid.live.curator import Curator
+from hushgrid.live.deployment import Mqtt
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
@@ -277,3 +279,46 @@ def test_a_meter_store_that_failed_is_opened_again() -> None:
     assert not held.doubtful
     assert held.put(zone.id, *one).accepted == 1
     assert len(made) == 2
+
+
+def test_a_meter_store_that_cannot_be_opened_again_lets_go_of_its_lock(tmp_path: Path) -> None:
+    zone, folder = service(), tmp_path / "meters"
+    held = HeldMeters(lambda: open_meters(folder))
+    held.open_zone(zone.id, zone.meters, zone.seconds)
+    for house in (0, 1):
+        held.put(zone.id, [house], [START], [900], [7])
+    (log,) = folder.rglob("*.log")
+    whole = log.read_bytes()
+    log.write_bytes(whole[:100] + b"?" + whole[101:])
+    for _ in range(2):
+        with pytest.raises(MeterError, match="damaged"):
+            held.renew()
+    log.write_bytes(whole)
+    held.renew()
+    assert held.put(zone.id, [0, 1], [START] * 2, [900] * 2, [7, 7]).duplicate == 2
+    held.shut()
+
+
+def test_two_services_on_one_broker_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    class Named:
+        def __init__(self, _mqtt: Mqtt, client_id: str) -> None:
+            names.append(client_id)
+
+        def stop(self) -> None:
+            pass
+
+        def publish(self, *_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(serving, "MqttPrices", Named)
+    stop = threading.Event()
+    stop.set()
+    for name in ("one", "two", "two"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        made = deployment(tmp_path / name, service(), mqtt=Mqtt("localhost", prices="prices"))
+        serve(made, clock=FastClock(START, 1.0), stop=stop)
+    assert names[0] != names[1] == names[2]

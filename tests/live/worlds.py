@@ -59,7 +59,9 @@ class MemoryMeters:
     def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
         self._zones[zone] = (len(meters), interval)
 
-    reopen = open_zone
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        self.closed[zone] = max(self.closed.get(zone, 0), begins)
+        self.open_zone(zone, meters, interval)
 
     def put(self, zone: str, house: Any, start: Any, duration: Any, wh: Any) -> Counts:
         if self.fail is not None:

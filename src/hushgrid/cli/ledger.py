@@ -102,6 +102,33 @@ def export(
     put_json({"records": len(lines), "head": only, "first_bad": None, "heads": heads}, json)
 
 
+@app.command()
+def transfer(
+    meter: Annotated[str, typer.Argument(metavar="METER", help="Id of the house's meter.")],
+    config: Annotated[Path, typer.Option(help="Service file (TOML), with the old rosters.")],
+    source: Annotated[str, typer.Option("--from", metavar="ZONE", help="Zone the house leaves.")],
+    target: Annotated[str, typer.Option("--to", metavar="ZONE", help="Zone it comes into.")],
+    json: Json = None,
+) -> None:
+    """Carry what a house has spent into the zone it moves to; the service must be stopped.
+
+    Example: hushgrid ledger transfer elm-0007 --config service.toml --from elm --to oak
+    """
+    import time
+
+    from hushgrid.live.config import load_deployment
+    from hushgrid.live.transfer import move
+
+    moved = move(load_deployment(config), meter, source, target, time.time())
+    said = "carries" if moved.anew else "was carried over already with"
+    say(
+        f"house {moved.house} {said} epsilon {moved.epsilon:.6g} from {source} to {target}; now"
+        " change the rosters and start hushgrid serve --new-epoch",
+        json,
+    )
+    put_json({**moved._asdict(), "from": source, "to": target}, json)
+
+
 @contextmanager
 def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
     """All records of a store or an export, and the digests it knows to be durable, by zone."""

@@ -159,6 +159,7 @@ def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
         host=given.get("host", Http().host),
         port=given.get("port", Http().port),
         tokens=given.get("token_digests", ()),
+        limit=given.get("limit", Http().limit),
     )
     if not made.tokens and made.host not in _LOOPBACK and "token_digests" not in _raw(main, "http"):
         main.faults.add(

@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 
 from hushgrid.belief import Belief, expected_readings, marginals
-from hushgrid.errors import HorizonError, HushgridError, LedgerError, MeterError, MeterRetryError
+from hushgrid.errors import HorizonError, HushgridError, LedgerError
 from hushgrid.estimate import Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
-from hushgrid.live.ledger.bodies import epoch, release, schedule, stand_in
+from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.standing import Published, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.meters.ports import Interval, MeterStore
 from hushgrid.live.publish import Publisher
-from hushgrid.mechanism import Draws, State, init, prepare, replay, skip, step
+from hushgrid.live.terms import begin, first_state
+from hushgrid.mechanism import Draws, State, prepare, replay, skip, step
 from hushgrid.noise import Noise
 
 log = logging.getLogger("hushgrid.curator")
@@ -70,6 +71,7 @@ class Curator:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
+        self._away: set[int] = set()  # publishers that failed last time
         self._missing = 0
         self._fold()
 
@@ -91,13 +93,11 @@ class Curator:
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
         with Ledger.open(store, service.id, key, mode, now) as ledger:
-            if new_epoch:  # first, since it is refused while the old epoch has readings open
-                _check_new(service, ledger)
-                _new_roster(service, meters)
-            _begin(service, ledger, new_epoch)
+            begin(service, ledger, meters, key, new_epoch)
             meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch)
             curator._skip_what_was_before(now)
+            curator._tell_of_the_clock(now)
             yield curator
 
     def _fold(self) -> None:
@@ -109,11 +109,11 @@ class Curator:
             )
         self._epoch = standing.epoch
         self._scenario = self.service.scenario
-        self._state = _first_state(self.service)
+        self._state = first_state(self.service)
         self._public = Public.start(
             self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
         )
-        self._spent = 0.0
+        self._spent = standing.carried  # by the house that brought most along
         for shown in standing.current:
             self._skip_to(self._epoch.step(shown.t))
             if shown.source == "readings":
@@ -137,6 +137,18 @@ class Curator:
         passed = math.ceil((now - self.start_of(self.t)) / seconds)
         if not self._ledger.standing.current and passed > 0:
             self._leave_out(passed)
+
+    def _tell_of_the_clock(self, now: float) -> None:
+        """A clock that went back makes the zone wait: nothing is published for a time twice."""
+        if self._last is not None and now < self._last.published_at:
+            behind = self._last.published_at - math.floor(now)
+            told = {"zone": self.service.id, "t": self.t, "seconds": behind}
+            log.warning("clock behind the ledger", extra=told)
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """Houses that came and went, in order."""
+        return self._ledger.standing.transfers
 
     @property
     def t(self) -> int:
@@ -309,83 +321,15 @@ class Curator:
             try:
                 self._publishers[i].publish(self.service, published)
             except OSError as error:
-                log.warning(
-                    "not shown", extra={"zone": self.service.id, "error": type(error).__name__}
-                )
+                if i not in self._away:  # once, not at every attempt
+                    told = {"zone": self.service.id, "error": type(error).__name__}
+                    log.warning("not shown", extra=told)
+                self._away.add(i)
             else:
                 del self._unshown[i]
-
-
-def _check_new(service: ZoneService, ledger: Ledger) -> None:
-    """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
-    first, last = service.begins // service.seconds, ledger.standing.last_t
-    if first <= last:
-        raise LedgerError(
-            f"begins of zone {service.id!r} is interval {first} but {last} is published;"
-            " give a later begins for the new epoch."
-        )
-
-
-def _new_roster(service: ZoneService, meters: MeterStore) -> None:
-    """Let the meter store take the new epoch's roster; a store that is new takes any."""
-    try:
-        meters.open_zone(service.id, service.meters, service.seconds)
-    except MeterRetryError:
-        raise
-    except MeterError:
-        meters.reopen(service.id, service.meters, service.seconds)
-
-
-def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
-    """The present epoch must be of these terms; begin one where there is none, or when told to."""
-    standing = ledger.standing
-    if standing.epoch is not None and not new_epoch:
-        now_first = service.begins // service.seconds
-        then = (standing.epoch.first, standing.epoch.seconds, standing.epoch.roster)
-        same = then == (now_first, service.seconds, roster_digest(service))
-        if not same or _first_state(service).digest != standing.epoch.digest:
-            raise LedgerError(
-                f"the terms of zone {service.id!r} are not those of its epoch"
-                f" ({standing.epoch.digest[:12]}); put them back, or begin a new epoch with"
-                " hushgrid serve --new-epoch."
-            )
-        if standing.schedule is None:
-            _commit(service, ledger)
-        return
-    state = _first_state(service)
-    ledger.append(
-        "epoch",
-        epoch(
-            state.digest,
-            first=service.begins // service.seconds,
-            horizon=service.policy.horizon,
-            seconds=service.seconds,
-            roster=roster_digest(service),
-            exact=service.policy.on_empty == "publish_exact",
-        ),
-    )
-    _commit(service, ledger)
-
-
-def _commit(service: ZoneService, ledger: Ledger) -> None:
-    """The schedule's digest, before the first reading of the epoch."""
-    state = _first_state(service)
-    known = state.scheduler.ahead and service.policy.window is None
-    steps = range(1, service.policy.horizon + 1) if known else ()
-    ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
-
-
-def _first_state(service: ZoneService) -> State:
-    scenario = service.scenario
-    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    return init(*world, service.policy)
-
-
-def roster_digest(service: ZoneService) -> str:
-    """SHA-256 over the meter ids in house order, a line each."""
-    import hashlib
-
-    return hashlib.sha256("".join(f"{m}\n" for m in service.meters).encode()).hexdigest()
+                if i in self._away:
+                    self._away.discard(i)
+                    log.info("shown again", extra={"zone": self.service.id})
 
 
 def _up(value: float) -> float:

@@ -19,24 +19,39 @@ log = logging.getLogger("hushgrid.meters")
 class HeldMeters:
     """A MeterStore that passes everything on to one behind it.
 
-    Where that one cannot be used any more, `doubtful` is set and senders are told to send again
-    later; `renew` opens another with the same zones. Safe for threads, as the one behind it.
+    That one is opened with the first zone: whoever asks holds the zone's lock by then, so a second
+    process hears which zone is taken. Where it cannot be used any more, `doubtful` is set and
+    senders are told to send again later; `renew` opens another with the same zones. Safe for
+    threads, as the one behind it.
     """
 
     def __init__(self, make: Callable[[], MeterStore]) -> None:
-        self._make, self._store, self._mutex = make, make(), threading.Lock()
+        self._make, self._mutex = make, threading.Lock()
+        self._opened: MeterStore | None = None
         self._zones: dict[str, tuple[Sequence[str], int]] = {}
         self.doubtful = False
+
+    @property
+    def _store(self) -> MeterStore:
+        with self._mutex:
+            if self._opened is None:
+                self._opened = self._make()
+            return self._opened
 
     def renew(self) -> None:
         """Shut the store and open it again."""
         with self._mutex:
-            with suppress(MeterError, OSError):
-                self._store.shut()
+            if self._opened is not None:
+                with suppress(MeterError, OSError):
+                    self._opened.shut()
             store = self._make()
-            for zone, (meters, interval) in self._zones.items():
-                store.open_zone(zone, meters, interval)
-            self._store, self.doubtful = store, False
+            try:
+                for zone, (meters, interval) in self._zones.items():
+                    store.open_zone(zone, meters, interval)
+            except BaseException:
+                store.shut()  # it holds the lock that the next attempt needs
+                raise
+            self._opened, self.doubtful = store, False
         log.warning("meter store opened again")
 
     @contextmanager
@@ -54,9 +69,9 @@ class HeldMeters:
         self._store.open_zone(zone, meters, interval)
         self._zones[zone] = (meters, interval)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
         """Start a new epoch with another roster."""
-        self._store.reopen(zone, meters, interval)
+        self._store.reopen(zone, meters, interval, begins)
         self._zones[zone] = (meters, interval)
 
     def put(
@@ -102,7 +117,8 @@ class HeldMeters:
     def shut(self) -> None:
         """Let go of files and connections."""
         with self._mutex:
-            self._store.shut()
+            if self._opened is not None:
+                self._opened.shut()
 
     def __enter__(self) -> HeldMeters:
         return self

@@ -12,10 +12,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from hushgrid.errors import MeterError
+from hushgrid.errors import LedgerError, MeterError
 from hushgrid.live.clock import Clock
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment, ZoneService
@@ -23,6 +23,7 @@ from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.history import History
 from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
@@ -76,7 +77,8 @@ class Process:
         if self.deployment.price_file is not None:
             yield PriceFile(self.deployment.price_file)
         if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
-            prices = MqttPrices(self.deployment.mqtt)
+            name = f"hushgrid-prices-{self._key.public[:12]}"  # two of a name drive each other out
+            prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
             yield prices
 
@@ -102,9 +104,11 @@ class Process:
 
     def open(self, now: float, new_epoch: bool) -> None:
         """Open every zone; what is wrong with one is raised."""
+        moves = {}
         for zone in self._zones:
             self._stack.callback(zone.close)
-            zone.open(now, new_epoch=new_epoch)
+            moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
+        _check_arrived(moves)
 
     def listen(self) -> None:
         """Open the ways in."""
@@ -151,6 +155,18 @@ class Process:
             log.error("meter store away", extra={"error": type(error).__name__})
             self._pause = min(2 * self._pause, LAST_PAUSE)
         self._renew_at = time.monotonic() + self._pause
+
+
+def _check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
+    """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
+    came = {one.out for some in moves.values() for one in some}
+    for zone, some in moves.items():
+        for one in some:
+            if one.direction == "out" and one.other in moves and one.head not in came:
+                raise LedgerError(
+                    f"a house left zone {zone!r} for {one.other!r} (record {one.seq}) and has not"
+                    " come in; run the same hushgrid ledger transfer again."
+                )
 
 
 def _noise(deployment: Deployment) -> Noise:

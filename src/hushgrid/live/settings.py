@@ -117,6 +117,17 @@ def port(value: Any) -> int:
     return value
 
 
+def size(least: int, most: int) -> Read:
+    """Bytes within limits."""
+
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise UnusableError(f"give bytes from {least} to {most}")
+        return value
+
+    return read
+
+
 def host(value: Any) -> str:
     """A name or an address."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value):
@@ -198,6 +209,7 @@ TABLES: dict[str, dict[str, Setting]] = {
         "host": Setting(host),
         "port": Setting(port),
         "token_digests": Setting(digests, secret=True),
+        "limit": Setting(size(1 << 10, 4 << 30)),
     },
     "mqtt": {
         "host": Setting(host, required=True),

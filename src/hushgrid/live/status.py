@@ -34,7 +34,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
-    spent = 0.0
+    spent = standing.carried
     for one in standing.current:
         if one.source == "readings":
             spent = math.nextafter(spent + one.epsilon, math.inf)  # never too small
@@ -48,7 +48,7 @@ def _state(zone: ZoneService, standing: Standing, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     first = standing.epoch.first if standing.epoch else 1
     t = max(standing.last_t, first - 1) + 1
-    due = zone.begins + t * zone.seconds + zone.grace
+    due = (t + 1) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     return _STATES[standing.releases[-1].source] if standing.releases else "not begun"

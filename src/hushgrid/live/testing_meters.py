@@ -208,6 +208,8 @@ def _rosters(make: Make, zone: str) -> None:
                 store.open_zone(zone, other, interval)
         with _refused("a new epoch while an interval is open"):
             store.reopen(zone, ["b"], 1800)
+        with _refused("a new epoch that begins in an interval with readings"):
+            store.reopen(zone, ["b"], 1800, 900)
         store.close(zone, 900)
     with make() as store:
         with _refused("another roster after a restart"):
@@ -228,6 +230,15 @@ def _rosters(make: Make, zone: str) -> None:
         _holds(store, zone, 2400, [None, None, 5])
         with _refused("a new epoch of a zone that is not there"):
             store.reopen(zone + " other", ["a"], 900)
+        store.reopen(zone, ["d"], 1200, 3600)  # closes the interval from 2400 with its readings
+        _expect(store.last_closed(zone), 2400, "last closed before the new epoch")
+        _expect(_put(store, zone, (0, 2400, 1200, 1)), Counts(late=1), "of the old epoch")
+        _expect(_put(store, zone, (0, 3600, 1200, 6)), Counts(1), "of the new epoch")
+    with make() as store:
+        store.open_zone(zone, ["d"], 1200)
+        _holds(store, zone, 3600, [6])
+        with _refused("an interval of the old epoch"):
+            store.get(zone, 2400)
 
 
 def _purges(make: Make, zone: str) -> None:

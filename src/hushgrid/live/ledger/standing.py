@@ -141,6 +141,31 @@ class Standing:
         return tuple(one for one in self.releases if one.t >= self.epoch.first)
 
     @property
+    def moved(self) -> Mapping[str, Transfer]:
+        """Of each house that ever moved, how it last did."""
+        return {one.house: one for one in self.transfers}
+
+    @property
+    def carried(self) -> float:
+        """The most that a house brought along which is here: where the epoch's spending starts.
+
+        It counts in the first epoch that publishes after the house came, and in the one it came
+        into; an epoch after that begins anew for all.
+        """
+        since = self._first_seq_of_the_epoch_before()
+        here = [one for one in self.moved.values() if one.direction == "in" and one.seq > since]
+        return max((one.epsilon for one in here), default=0.0)
+
+    def _first_seq_of_the_epoch_before(self) -> int:
+        """The first release of the last epoch before the present one that published; else 0."""
+        present = self.epoch.first if self.epoch else 1
+        earlier = [one for one in self.releases if one.t < present]
+        if not earlier:
+            return 0
+        firsts = [epoch.first for epoch in self.epochs if epoch.first <= earlier[-1].t]
+        return next(one.seq for one in earlier if one.t >= max(firsts, default=0))
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """The rates published in the present epoch, in order, whatever their source."""
         return tuple(one.rate for one in self.current)

@@ -58,10 +58,11 @@ class MeterStore(Protocol):
         """
         ...
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
-        """Start a new epoch with another roster. Refused while an open interval holds readings.
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        """Start a new epoch with another roster at `begins` [epoch s].
 
-        What was closed stays closed; readings of the old epoch can only be purged.
+        Intervals that start before are closed with it. Refused while one that stays open holds
+        readings. What is closed stays closed; readings of the old epoch can only be purged.
         """
         ...
 

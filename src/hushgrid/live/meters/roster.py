@@ -102,6 +102,12 @@ class Epoch:
         floor = min(int(before), self.closed_end) // length * length
         return Epoch(self.roster, self.closed_end, max(self.floor, floor))
 
+    def ended(self, begins: int) -> Epoch:
+        """After all intervals that start before `begins` are closed."""
+        if not is_whole(begins):
+            raise MeterError(f"a new epoch begins at {begins}; give epoch seconds.")
+        return Epoch(self.roster, max(self.closed_end, int(begins)), self.floor)
+
     def renewed(self, roster: Roster) -> Epoch:
         """With another roster: what is closed stays so and belongs to the old one."""
         return Epoch(roster, self.closed_end, max(self.floor, self.closed_end))
@@ -128,5 +134,5 @@ class Epoch:
         if opened:
             raise MeterError(
                 f"zone {zone!r} cannot be reopened while interval {opened[0]} is open;"
-                " close every interval that holds readings first."
+                " close every interval that holds readings first, or begin after them."
             )

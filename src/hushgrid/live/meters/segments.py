@@ -59,7 +59,7 @@ class SegmentMeters:
             epoch.check_same(roster, zone)
             self._zones[zone] = _Zone(zone, folder, epoch)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
         """See MeterStore."""
         roster = Roster.of(zone, meters, interval)
         with self._lock:
@@ -70,7 +70,7 @@ class SegmentMeters:
                 if epoch is None:
                     raise MeterError(f"zone {zone!r} is new; call open_zone.")
                 self._zones[zone] = _Zone(zone, folder, epoch)
-            self._zones[zone].renew(roster)
+            self._zones[zone].renew(roster, begins)
 
     def put(
         self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
@@ -227,14 +227,16 @@ class _Zone:
             self._enter(epoch, keep_from=epoch.floor)
             return self._folder.remove_before(epoch.floor)
 
-    def renew(self, roster: Roster) -> None:
+    def renew(self, roster: Roster, begins: int) -> None:
         """See MeterStore.reopen."""
         with self._writing:
             if roster != self.epoch.roster:
                 self._folder.check_sound()
-                self.epoch.check_renewable(self.open_intervals(), self._zone)
-                self._folder.remove_from(self.epoch.closed_end)
-                self._enter(self.epoch.renewed(roster), keep_from=END)
+                ended = self.epoch.ended(begins)
+                still = [opens for opens in self.open_intervals() if opens >= ended.closed_end]
+                ended.check_renewable(still, self._zone)
+                self._folder.remove_from(ended.closed_end)
+                self._enter(ended.renewed(roster), keep_from=END)
 
     def _enter(self, epoch: Epoch, keep_from: int) -> None:
         """Make an epoch durable, then true; older intervals leave memory."""

@@ -102,13 +102,14 @@ class SqlMeters(ABC):
             self._row(link, zone).epoch.check_same(roster, zone)
         self._know(zone, roster)
 
-    def reopen(self, zone: str, meters: Sequence[str], interval: int) -> None:
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
         """See MeterStore."""
         roster = Roster.of(zone, meters, interval)
         with self._write() as link:
             self._lock_zone(link, zone)
             key, epoch = self._row(link, zone)
             if roster != epoch.roster:
+                epoch = epoch.ended(begins)
                 epoch.check_renewable([*self._spans(link, key, epoch.closed_end)][:1], zone)
                 self._update(link, key, epoch.renewed(roster))
         self._know(zone, roster)

@@ -136,16 +136,23 @@ class ZoneFolder:
         What a crash tore off the end is cut and logged.
         """
         path = self._path(opens)
-        memory, reader = self._read(opens, roster)
-        if reader is None or not memory:
-            path.unlink()
-            return None
-        if reader.torn:
-            _logger.warning("cut %d torn bytes off %s at byte %d", reader.torn, path, reader.end)
-            with path.open("r+b") as file:
-                file.truncate(reader.end)
-                os.fsync(file.fileno())
+        try:
+            memory, reader = self._read(opens, roster)
+            if reader is None or not memory:
+                path.unlink()
+                return None
+            if reader.torn:
+                self._cut(path, reader)
+        except OSError as error:
+            raise _unavailable(path, error) from error
         return memory
+
+    def _cut(self, path: Path, reader: LogReader) -> None:
+        reason = f"{reader.torn} bytes behind byte {reader.end}"
+        _logger.warning("torn end cut", extra={"zone": self._zone, "reason": reason})
+        with path.open("r+b") as file:
+            file.truncate(reader.end)
+            os.fsync(file.fileno())
 
     def load_closed(self, opens: int, roster: Roster) -> IntervalMemory:
         """A closed interval. It was whole when it was closed, so anything torn is damage."""

@@ -1,0 +1,117 @@
+"""The terms of a zone's epoch: what the ledger has fixed, and how new ones begin."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.houses import house_names
+from hushgrid.live.ledger.bodies import epoch, schedule
+from hushgrid.live.ledger.book import Ledger, Signer
+from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.meters.ports import MeterStore
+from hushgrid.mechanism import State, init
+
+
+def begin(
+    service: ZoneService, ledger: Ledger, meters: MeterStore, key: Signer, new_epoch: bool
+) -> None:
+    """See that the present epoch is of these terms; begin one where there is none, or if told."""
+    check_all_here(service, ledger.standing, key)
+    if new_epoch:  # first, since it is refused while the old epoch has readings open
+        _check_new(service, ledger)
+        _new_roster(service, meters)
+    _begin(service, ledger, new_epoch)
+
+
+def check_all_here(service: ZoneService, standing: Standing, key: Signer) -> None:
+    """Refuse a roster with a house that left: what it spends here would be carried nowhere."""
+    left = {one.house: one.other for one in standing.moved.values() if one.direction == "out"}
+    if not left:
+        return
+    for house, name in enumerate(house_names(key, service.meters)):
+        if name in left:
+            raise LedgerError(
+                f"house {house + 1} of zone {service.id!r} has moved to zone {left[name]!r}; take"
+                " its meter out of the roster and begin a new epoch with hushgrid serve"
+                " --new-epoch."
+            )
+
+
+def check_same(service: ZoneService, standing: Standing) -> None:
+    """Refuse terms that are not those of the present epoch."""
+    if standing.epoch is None:
+        raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
+    now_first = service.begins // service.seconds
+    then = (standing.epoch.first, standing.epoch.seconds, standing.epoch.roster)
+    same = then == (now_first, service.seconds, roster_digest(service))
+    if not same or first_state(service).digest != standing.epoch.digest:
+        raise LedgerError(
+            f"the terms of zone {service.id!r} are not those of its epoch"
+            f" ({standing.epoch.digest[:12]}); put them back, or begin a new epoch with"
+            " hushgrid serve --new-epoch."
+        )
+
+
+def _check_new(service: ZoneService, ledger: Ledger) -> None:
+    """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
+    first, last = service.begins // service.seconds, ledger.standing.last_t
+    if first <= last:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is interval {first} but {last} is published;"
+            " give a later begins for the new epoch."
+        )
+
+
+def _new_roster(service: ZoneService, meters: MeterStore) -> None:
+    """Let the meter store take the new epoch's roster; a store that is new takes any."""
+    try:
+        meters.open_zone(service.id, service.meters, service.seconds)
+    except MeterRetryError:
+        raise
+    except MeterError:
+        meters.reopen(service.id, service.meters, service.seconds, service.begins)
+
+
+def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
+    """The present epoch must be of these terms; begin one where there is none, or when told to."""
+    standing = ledger.standing
+    if standing.epoch is not None and not new_epoch:
+        check_same(service, standing)
+        if standing.schedule is None:
+            _commit(service, ledger)
+        return
+    state = first_state(service)
+    ledger.append(
+        "epoch",
+        epoch(
+            state.digest,
+            first=service.begins // service.seconds,
+            horizon=service.policy.horizon,
+            seconds=service.seconds,
+            roster=roster_digest(service),
+            exact=service.policy.on_empty == "publish_exact",
+        ),
+    )
+    _commit(service, ledger)
+
+
+def _commit(service: ZoneService, ledger: Ledger) -> None:
+    """The schedule's digest, before the first reading of the epoch."""
+    state = first_state(service)
+    known = state.scheduler.ahead and service.policy.window is None
+    steps = range(1, service.policy.horizon + 1) if known else ()
+    ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
+
+
+def first_state(service: ZoneService) -> State:
+    """The mechanism before step 1 of the epoch."""
+    scenario = service.scenario
+    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    return init(*world, service.policy)
+
+
+def roster_digest(service: ZoneService) -> str:
+    """SHA-256 over the meter ids in house order, a line each."""
+    return hashlib.sha256("".join(f"{m}\n" for m in service.meters).encode()).hexdigest()

@@ -1,0 +1,99 @@
+"""A house moves to another zone of the service: what it has spent goes with it.
+
+Two records, each durable before the next: out of the one zone, into the other. Who stops between
+them does the same again; the second record is then made from the first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hushgrid.accounting.compose import sum_up
+from hushgrid.errors import LedgerError
+from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.houses import house_names
+from hushgrid.live.ledger.bodies import transfer
+from hushgrid.live.ledger.book import Ledger
+from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.standing import Standing, Transfer
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.spending import spent_by
+from hushgrid.live.terms import check_same
+
+
+class Moved(NamedTuple):
+    """A house in both ledgers: its public name, what it has spent, the records' digests."""
+
+    house: str
+    epsilon: float
+    delta: float
+    out: str
+    into: str
+    anew: bool  # False where both records were there already
+
+
+def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
+    """Write both records; the service must be stopped, its rosters still the old ones."""
+    leaves, comes = _zone(deployment, source), _zone(deployment, target)
+    if source == target:
+        raise LedgerError(f"the house is in zone {source!r} already; give another zone to go to.")
+    key = load(deployment.key)
+    (name,) = house_names(key, [meter])
+    with open_store(deployment.ledger) as store:
+        if store.head(source) is None:
+            raise LedgerError(
+                f"zone {source!r} has published nothing, so nothing is to be carried; move the"
+                " meter in the service file."
+            )
+        with (
+            Ledger.open(store, source, key, deployment.mode, now) as old,
+            Ledger.open(store, comes.id, key, deployment.mode, now) as new,
+        ):
+            out = _left(old.standing, name, target)
+            anew = out is None
+            if out is None:
+                out = _leave(leaves, old, meter, name, target)
+            into = _came(new.standing, out)
+            if into is None:
+                anew = True
+                body = transfer(
+                    name, "in", other=source, epsilon=out.epsilon, delta=out.delta, out=out.head
+                )
+                into = Transfer.of(new.append("transfer", body))
+    return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
+
+
+def _zone(deployment: Deployment, name: str) -> ZoneService:
+    for zone in deployment.zones:
+        if zone.id == name:
+            return zone
+    known = ", ".join(zone.id for zone in deployment.zones)
+    raise LedgerError(f"zone is {name!r}; give one of the service file: {known}.")
+
+
+def _left(standing: Standing, name: str, target: str) -> Transfer | None:
+    """The record by which the house has left already."""
+    last = standing.moved.get(name)
+    if last is None or last.direction == "in":
+        return None
+    if last.other != target:
+        raise LedgerError(f"the house has left zone {standing.zone!r} for {last.other!r} already.")
+    return last
+
+
+def _came(standing: Standing, out: Transfer) -> Transfer | None:
+    return next((one for one in standing.transfers if one.out == out.head), None)
+
+
+def _leave(leaves: ZoneService, old: Ledger, meter: str, name: str, target: str) -> Transfer:
+    check_same(leaves, old.standing)
+    if meter not in leaves.meters:
+        raise LedgerError(
+            f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
+            " file, and change rosters after the transfer."
+        )
+    before = old.standing.spent.get(name, (0.0, 0.0))  # what it came with
+    cost = spent_by(leaves, old.standing, leaves.meters.index(meter))
+    epsilon, delta = sum_up([before[0], cost.epsilon]), min(sum_up([before[1], cost.delta]), 1.0)
+    body = transfer(name, "out", other=target, epsilon=epsilon, delta=delta)
+    return Transfer.of(old.append("transfer", body))

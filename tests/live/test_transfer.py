@@ -1,0 +1,223 @@
+"""A house that changes zone keeps its spending, through crashes and new epochs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hushgrid import Policy
+from hushgrid.accounting.compose import Account
+from hushgrid.cli import main
+from hushgrid.errors import LedgerError
+from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.ledger.book import Ledger
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.record import Record
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.spending import spent_by
+from hushgrid.live.terms import first_state
+from hushgrid.live.transfer import move
+from tests.live.faults import FIRST, QUARTER, World, service, zone
+
+STEPS = 3
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(service(tmp_path, zone("elm"), zone("oak", 3, budget=2.1)))
+    made.play(lambda world: world.whole(STEPS))
+    return made
+
+
+def moved(world: World, meter: str = "elm-1", source: str = "elm", target: str = "oak") -> str:
+    return move(world.made, meter, source, target, world.time).out
+
+
+def records(world: World) -> list[Record]:
+    with open_store(world.made.ledger, create=False) as store:
+        return [record for one in store.zones() for record in store.records(one)]
+
+
+def transfers(world: World) -> list[tuple[str, str]]:
+    return [(r.zone, r.body["direction"]) for r in records(world) if r.kind == "transfer"]
+
+
+def new_terms(world: World, elm: tuple[str, ...], oak: tuple[str, ...], at: int) -> World:
+    """The same service with other rosters from an interval on."""
+
+    def one(name: str, meters: tuple[str, ...], **more: float) -> ZoneService:
+        made = zone(name, len(meters), begins=at * QUARTER, **more)
+        return replace(made, meters=meters)
+
+    zones = (one("elm", elm), one("oak", oak, budget=2.1))
+    again = World(service(world.made.key.parent, *zones), world.t)
+    again.shown = dict(world.shown)
+    return again
+
+
+ELM, OAK = ("elm-0", "elm-2", "elm-3"), ("oak-0", "oak-1", "oak-2", "elm-1")
+
+
+def spent(world: World) -> float:
+    found = {one["zone"]: one for one in world.get("/v1/status").json()["zones"]}
+    return float(found["oak"]["spent"])
+
+
+def test_a_house_takes_its_spending_along(world: World) -> None:
+    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
+    moved(world)
+    assert transfers(world) == [("elm", "out"), ("oak", "in")]
+    (carried,) = world.standing("oak").transfers
+    assert carried.epsilon == books.pure[1] == pytest.approx(0.5 * STEPS)
+    report = check(records(world), verify)
+    assert report.first_bad is None, report.reason
+    assert "elm-1" not in "".join(record.line for record in records(world)), "its name tells nobody"
+    again = new_terms(world, ELM, OAK, world.t)
+
+    def story(again: World) -> Iterator[None]:
+        assert spent(again) == carried.epsilon, "the budget left is the most-spent house's"
+        yield from again.whole(3)
+        assert spent(again) == pytest.approx(0.5 * STEPS + 0.5)
+
+    again.play(story, new_epoch=True)
+    sources = [one.source for one in again.standing("oak").current]
+    assert sources == ["readings", "forecast", "forecast"]
+    assert {one.source for one in again.standing("elm").current} == {"readings"}
+    # the next epoch begins anew for all
+    later = new_terms(again, ELM, OAK, again.t)
+
+    def begins_anew(later: World) -> Iterator[None]:
+        assert spent(later) == 0.0
+        yield from later.whole(1)
+
+    later.play(begins_anew, new_epoch=True)
+    assert later.standing("oak").current[-1].source == "readings"
+
+
+def test_an_epoch_begun_twice_does_not_forget_it(world: World) -> None:
+    moved(world)
+    again = new_terms(world, ELM, OAK, world.t)
+
+    def nothing(again: World) -> Iterator[None]:
+        assert spent(again) == pytest.approx(0.5 * STEPS)
+        yield
+
+    for flag in (True, True, False):  # killed before it published anything
+        again.play(nothing, new_epoch=flag)
+
+
+def test_a_roster_that_still_has_the_house_is_refused(world: World) -> None:
+    moved(world)
+    for flag in (False, True):
+        with pytest.raises(LedgerError, match="house 2 of zone 'elm' has moved to zone 'oak'"):
+            world.play(lambda world: world.whole(1), new_epoch=flag)
+
+
+def test_a_crash_between_the_two_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Ledger.append
+
+    class Killed(BaseException):
+        pass
+
+    def dies(self: Ledger, kind: str, body: object) -> Record:
+        append(self, kind, body)  # type: ignore[arg-type]
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "append", dies)
+        with pytest.raises(Killed):
+            moved(world)
+    assert transfers(world) == [("elm", "out")]
+    again = new_terms(world, ELM, OAK, world.t)
+    with pytest.raises(LedgerError, match="run the same hushgrid ledger transfer again"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    with pytest.raises(LedgerError, match="left zone 'elm' for 'oak' already"):
+        move(_with_third(world.made), "elm-1", "elm", "ash", world.time)
+    first = moved(again)  # with the new rosters as well: the first record says it all
+    assert transfers(world) == [("elm", "out"), ("oak", "in")]
+    assert moved(again) == first
+    assert transfers(world) == [("elm", "out"), ("oak", "in")], "a third time changes nothing"
+    assert check(records(world), verify).first_bad is None
+
+
+def _with_third(made: Deployment) -> Deployment:
+    return replace(made, zones=(*made.zones, zone("ash", 2)))
+
+
+def test_there_and_back_again(world: World) -> None:
+    moved(world)
+    again = new_terms(world, ELM, OAK, world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    moved(again, source="oak", target="elm")
+    (_, back) = again.standing("elm").transfers
+    assert back.epsilon == pytest.approx(0.5 * STEPS + 0.5)
+    assert again.standing("elm").carried == back.epsilon
+    assert again.standing("oak").carried == 0.0
+    assert check(records(again), verify).first_bad is None
+
+
+def test_what_was_left_out_costs_nothing(tmp_path: Path) -> None:
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(1)
+        world.jump(3)
+        yield from world.whole(2)
+
+    world = World(service(tmp_path), FIRST + 2)
+    world.play(story)
+    found = [one for one in world.standing().current if one.source == "readings"]
+    assert found[-1].t - found[0].t > len(found), "there are gaps"
+    cost = spent_by(world.made.zones[0], world.standing(), 2)
+    assert cost == (pytest.approx(0.5 * len(found)), 0.0)
+
+
+def test_gaussian_noise_has_a_delta(tmp_path: Path) -> None:
+    policy = Policy(epsilon=1.0, horizon=20, gaussian=24.0, delta=1e-6)
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    world.play(lambda world: world.whole(STEPS))
+    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
+    cost = spent_by(world.made.zones[0], world.standing(), 1)
+    assert cost == (pytest.approx(books.epsilon(1, 1e-6)), 1e-6)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["ledger", "transfer", *words])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_the_command(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hushgrid.live.config.load_deployment", lambda _: world.made)
+    ways = ("--config", "service.toml", "--from", "elm", "--to", "oak")
+    for words, fault in (
+        (("elm-9", *ways), "the meter is not in the roster of zone 'elm'"),
+        (("elm-1", *ways[:-1], "ash"), "zone is 'ash'; give one of the service file: elm, oak"),
+        (("elm-1", *ways[:-1], "elm"), "already; give another zone to go to"),
+    ):
+        status, out, err = run(capsys, *words)
+        assert (status, out) == (2, "")
+        assert fault in err
+    assert transfers(world) == []
+
+    def while_it_runs(world: World) -> Iterator[None]:
+        yield
+        status, _, err = run(capsys, "elm-1", *ways)
+        assert status == 2
+        assert "zone 'elm' has a writer already" in err
+
+    world.play(while_it_runs)
+    status, out, err = run(capsys, "elm-1", *ways, "--json", "-")
+    assert (status, err) == (0, "")
+    values = json.loads(out)
+    assert values["epsilon"] == pytest.approx(0.5 * STEPS)
+    assert (values["from"], values["to"], values["anew"]) == ("elm", "oak", True)
+    status, out, _ = run(capsys, "elm-1", *ways)
+    assert "was carried over already" in out
+    assert world.standing("oak").transfers[0].house == values["house"]
