@@ -87,8 +87,16 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
             curator.run(curator.next_due())
 
 
-def run_and_kill(folder: Path, delay: float | None, kill_at: tuple[str, int] | None) -> list[Any]:
-    """One child until its death; the lines it told."""
+def run_and_kill(
+    folder: Path,
+    delay: float | None,
+    kill_at: tuple[str, int] | None = None,
+    after: int = 0,
+) -> list[Any]:
+    """One child until its death; the lines it told.
+
+    It is killed at a named step, or a delay [s] after it has told so many lines.
+    """
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -99,12 +107,13 @@ def run_and_kill(folder: Path, delay: float | None, kill_at: tuple[str, int] | N
             traceback.print_exc(file=sys.stderr)
         os._exit(7)
     os.close(into)
-    if delay is not None:
-        time.sleep(delay)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
     with os.fdopen(out) as lines:
-        told = lines.read().split("\n")
+        told = [lines.readline().rstrip("\n") for _ in range(after)]
+        if delay is not None:
+            time.sleep(delay)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        told += lines.read().split("\n")
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status), "the child stopped by itself"
     assert os.WTERMSIG(status) == signal.SIGKILL
@@ -179,7 +188,11 @@ def test_killed_at_random_instants(folder: Path) -> None:
     rng = random.Random(11)
     witness = Witness(folder)
     for _ in range(KILLS):
-        witness.hear(run_and_kill(folder, rng.uniform(0.02, 0.45), None))
+        if rng.random() < 0.25:  # while it opens, or soon after
+            witness.hear(run_and_kill(folder, rng.uniform(0.02, 0.45)))
+        else:  # counted in what it tells, so that a busy machine makes headway too
+            lines, moment = rng.randrange(1, 30), rng.uniform(0.0, 0.02)
+            witness.hear(run_and_kill(folder, moment, after=lines))
         witness.look()
     assert len(witness.shown) > KILLS  # it did make headway
     _budget_equals_the_fold(folder, witness)
