@@ -16,7 +16,7 @@ class Receipt(NamedTuple):
     """What became of the readings of one delivery; each is counted once, but for `clamped`.
 
     A repeated reading is a duplicate whether or not it agrees with the first, which stays.
-    `clamped`: how many lie outside 0..bound and will be cut, at most those accepted.
+    `clamped`: how many of the accepted lie outside 0..bound, so that they will be cut.
     """
 
     accepted: int = 0
@@ -58,16 +58,14 @@ class Gate:
             if not mine.any():
                 continue
             house, wh = places[mine, 1], readings.wh[mine]
+            outside = (wh < 0) | (wh > zone.scenario.zone.bound[house])
             counts = self._store.put(
-                zone.id, house, readings.start[mine], readings.duration[mine], wh
+                zone.id, house, readings.start[mine], readings.duration[mine], wh, marked=outside
             )
-            receipt += _receipt(
-                counts, int(((wh < 0) | (wh > zone.scenario.zone.bound[house])).sum())
-            )
+            receipt += _receipt(counts)
         return receipt
 
 
-def _receipt(counts: Counts, outside: int) -> Receipt:
+def _receipt(counts: Counts) -> Receipt:
     again = counts.duplicate + counts.conflicting
-    clamped = min(outside, counts.accepted)
-    return Receipt(counts.accepted, again, counts.late, clamped, 0, counts.malformed)
+    return Receipt(counts.accepted, again, counts.late, counts.marked, 0, counts.malformed)
