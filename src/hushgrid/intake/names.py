@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.kernels.names import intern, look_up
+from hushgrid.kernels.names import hashes, intern, look_up
 
 # Where names lie in a table depends on it, results do not. It differs from process to process, as
 # the hash of a text does, so that no sender can know which names collide.
@@ -60,11 +60,16 @@ class Names:
         code, first, _ = self._table()
         return (self, code) if first.size == len(self) else (self.at(first), code)
 
-    def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        table = np.zeros(1 << (2 * len(self)).bit_length(), np.int32)
+    def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        table = np.zeros(1 << (2 * len(self)).bit_length(), np.int64)
         code, first = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
-        many = intern(self.data, self.begin, self.end, _SEED, table, code, first)
+        many = intern(self.data, self.begin, self.end, self._hashes(), table, code, first)
         return code, first[:many], table
+
+    def _hashes(self) -> NDArray[np.uint64]:
+        found = np.empty(len(self), np.uint64)
+        hashes(self.data, self.begin, self.end, _SEED, found)
+        return found
 
 
 def joined(parts: Sequence[Names]) -> Names:
@@ -91,13 +96,14 @@ class NameIndex:
 
     def __init__(self, names: Names) -> None:
         _, self._rows, self._table = names._table()
-        self._names = names.at(self._rows)
+        self._all_differ = self._rows.size == len(names)
+        self._names = names if self._all_differ else names.at(self._rows)
 
     def find(self, names: Names) -> NDArray[np.int32]:
         """The place of each among the known ones, -1 where it is none of them."""
         place, known = np.empty(len(names), np.int32), self._names
         look_up(
-            names.data, names.begin, names.end, known.data, known.begin, known.end, _SEED,
-            self._table, place,
+            names.data, names.begin, names.end, names._hashes(), known.data, known.begin,
+            known.end, self._table, place,
         )  # fmt: skip
-        return place if not len(known) else np.where(place < 0, place, self._rows[place])
+        return place if self._all_differ else np.where(place < 0, place, self._rows[place])

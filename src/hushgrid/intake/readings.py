@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -190,9 +190,12 @@ def collect(batches: Iterable[Parsed]) -> Parsed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Columns as they were read: at each place a whole number or a `Fault`."""
+    """Columns as they were read: at each place a whole number or a `Fault`.
 
-    ids: Sequence[str]
+    `ids` as bytes are such that each is used.
+    """
+
+    ids: Sequence[str] | Names
     code: Integers
     start: Integers
     duration: Integers
@@ -207,6 +210,10 @@ def sift(
     `broken` are rows that could not even be told into columns.
     """
     wrong = _first_fault(columns)
+    if isinstance(columns.ids, Names):
+        if not (broken or wrong.any()):
+            return Parsed(_all_good(columns, columns.ids), 0, ())
+        columns = replace(columns, ids=columns.ids.texts())
     good = wrong == 0
     bad = np.flatnonzero(~good)
     named = bad[:PROBLEMS]
@@ -222,6 +229,16 @@ def sift(
     )
     malformed = len(bad) + len(broken)
     return Parsed(readings, malformed, tuple(f"{word} {at}: {reason(why)}" for at, why in first))
+
+
+def _all_good(columns: Columns, names: Names) -> Readings:
+    return Readings.trusted(
+        names,
+        columns.code.astype(np.int32),
+        start=columns.start,
+        duration=columns.duration.astype(np.int32),
+        wh=columns.wh,
+    )
 
 
 def _first_fault(columns: Columns) -> Integers:
