@@ -11,7 +11,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import calibrate, compose, intake, leakage, meters, schedule, simulate, step
+from benchmarks import (
+    calibrate,
+    compose,
+    intake,
+    leakage,
+    meters,
+    million,
+    schedule,
+    simulate,
+    step,
+)
 from benchmarks.measure import Question, Result
 
 QUESTIONS: dict[str, Question] = (
@@ -23,6 +33,7 @@ QUESTIONS: dict[str, Question] = (
     | compose.QUESTIONS
     | meters.QUESTIONS
     | intake.QUESTIONS
+    | million.QUESTIONS
 )
 
 

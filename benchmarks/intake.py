@@ -142,9 +142,7 @@ def http(form: str, shape: tuple[int, int, int], wire: bool = False) -> Result:
         place = stack.enter_context(folder())
         gate, store = _gate(place, readings, stack)
         tokens = (hashlib.sha256(TOKEN.encode()).hexdigest(),)
-        server = Server(
-            make_app(gate, Board(), Metrics(), Http(tokens=tokens)), "127.0.0.1", 0
-        )
+        server = Server(make_app(gate, Board(), Metrics(), Http(tokens=tokens)), "127.0.0.1", 0)
         bare = Bare(place)
         receiver = Receiver(bare, size, deliveries)
         both = [server, Server(receiver, "127.0.0.1", 0)]  # type: ignore[arg-type]

@@ -95,9 +95,13 @@ def objects(draw: st.DrawFn) -> bytes:
         keys = [*keys, draw(st.sampled_from(KEYS))]
     members = [f'"{key}"{draw(SPACES)}:{draw(SPACES)}{texts[key]}' for key in keys]
     if change == 2:
-        members.append(draw(st.sampled_from(['"more":1', '"more":[{}]', "", '"wh "', '"wh":', '"'])))
+        members.append(
+            draw(st.sampled_from(['"more":1', '"more":[{}]', "", '"wh "', '"wh":', '"']))
+        )
     text = f"{draw(SPACES)}{{{draw(SPACES)}" + f"{draw(SPACES)},{draw(SPACES)}".join(members)
-    text += draw(SPACES) + draw(st.sampled_from(["}"] * 8 + ["", "}}", "} x", "},", "}\r", "}\x00"]))
+    text += draw(SPACES) + draw(
+        st.sampled_from(["}"] * 8 + ["", "}}", "} x", "},", "}\r", "}\x00"])
+    )
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -24,7 +24,9 @@ _i1, _u1, _i4, _i8, _b1 = (
 
 
 @njit(
-    types.Tuple((int64, int64, boolean))(_i4, _i8, _i4, int64, int64, int64, int8[::1]), cache=True, nogil=True
+    types.Tuple((int64, int64, boolean))(_i4, _i8, _i4, int64, int64, int64, int8[::1]),
+    cache=True,
+    nogil=True,
 )  # pragma: no cover
 def sieve(house, start, duration, houses, interval, closed_end, code):  # type: ignore[no-untyped-def]
     """What each reading alone tells. Returns (first interval, last, one start and duration?).
@@ -130,7 +132,8 @@ def weigh(  # type: ignore[no-untyped-def]
 
 @njit(
     void(_i4, _i8, _i4, _i1, int64, int64, uint8[::1], uint8[::1], _i8, boolean[::1], int64),
-    cache=True, nogil=True,
+    cache=True,
+    nogil=True,
 )  # pragma: no cover
 def forget(house, start, duration, code, opens, interval, begun, kind, cell, taken, before):  # type: ignore[no-untyped-def]
     """Undo a `weigh` that began with `before` places of `piece` in use."""
@@ -146,7 +149,9 @@ def forget(house, start, duration, code, opens, interval, begun, kind, cell, tak
         begun[h >> 3] &= ~np.uint8(1 << (h & 7))
 
 
-@njit(void(_i4, _u1, _u1, _i8, _i8, _b1, int64[::1], boolean[::1]), cache=True, nogil=True)  # pragma: no cover
+@njit(
+    void(_i4, _u1, _u1, _i8, _i8, _b1, int64[::1], boolean[::1]), cache=True, nogil=True
+)  # pragma: no cover
 def gather(divisors, begun, kind, cell, piece, taken, wh, present):  # type: ignore[no-untyped-def]
     """Each house's Wh over the interval where its readings cover it, else 0 and not present.
 

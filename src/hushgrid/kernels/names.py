@@ -14,7 +14,9 @@ _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _SPACE, _LAST = 0x20, 0x7E  # what ASCII has of printable characters
 
 
-@njit(uint64(_u1, int64, int64, uint64), cache=True, nogil=True, inline="always")  # pragma: no cover
+@njit(
+    uint64(_u1, int64, int64, uint64), cache=True, nogil=True, inline="always"
+)  # pragma: no cover
 def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
     h, secret, k = seed ^ (np.uint64(end - begin) * _P2), seed | np.uint64(1), begin
     while k < end:
@@ -29,7 +31,9 @@ def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(32))
 
 
-@njit(boolean(_u1, int64, int64, _u1, int64, int64), cache=True, nogil=True, inline="always")  # pragma: no cover
+@njit(
+    boolean(_u1, int64, int64, _u1, int64, int64), cache=True, nogil=True, inline="always"
+)  # pragma: no cover
 def _same(data, begin, end, other, first, last):  # type: ignore[no-untyped-def]
     if end - begin != last - first:
         return False

@@ -48,7 +48,9 @@ def _key(data, at):  # type: ignore[no-untyped-def]
     return which if data[at + 1 + length] == _QUOTE else -1
 
 
-@njit(types.UniTuple(int64, 2)(_u1, int64), cache=True, nogil=True, inline="always")  # pragma: no cover
+@njit(
+    types.UniTuple(int64, 2)(_u1, int64), cache=True, nogil=True, inline="always"
+)  # pragma: no cover
 def _number(data, at):  # type: ignore[no-untyped-def]
     """A whole number of at most 15 digits, and where it ends; _NONE where there is none."""
     negative = data[at] == _MINUS
@@ -159,7 +161,8 @@ def _value(data, at, which, limits, row, found, id_end):  # type: ignore[no-unty
 
 @njit(
     int64(_u1, int64, types.Array(int64, 1, "C", readonly=True), int64, int64[:, ::1], int64[::1]),
-    cache=True, nogil=True,
+    cache=True,
+    nogil=True,
 )  # pragma: no cover
 def _line(data, at, limits, row, found, id_end):  # type: ignore[no-untyped-def]
     """Read a plain line; where its line feed stands, -1 where it is not plain."""

@@ -28,13 +28,11 @@ class GroupCommit:
     Whoever gets the lock stores everything that waits; those behind it find their work done.
     """
 
-    def __init__(
-        self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Codes]
-    ) -> None:
+    def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Codes]) -> None:
         self._lock, self._commit = lock, commit
         self._waiting: deque[_Waiting] = deque()
 
-    def put(self, columns: Columns, marked: ArrayLike | None) -> Counts:
+    def put(self, columns: Columns, marked: ArrayLike | None = None) -> Counts:
         """Store a batch, alone or with others; counted by its own caller, outside the lock."""
         marks = marks_of(marked, columns.house.size)
         mine = _Waiting(columns)
