@@ -136,7 +136,7 @@ class Senders:
 
 def http(form: str, shape: tuple[int, int, int], wire: bool = False) -> Result:
     """Over HTTP, one delivery a request."""
-    size, deliveries, connections = shape
+    size, deliveries, _ = shape
     readings = size * deliveries
     with ExitStack() as stack:
         place = stack.enter_context(folder())
@@ -202,7 +202,7 @@ class Receiver:
         await send({"type": "http.response.body", "body": body})
 
 
-def mqtt(wire: bool = False) -> Result:
+def mqtt() -> Result:
     """Over MQTT, one delivery a message."""
     size, deliveries, _ = SMALL
     readings = size * deliveries

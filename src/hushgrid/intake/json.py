@@ -25,6 +25,7 @@ from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines
+from hushgrid.intake.names import Names
 from hushgrid.intake.plain import Plain, plain
 from hushgrid.intake.readings import (
     MAX_DURATION,
@@ -175,6 +176,10 @@ def _others(
     return number, kept, [*more, *broken]
 
 
+def _names(columns: Columns) -> Sequence[str]:
+    return columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
+
+
 def _all_plain(found: Plain) -> Readings:
     names, code = found.names.numbered()
     return Readings.trusted(
@@ -188,7 +193,7 @@ def _mixed(
     """Plain readings and the rest in the order of their lines."""
     names, code = found.names.numbered()
     codes = {name: i for i, name in enumerate(names.texts())}
-    places = np.array([codes.setdefault(name, len(codes)) for name in rest.ids], np.int64)
+    places = np.array([codes.setdefault(name, len(codes)) for name in _names(rest)], np.int64)
     known = rest.code >= 0
     code_of_rest = rest.code.copy()
     code_of_rest[known] = places[rest.code[known]]

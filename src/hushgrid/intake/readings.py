@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -210,10 +210,9 @@ def sift(
     `broken` are rows that could not even be told into columns.
     """
     wrong = _first_fault(columns)
-    if isinstance(columns.ids, Names):
-        if not (broken or wrong.any()):
-            return Parsed(_all_good(columns, columns.ids), 0, ())
-        columns = replace(columns, ids=columns.ids.texts())
+    if isinstance(columns.ids, Names) and not (broken or wrong.any()):
+        return Parsed(_all_good(columns, columns.ids), 0, ())
+    ids = columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
     good = wrong == 0
     bad = np.flatnonzero(~good)
     named = bad[:PROBLEMS]
@@ -221,7 +220,7 @@ def sift(
     first = heapq.nsmallest(PROBLEMS, where)
     used, code = np.unique(columns.code[good], return_inverse=True)
     readings = Readings(
-        [columns.ids[i] for i in used],
+        [ids[i] for i in used],
         code,
         start=columns.start[good],
         duration=columns.duration[good],

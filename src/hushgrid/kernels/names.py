@@ -1,8 +1,9 @@
 """Names as bytes: name i of a buffer is `data[begin[i]:end[i]]`. Told apart, looked up, checked.
 
 A table holds 1 + the place of a name with a tag of 31 bits of its hash above it, 0 where it is
-free; a name goes to the first free place from its hash on. Its size is a power of two, at least twice the names. Senders choose names, so the hash
-takes a secret `seed`: without it nobody can make many names that collide.
+free; a name goes to the first free place from its hash on. Its size is a power of two, at least
+twice the names. Senders choose names, so the hash takes a secret `seed`: without it nobody can make
+many names that collide.
 """
 
 import numpy as np
@@ -37,7 +38,7 @@ def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
 def _same(data, begin, end, other, first, last):  # type: ignore[no-untyped-def]
     if end - begin != last - first:
         return False
-    for k in range(end - begin):
+    for k in range(end - begin):  # noqa: SIM110
         if data[begin + k] != other[first + k]:
             return False
     return True

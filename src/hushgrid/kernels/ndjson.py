@@ -137,7 +137,7 @@ def _text_end(data, at):  # type: ignore[no-untyped-def]
 def _value(data, at, which, limits, row, found, id_end):  # type: ignore[no-untyped-def]
     """Read the value of a key into its place; where it ends, -1 where it is not plain."""
     low, high = limits[2 * which], limits[2 * which + 1]
-    if which == DURATION or which == WH:
+    if which == DURATION or which == WH:  # noqa: SIM109
         value, at = _number(data, at)
     else:
         if data[at] != _QUOTE:
@@ -210,7 +210,7 @@ def plain_lines(data, limits, longest, line, found, id_end, odd):  # type: ignor
     at, number, plain, others = 0, 0, 0, 0
     while at < data.size:
         end = _line(data, at, limits, plain, found, id_end)
-        if 0 <= end and end - at <= longest:
+        if end >= 0 and end - at <= longest:
             line[plain] = number
             plain += 1
         else:

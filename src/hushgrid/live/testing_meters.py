@@ -111,9 +111,9 @@ def _marks(make: Make, zone: str) -> None:
         columns = (list(column) for column in zip(*readings[3:5], strict=True))
         _expect(store.put(name, *columns, marked=[True, True]), Counts(2, marked=2), "all marked")
         _expect(store.put(name, [], [], [], [], marked=[]), Counts(), "marks of nothing")
-        for marks in ([True], [1, 0], [[True], [False]]):
+        for odd in ([True], [1, 0], [[True], [False]]):
             with _refused("marks that are none"):
-                store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=marks)
+                store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=odd)
         _expect(store.put(name, [0], [0], [900], [1]), Counts(1), "no marks")
 
 

@@ -80,8 +80,8 @@ class MeterStore(Protocol):
         """Take readings: house (place in the roster), start [epoch s], duration [s], Wh.
 
         `marked`: True or False for each; how many of the marked are accepted is counted, and
-        nothing else comes of it. Durable on return. The first reading for a house and time stays. Raises MeterRetryError
-        when nothing was counted and the same readings should be sent again.
+        nothing else comes of it. Durable on return. The first reading for a house and time stays.
+        Raises MeterRetryError when nothing was counted and the same should be sent again.
         """
         ...
 
