@@ -83,8 +83,10 @@ class _Placed(NamedTuple):
     def within(self, first: int, end: int) -> _Placed:
         """Those with a place from `first` to before `end`, which is counted from `first` on."""
         mine = (self.place >= first) & (self.place < end)
-        some = self if mine.all() else _Placed(*(column[mine] for column in self))
-        return some._replace(place=some.place - np.int32(first))
+        place, start, duration, wh = self
+        if not mine.all():
+            place, start, duration, wh = place[mine], start[mine], duration[mine], wh[mine]
+        return _Placed(place - np.int32(first), start, duration, wh)
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
