@@ -11,7 +11,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import calibrate, compose, leakage, meters, schedule, simulate, step
+from benchmarks import (
+    calibrate,
+    compose,
+    intake,
+    leakage,
+    meters,
+    million,
+    schedule,
+    simulate,
+    step,
+)
 from benchmarks.measure import Question, Result
 
 QUESTIONS: dict[str, Question] = (
@@ -22,6 +32,8 @@ QUESTIONS: dict[str, Question] = (
     | leakage.QUESTIONS
     | compose.QUESTIONS
     | meters.QUESTIONS
+    | intake.QUESTIONS
+    | million.QUESTIONS
 )
 
 

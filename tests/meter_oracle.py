@@ -12,11 +12,14 @@ class MeterOracle:
         self.closed_end = -1
         self.purged: set[int] = set()
 
-    def put(self, readings: list[Reading]) -> tuple[int, int, int, int, int]:
-        found = dict.fromkeys(("accepted", "duplicate", "conflicting", "late", "malformed"), 0)
-        for reading in readings:
-            found[self._one(*reading)] += 1
-        return tuple(found.values())  # type: ignore[return-value]
+    def put(self, readings: list[Reading], marked: list[bool] | None = None) -> tuple[int, ...]:
+        kinds = ("accepted", "duplicate", "conflicting", "late", "malformed", "marked")
+        found = dict.fromkeys(kinds, 0)
+        for reading, mark in zip(readings, marked or [False] * len(readings), strict=True):
+            kind = self._one(*reading)
+            found[kind] += 1
+            found["marked"] += kind == "accepted" and mark
+        return tuple(found.values())
 
     def _one(self, house: int, start: int, duration: int, wh: int) -> str:
         if not 0 <= house < self.houses or duration <= 0 or start < 0:

@@ -80,3 +80,19 @@ def test_bad_questions() -> None:
     f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
     with pytest.raises(PolicyError, match="level is"):
         Public.start([theta], f, FactorPrior()).forecast(1, level=1.0)
+
+
+@pytest.mark.parametrize("kept", ["_KEPT_STEPS", "_KEPT_BYTES"])
+def test_only_the_last_beliefs_are_kept(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service runs for years: memory may not grow with its steps, nor answers change."""
+    theta = OccupancyModel.factored([[0.3, 0.7]], [[E]], chain_of=[0, 0, 0])
+    f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0] * 3)
+    wanted = [
+        load_moments(belief, theta, f) for belief in islice(marginals(theta), 40)
+    ]  # of all steps at once
+    monkeypatch.setattr(f"hushgrid.estimate.{kept}", 5 if kept == "_KEPT_STEPS" else 5 * 16)
+    moments = Public.start([theta], f).moments
+    for t in (1, 2, 7, 40, 39, 36, 35, 3, 4, 20):
+        moments._known.clear()
+        assert moments.at(t) == (wanted[t - 1],)
+        assert len(moments._beliefs) <= 5

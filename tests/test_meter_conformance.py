@@ -42,8 +42,8 @@ class Trusting(SegmentMeters):
 class Generous(SegmentMeters):
     """Counts repeated readings as accepted."""
 
-    def put(self, zone: str, *columns: Any) -> Counts:
-        found = super().put(zone, *columns)
+    def put(self, zone: str, *columns: Any, **more: Any) -> Counts:
+        found = super().put(zone, *columns, **more)
         return found._replace(accepted=found.accepted + found.duplicate, duplicate=0)
 
 

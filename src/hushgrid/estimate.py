@@ -8,6 +8,7 @@ usually 1, sometimes not, learnt from the releases (docs/estimate.md).
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,6 +23,9 @@ from hushgrid.laws import split
 from hushgrid.occupancy import OccupancyModel
 
 Floats = NDArray[np.float64]
+
+# of a model's beliefs from step to step; older ones are computed again when they are asked for
+_KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24
 
 
 def posterior_mean(
@@ -273,8 +277,7 @@ class _Moments:
         self, models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: tuple[int, ...]
     ) -> None:
         self._models, self._consumption, self._clamp = models, consumption, clamp
-        self._marginals: list[Iterator[Belief]] = [marginals(model) for model in models]
-        self._beliefs: list[tuple[Belief, ...]] = []
+        self._restart()
         self._known: dict[int, tuple[Moments, ...]] = {}
         self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats]] = {}
 
@@ -290,8 +293,8 @@ class _Moments:
         """Of what lies below the clamp, (mean, variance), and the mean of what lies above."""
         key = (t, float(factors[0]))  # the grid is fixed but for what multiplies it
         if key not in self._below:
-            if self._consumption.reacts:
-                self._below.clear()  # factors hardly ever come again
+            if self._consumption.reacts or len(self._below) >= _KEPT_STEPS:
+                self._below.clear()  # where demand reacts, factors hardly ever come again
             parts = self._parts(t, factors)
             kept, cut = [], []
             for belief, model in self._at(t):
@@ -314,9 +317,21 @@ class _Moments:
         return np.array(rows)
 
     def _at(self, t: int) -> list[tuple[Belief, OccupancyModel]]:
-        while len(self._beliefs) < t:
+        if t <= self._dropped:
+            self._restart()
+        while self._dropped + len(self._beliefs) < t:
             self._beliefs.append(tuple(next(beliefs) for beliefs in self._marginals))
-        return list(zip(self._beliefs[t - 1], self._models, strict=True))
+            size = sum(law.nbytes for belief in self._beliefs[-1] for law in belief.laws)
+            while len(self._beliefs) > max(1, min(_KEPT_STEPS, _KEPT_BYTES // max(1, size))):
+                self._beliefs.popleft()
+                self._dropped += 1
+        return list(zip(self._beliefs[t - 1 - self._dropped], self._models, strict=True))
+
+    def _restart(self) -> None:
+        """Begin again at step 1. A service runs for years: only the last beliefs are kept."""
+        self._marginals: list[Iterator[Belief]] = [marginals(model) for model in self._models]
+        self._beliefs: deque[tuple[Belief, ...]] = deque()
+        self._dropped = 0
 
 
 def _fresh(prior: FactorPrior) -> Floats:

@@ -90,7 +90,7 @@ def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) ->
     tried = threading.Event()
 
     class Full(MemoryMeters):
-        def put(self, *columns: Any) -> Any:
+        def put(self, *columns: Any, **more: Any) -> Any:
             tried.set()
             raise unavailable()
 
@@ -125,11 +125,11 @@ KILLED = """
         os.write(1, f"{line}\\n".encode())
 
     class Dies(MemoryMeters):
-        def put(self, *columns):
+        def put(self, *columns, **more):
             say("came")
             if sys.argv[2] == "die":
                 os.kill(os.getpid(), 9)  # it came, and nothing is stored
-            counts = super().put(*columns)
+            counts = super().put(*columns, **more)
             say(f"stored {counts.accepted}")
             return counts
 

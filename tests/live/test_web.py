@@ -37,14 +37,14 @@ RECEIPT = {
 }  # fmt: skip
 
 # (meter, start, duration, Wh): two fine, one above and one below its bound, one again with another
-# value, one of a closed interval, one unknown, one that does not fit the interval
+# value, one of a closed interval that would be cut, one unknown, one that does not fit the interval
 ROWS = [
     ("elm-street-0", START, 900, 120),
     ("elm-street-1", START, 900, 0),
     ("elm-street-2", START, 900, 5000),
     ("elm-street-3", START, 900, -40),
     ("elm-street-0", START, 900, 121),
-    ("elm-street-4", START - 900, 900, 7),
+    ("elm-street-4", START - 900, 900, 7000),
     ("nobody", START, 900, 9),
     ("elm-street-5", START, 700, 9),
 ]

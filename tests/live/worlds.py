@@ -63,13 +63,16 @@ class MemoryMeters:
         self.closed[zone] = max(self.closed.get(zone, 0), begins)
         self.open_zone(zone, meters, interval)
 
-    def put(self, zone: str, house: Any, start: Any, duration: Any, wh: Any) -> Counts:
+    def put(
+        self, zone: str, house: Any, start: Any, duration: Any, wh: Any, *, marked: Any = None
+    ) -> Counts:
         if self.fail is not None:
             raise self.fail
         self.puts += 1
         counts = dict.fromkeys(Counts._fields, 0)
         seconds = self._zones[zone][1]
-        for h, s, d, w in zip(house, start, duration, wh, strict=True):
+        marks = [False] * len(house) if marked is None else marked
+        for h, s, d, w, mark in zip(house, start, duration, wh, marks, strict=True):
             place = (zone, int(h), int(s))
             if int(d) != seconds or int(s) % seconds:
                 kind = "malformed"
@@ -80,6 +83,7 @@ class MemoryMeters:
             else:
                 kind = "accepted"
                 self.rows[place] = int(w)
+                counts["marked"] += int(mark)
             counts[kind] += 1
         return Counts(**counts)
 

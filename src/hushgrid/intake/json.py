@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -24,8 +24,19 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, lines
-from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Parsed, collect, sift
+from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines
+from hushgrid.intake.names import Names
+from hushgrid.intake.plain import Plain, plain
+from hushgrid.intake.readings import (
+    MAX_DURATION,
+    MAX_WH,
+    Columns,
+    Integers,
+    Parsed,
+    Readings,
+    collect,
+    sift,
+)
 from hushgrid.intake.times import Moment, read_iso
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -103,15 +114,18 @@ def _parsed(
     broken: list[Broken],
     clock: Clock[str | None],
 ) -> Parsed:
+    return sift(word, np.array(number, np.int64), _columns(objects, clock), broken)
+
+
+def _columns(objects: list[Mapping[str, Any]], clock: Clock[str | None]) -> Columns:
     ids, code = meter_codes([_text(item.get("meter_id")) for item in objects])
-    columns = Columns(
+    return Columns(
         ids,
         code,
         clock.instants([_text(item.get("start_utc")) for item in objects], ids, code),
         np.array([_seconds(item.get("duration_s")) for item in objects], np.int64),
         np.array([_watt_hours(item.get("wh")) for item in objects], np.int64),
     )
-    return sift(word, np.array(number, np.int64), columns, broken)
 
 
 def _text(value: object) -> str | None:
@@ -133,15 +147,66 @@ def _watt_hours(value: Any) -> int:
 
 
 def _line_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
-    clock, filled, objects = _clock(), 0, 0
-    for part in lines(source):
-        texts = [(at, text) for at, text in enumerate(part.text, part.first) if text.strip()]
-        number, kept, broken = _objects((at, _decoded(text)) for at, text in texts)
-        filled += len(texts) + len(part.broken)
-        objects += len(kept)
-        yield _parsed("line", number, kept, [*broken, *part.broken], clock)
+    clock, filled, objects, first = _clock(), 0, 0, 1
+    for data in whole_lines(source):
+        found = plain(data)
+        number, kept, broken = _others(found.others, first)
+        filled += len(found.line) + len(number) + len(broken)
+        objects += len(found.line) + len(kept)
+        if number or broken:
+            yield _mixed(found, first, np.array(number, np.int64), _columns(kept, clock), broken)
+        else:
+            yield Parsed(_all_plain(found), 0, ())
+        first += len(found.line) + len(found.others)
     if filled and not objects:
         raise IntakeError("input holds no JSON object; give an array of objects, or one a line.")
+
+
+def _others(
+    others: list[tuple[int, bytes]], first: int
+) -> tuple[list[int], list[Mapping[str, Any]], list[Broken]]:
+    """The objects and the faults of lines that are not plain."""
+    texts: list[tuple[int, object]] = []
+    broken: list[Broken] = []
+    for at, raw in others:
+        part = decoded(first + at, [raw])
+        broken += part.broken
+        texts += [(first + at, _decoded(text)) for text in part.text if text.strip()]
+    number, kept, more = _objects(texts)
+    return number, kept, [*more, *broken]
+
+
+def _names(columns: Columns) -> Sequence[str]:
+    return columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
+
+
+def _all_plain(found: Plain) -> Readings:
+    names, code = found.names.numbered()
+    return Readings.trusted(
+        names, code, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
+    )
+
+
+def _mixed(
+    found: Plain, first: int, number: Integers, rest: Columns, broken: Sequence[Broken]
+) -> Parsed:
+    """Plain readings and the rest in the order of their lines."""
+    names, code = found.names.numbered()
+    codes = {name: i for i, name in enumerate(names.texts())}
+    places = np.array([codes.setdefault(name, len(codes)) for name in _names(rest)], np.int64)
+    known = rest.code >= 0
+    code_of_rest = rest.code.copy()
+    code_of_rest[known] = places[rest.code[known]]
+    numbers = np.concatenate([found.line + first, number])
+    order = np.argsort(numbers, kind="stable")
+    columns = Columns(
+        list(codes),
+        np.concatenate([code, code_of_rest])[order],
+        np.concatenate([found.start, rest.start])[order],
+        np.concatenate([found.duration, rest.duration])[order],
+        np.concatenate([found.wh, rest.wh])[order],
+    )
+    return sift("line", numbers[order], columns, broken)
 
 
 def _decoded(text: str) -> object:

@@ -49,27 +49,42 @@ def lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[Lines]:
     >>> [tuple(part) for part in lines(b"a\\r\\nb\\n")]
     [(1, ['a', 'b'], [])]
     """
-    number, held, dropping = 1, b"", False
+    number = 1
+    for data in whole_lines(source, limit):
+        raw = data.split(b"\n")[:-1]
+        yield decoded(number, raw, limit)
+        number += len(raw)
+
+
+def whole_lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[bytes]:
+    """The same without a mark of UTF-8 before it, a line feed behind each line, block by block.
+
+    Of a line beyond `limit` only the beginning is given, which is beyond it too.
+
+    >>> list(whole_lines([b"a\\nb"]))
+    [b'a\\n', b'b\\n']
+    """
+    held, dropping, mark = b"", False, b"\xef\xbb\xbf"
     for block in blocks(source):
         if dropping:
             end = block.find(b"\n")
             if end < 0:
                 continue
             block, dropping = block[end + 1 :], False
-        *whole, held = (held + block).split(b"\n")
+        data = held + block
+        end = data.rfind(b"\n") + 1
+        data, held = data[:end], data[end:]
         if len(held) > limit:  # tell it now: its end may never come
-            whole.append(held)
-            held, dropping = b"", True
-        if whole:
-            yield _decoded(number, whole, limit)
-            number += len(whole)
+            data, held, dropping = data + held + b"\n", b"", True
+        if data:
+            yield data.removeprefix(mark)
+            mark = b""
     if held:
-        yield _decoded(number, [held], limit)
+        yield held.removeprefix(mark) + b"\n"
 
 
-def _decoded(first: int, raw: list[bytes], limit: int) -> Lines:
-    if first == 1:
-        raw[0] = raw[0].removeprefix(b"\xef\xbb\xbf")
+def decoded(first: int, raw: list[bytes], limit: int = LINE_LIMIT) -> Lines:
+    """Lines as texts; the first has the number `first`."""
     try:
         text = b"\n".join(raw).decode().split("\n")
         if max(map(len, raw)) <= limit:

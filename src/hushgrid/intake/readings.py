@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.errors import IntakeError
 from hushgrid.intake.faults import FAULTS_END, Fault, reason
+from hushgrid.intake.names import Names, joined
 
 END = 4_102_444_800  # [s] 2100-01-01T00:00:00Z, the first start that is refused
 MAX_DURATION = 366 * 86_400  # [s]
@@ -33,7 +34,7 @@ class Readings:
     (2, [('a', 0, 900, 12), ('b', 0, 900, -3)])
     """
 
-    ids: tuple[str, ...]
+    names: Names  # the ids as bytes
     code: NDArray[np.int32]
     start: Integers
     duration: NDArray[np.int32]
@@ -62,9 +63,28 @@ class Readings:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise IntakeError(f"columns have lengths {lengths}; give one entry for each reading.")
-        object.__setattr__(self, "ids", own)
+        self._fill(Names.of(own), **columns)
+
+    def _fill(self, names: Names, **columns: NDArray[Any]) -> None:
+        object.__setattr__(self, "names", names)
         for name, column in columns.items():
+            column.flags.writeable = False
             object.__setattr__(self, name, column)
+
+    @classmethod
+    def trusted(
+        cls,
+        names: Names,
+        code: NDArray[np.int32],
+        *,
+        start: Integers,
+        duration: NDArray[np.int32],
+        wh: Integers,
+    ) -> Readings:
+        """From columns that the caller has checked already, and gives away."""
+        made = object.__new__(cls)
+        made._fill(names, code=code, start=start, duration=duration, wh=wh)
+        return made
 
     @classmethod
     def of(
@@ -84,17 +104,22 @@ class Readings:
         return len(self.code)
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """The different meter ids."""
+        return self.names.texts()
+
+    @property
     def meter(self) -> NDArray[np.object_]:
         """The meter id of each reading."""
-        names = np.empty(len(self.ids), object)
+        names = np.empty(len(self.names), object)
         names[:] = self.ids
         return names[self.code]
 
     def rows(self) -> Iterator[tuple[str, int, int, int]]:
         """(meter id, start, duration, Wh) of each reading."""
-        columns = (self.code, self.start, self.duration, self.wh)
+        columns, ids = (self.code, self.start, self.duration, self.wh), self.ids
         for code, *rest in zip(*(column.tolist() for column in columns), strict=True):
-            yield (self.ids[code], *rest)
+            yield (ids[code], *rest)
 
 
 def _column(
@@ -105,9 +130,7 @@ def _column(
         raise IntakeError(f"{what} is not a list of whole numbers; give one for each reading.")
     if given.size and not (given.min() >= low and given.max() <= high):
         raise IntakeError(f"{what} is not always within {low} to {high}; drop such readings first.")
-    own = given.astype(dtype)
-    own.flags.writeable = False
-    return own
+    return given.astype(dtype)
 
 
 def clean_meter(text: str) -> str | None:
@@ -132,13 +155,11 @@ def concat(parts: Iterable[Readings]) -> Readings:
     kept = [part for part in parts if len(part)]
     if len(kept) < 2:
         return kept[0] if kept else Readings.empty()
-    codes: dict[str, int] = {}
-    code = [
-        np.array([codes.setdefault(name, len(codes)) for name in part.ids])[part.code]
-        for part in kept
-    ]
-    return Readings(
-        codes,
+    names, place = joined([part.names for part in kept]).numbered()
+    shifts = np.cumsum([0, *(len(part.names) for part in kept)])
+    code = [place[part.code + shift] for part, shift in zip(kept, shifts, strict=False)]
+    return Readings.trusted(
+        names,
         np.concatenate(code),
         start=np.concatenate([part.start for part in kept]),
         duration=np.concatenate([part.duration for part in kept]),
@@ -169,9 +190,12 @@ def collect(batches: Iterable[Parsed]) -> Parsed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Columns as they were read: at each place a whole number or a `Fault`."""
+    """Columns as they were read: at each place a whole number or a `Fault`.
 
-    ids: Sequence[str]
+    `ids` as bytes are such that each is used.
+    """
+
+    ids: Sequence[str] | Names
     code: Integers
     start: Integers
     duration: Integers
@@ -186,6 +210,9 @@ def sift(
     `broken` are rows that could not even be told into columns.
     """
     wrong = _first_fault(columns)
+    if isinstance(columns.ids, Names) and not (broken or wrong.any()):
+        return Parsed(_all_good(columns, columns.ids), 0, ())
+    ids = columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
     good = wrong == 0
     bad = np.flatnonzero(~good)
     named = bad[:PROBLEMS]
@@ -193,7 +220,7 @@ def sift(
     first = heapq.nsmallest(PROBLEMS, where)
     used, code = np.unique(columns.code[good], return_inverse=True)
     readings = Readings(
-        [columns.ids[i] for i in used],
+        [ids[i] for i in used],
         code,
         start=columns.start[good],
         duration=columns.duration[good],
@@ -201,6 +228,16 @@ def sift(
     )
     malformed = len(bad) + len(broken)
     return Parsed(readings, malformed, tuple(f"{word} {at}: {reason(why)}" for at, why in first))
+
+
+def _all_good(columns: Columns, names: Names) -> Readings:
+    return Readings.trusted(
+        names,
+        columns.code.astype(np.int32),
+        start=columns.start,
+        duration=columns.duration.astype(np.int32),
+        wh=columns.wh,
+    )
 
 
 def _first_fault(columns: Columns) -> Integers:

@@ -19,9 +19,19 @@ from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.mapping import ColumnMapping
-from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Integers, Parsed, sift
+from hushgrid.intake.names import Names
+from hushgrid.intake.readings import (
+    MAX_DURATION,
+    MAX_ID,
+    MAX_WH,
+    Columns,
+    Integers,
+    Parsed,
+    sift,
+)
 from hushgrid.intake.times import Moment, reader
 from hushgrid.intake.zones import local_instants
+from hushgrid.kernels.names import all_plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,11 +118,11 @@ class Table:
         by, own, n = self._mapping, self._own, batch.num_rows
         number = np.arange(self._row, self._row + n)
         self._row += n
-        ids, code = (
-            ([by.meter_id], np.zeros(n, np.int64))
-            if by.meter_id is not None
-            else _meters(batch.column(own[by.meter]))
-        )
+        ids: list[str] | Names
+        if by.meter_id is not None:
+            ids, code = [by.meter_id], np.zeros(n, np.int64)
+        else:
+            ids, code = _meters(batch.column(own[by.meter]))
         duration = (
             np.full(n, by.duration_s, np.int64)
             if by.duration_s is not None
@@ -123,14 +133,14 @@ class Table:
         start = starts_of(marked, duration, by.marks)
         return sift("row", number, Columns(ids, code, start, duration, wh))
 
-    def _instants(self, column: pa.Array, ids: list[str], code: Integers) -> Integers:
+    def _instants(self, column: pa.Array, ids: list[str] | Names, code: Integers) -> Integers:
         if _is_text(column.type):
-            return self._texts.instants(_texts(column), ids, code)
+            return self._texts.instants(_texts(column), _ids(ids), code)
         ticks, null = _filled(column.cast(arrow().int64()))
         unit = _UNITS[column.type.unit]
         wall = np.clip(ticks // unit, -(2**62), 2**62)  # no fault by accident
         local = column.type.tz is None and self._mapping.time_zone != "UTC"
-        start = self._walls.instants(wall.tolist(), ids, code) if local else wall
+        start = self._walls.instants(wall.tolist(), _ids(ids), code) if local else wall
         start[ticks % unit != 0] = Fault.TIME_SECOND
         start[null] = Fault.TIME_MISSING
         return start
@@ -148,15 +158,35 @@ def _texts(column: pa.Array) -> list[str]:
     return [item or "" for item in column.cast(arrow().large_string()).to_pylist()]
 
 
-def _meters(column: pa.Array) -> tuple[list[str], Integers]:
-    """As `meter_codes`, but by way of the distinct ids, which are few."""
+def _ids(ids: list[str] | Names) -> list[str]:
+    return list(ids.texts()) if isinstance(ids, Names) else ids
+
+
+def _meters(column: pa.Array) -> tuple[list[str] | Names, Integers]:
+    """As `meter_codes`; as bytes where nothing has to be cleaned, else by way of distinct ids."""
     pa = arrow()
+    names = _names(column)
+    if names is not None and all_plain(names.data, names.begin, names.end, MAX_ID):
+        different, places = names.numbered()
+        return different, places.astype(np.int64)
     coded = column.cast(pa.large_string()).dictionary_encode()
     ids, code_of = meter_codes(coded.dictionary.to_pylist())
     place, null = _filled(coded.indices)
     code = code_of[place] if len(code_of) else np.zeros(len(place), np.int64)
     code[null] = Fault.METER
     return ids, code
+
+
+def _names(column: pa.Array) -> Names | None:
+    """The texts as they lie in memory; None where some are missing or coded."""
+    if column.null_count or arrow().types.is_dictionary(column.type):
+        return None
+    column = column.cast(arrow().large_string())
+    _, offsets, data = column.buffers()
+    if data is None or not len(column):
+        return None
+    end = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return Names(np.frombuffer(data, np.uint8), end[:-1], end[1:])
 
 
 def _seconds(column: pa.Array) -> Integers:

@@ -24,7 +24,9 @@ _i1, _u1, _i4, _i8, _b1 = (
 
 
 @njit(
-    types.Tuple((int64, int64, boolean))(_i4, _i8, _i4, int64, int64, int64, int8[::1]), cache=True
+    types.Tuple((int64, int64, boolean))(_i4, _i8, _i4, int64, int64, int64, int8[::1]),
+    cache=True,
+    nogil=True,
 )  # pragma: no cover
 def sieve(house, start, duration, houses, interval, closed_end, code):  # type: ignore[no-untyped-def]
     """What each reading alone tells. Returns (first interval, last, one start and duration?).
@@ -57,7 +59,7 @@ def sieve(house, start, duration, houses, interval, closed_end, code):  # type: 
     return low, high, alike
 
 
-@njit(int64(_i4, int8[::1], uint8[::1], _u1), cache=True)  # pragma: no cover
+@njit(int64(_i4, int8[::1], uint8[::1], _u1), cache=True, nogil=True)  # pragma: no cover
 def weigh_whole(house, code, begun, kind):  # type: ignore[no-untyped-def]
     """`weigh` for readings that all cover the whole interval; how many are not accepted."""
     refused = 0
@@ -80,7 +82,7 @@ def weigh_whole(house, code, begun, kind):  # type: ignore[no-untyped-def]
         _i4, _i8, _i4, _i8, int8[::1], int64, _i4, uint8[::1], uint8[::1], int64[::1], int64[::1],
         boolean[::1], int64, int64,
     ),
-    cache=True,
+    cache=True, nogil=True,
 )  # fmt: skip  # pragma: no cover
 def weigh(  # type: ignore[no-untyped-def]
     house, start, duration, wh, code, opens, divisors, begun, kind, cell, piece, taken, used, begin
@@ -131,6 +133,7 @@ def weigh(  # type: ignore[no-untyped-def]
 @njit(
     void(_i4, _i8, _i4, _i1, int64, int64, uint8[::1], uint8[::1], _i8, boolean[::1], int64),
     cache=True,
+    nogil=True,
 )  # pragma: no cover
 def forget(house, start, duration, code, opens, interval, begun, kind, cell, taken, before):  # type: ignore[no-untyped-def]
     """Undo a `weigh` that began with `before` places of `piece` in use."""
@@ -146,7 +149,9 @@ def forget(house, start, duration, code, opens, interval, begun, kind, cell, tak
         begun[h >> 3] &= ~np.uint8(1 << (h & 7))
 
 
-@njit(void(_i4, _u1, _u1, _i8, _i8, _b1, int64[::1], boolean[::1]), cache=True)  # pragma: no cover
+@njit(
+    void(_i4, _u1, _u1, _i8, _i8, _b1, int64[::1], boolean[::1]), cache=True, nogil=True
+)  # pragma: no cover
 def gather(divisors, begun, kind, cell, piece, taken, wh, present):  # type: ignore[no-untyped-def]
     """Each house's Wh over the interval where its readings cover it, else 0 and not present.
 
@@ -175,7 +180,7 @@ def gather(divisors, begun, kind, cell, piece, taken, wh, present):  # type: ign
                 wh[h] = high * (1 << 32) + (low & 0xFFFFFFFF)
 
 
-@njit(types.UniTuple(int64, 5)(_i1), cache=True)  # pragma: no cover
+@njit(types.UniTuple(int64, 5)(_i1), cache=True, nogil=True)  # pragma: no cover
 def tally_codes(code):  # type: ignore[no-untyped-def]
     """How many readings of each code."""
     found = np.zeros(5, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hushgrid.intake import Parsed, collect
+from hushgrid.intake import Parsed
 from hushgrid.intake.readings import PROBLEMS
 from hushgrid.live.gate import Gate, Receipt
 
@@ -20,28 +20,30 @@ class Delivery:
 
     def take(self, gate: Gate, batches: Iterable[Parsed]) -> Receipt:
         """Put all batches; returns when they are durable."""
-        for parsed in _gathered(batches):
-            self.receipt += gate.take(parsed)
-            self.problems = (*self.problems, *parsed.problems)[:PROBLEMS]
+        for together in _gathered(batches):
+            self.receipt += gate.take(*together)
+            for parsed in together:
+                self.problems = (*self.problems, *parsed.problems)[:PROBLEMS]
         return self.receipt
 
 
-def _gathered(batches: Iterable[Parsed]) -> Iterator[Parsed]:
+def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
     """Small batches together. Those before a broken one are given first, then the error."""
     held: list[Parsed] = []
-    source = iter(batches)
+    rows, source = 0, iter(batches)
     while True:
         try:
             batch = next(source, None)
         except Exception:
             if held:
-                yield collect(held)
+                yield held
             raise
         if batch is None:
             break
         held.append(batch)
-        if sum(len(one.readings) for one in held) >= ROWS:
-            yield collect(held)
-            held = []
+        rows += len(batch.readings)
+        if rows >= ROWS:
+            yield held
+            held, rows = [], 0
     if held:
-        yield collect(held)
+        yield held

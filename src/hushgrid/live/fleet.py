@@ -74,11 +74,12 @@ class Fleet:
 
 def parts(readings: Readings, size: int) -> Iterator[Readings]:
     """The same readings, so many at a time."""
+    ids = readings.ids
     for at in range(0, len(readings), size):
         some = slice(at, at + size)
         used, code = np.unique(readings.code[some], return_inverse=True)
         yield Readings(
-            [readings.ids[i] for i in used],
+            [ids[i] for i in used],
             code.astype(np.int32),
             start=readings.start[some],
             duration=readings.duration[some],

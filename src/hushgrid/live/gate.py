@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.intake import Parsed, Readings
+from hushgrid.intake.names import NameIndex, Names
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.meters.ports import Counts, MeterStore
 
@@ -16,7 +19,7 @@ class Receipt(NamedTuple):
     """What became of the readings of one delivery; each is counted once, but for `clamped`.
 
     A repeated reading is a duplicate whether or not it agrees with the first, which stays.
-    `clamped`: how many lie outside 0..bound and will be cut, at most those accepted.
+    `clamped`: how many of the accepted lie outside 0..bound, so that they will be cut.
     """
 
     accepted: int = 0
@@ -37,37 +40,59 @@ class Gate:
 
     def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
         self._zones, self._store = tuple(zones), store
-        self._place = {
-            meter: (z, house)
-            for z, zone in enumerate(self._zones)
-            for house, meter in enumerate(zone.meters)
-        }
+        self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
+        self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
 
-    def take(self, parsed: Parsed) -> Receipt:
-        """Put a parsed delivery; durable on return."""
-        return Receipt(malformed=parsed.malformed) + self.put(parsed.readings)
+    def take(self, *parsed: Parsed) -> Receipt:
+        """Put what was parsed; durable on return."""
+        malformed = sum(part.malformed for part in parsed)
+        return Receipt(malformed=malformed) + self.put(*(part.readings for part in parsed))
 
-    def put(self, readings: Readings) -> Receipt:
-        """Put readings; durable on return."""
-        nowhere = (-1, -1)
-        places = np.array([self._place.get(name, nowhere) for name in readings.ids], np.int64)
-        places = places.reshape(-1, 2)[readings.code]
-        receipt = Receipt(unknown=int((places[:, 0] < 0).sum()))
-        for z, zone in enumerate(self._zones):
-            mine = places[:, 0] == z
-            if not mine.any():
-                continue
-            house, wh = places[mine, 1], readings.wh[mine]
-            counts = self._store.put(
-                zone.id, house, readings.start[mine], readings.duration[mine], wh
-            )
-            receipt += _receipt(
-                counts, int(((wh < 0) | (wh > zone.scenario.zone.bound[house])).sum())
-            )
-        return receipt
+    def put(self, *readings: Readings) -> Receipt:
+        """Put readings, all of a zone at once; durable on return."""
+        parts = [part for part in readings if len(part)]
+        if not parts:
+            return Receipt()
+        columns = _Placed(
+            _joined([self._index.find(part.names)[part.code] for part in parts]),
+            _joined([part.start for part in parts]),
+            _joined([part.duration for part in parts]),
+            _joined([part.wh for part in parts]),
+        )
+        receipt, rest = Receipt(), columns.place.size
+        for zone, first, end in zip(self._zones, self._first, self._first[1:], strict=False):
+            mine = columns.within(first, end)
+            if mine.place.size:
+                receipt += self._put(zone, mine)
+                rest -= mine.place.size
+        return receipt + Receipt(unknown=rest)
+
+    def _put(self, zone: ZoneService, mine: _Placed) -> Receipt:
+        outside = (mine.wh < 0) | (mine.wh > zone.scenario.zone.bound[mine.place])
+        return _receipt(self._store.put(zone.id, *mine, marked=outside))
 
 
-def _receipt(counts: Counts, outside: int) -> Receipt:
+class _Placed(NamedTuple):
+    """Readings of known meters: the place of each meter, then start, duration and Wh."""
+
+    place: NDArray[np.int32]
+    start: NDArray[np.int64]
+    duration: NDArray[np.int32]
+    wh: NDArray[np.int64]
+
+    def within(self, first: int, end: int) -> _Placed:
+        """Those with a place from `first` to before `end`, which is counted from `first` on."""
+        mine = (self.place >= first) & (self.place < end)
+        place, start, duration, wh = self
+        if not mine.all():
+            place, start, duration, wh = place[mine], start[mine], duration[mine], wh[mine]
+        return _Placed(place - np.int32(first), start, duration, wh)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _receipt(counts: Counts) -> Receipt:
     again = counts.duplicate + counts.conflicting
-    clamped = min(outside, counts.accepted)
-    return Receipt(counts.accepted, again, counts.late, clamped, 0, counts.malformed)
+    return Receipt(counts.accepted, again, counts.late, counts.marked, 0, counts.malformed)

@@ -75,12 +75,19 @@ class HeldMeters:
         self._zones[zone] = (meters, interval)
 
     def put(
-        self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
     ) -> Counts:
         """Take readings; MeterRetryError whenever they should be sent again."""
         try:
             with self._trying() as store:
-                return store.put(zone, house, start, duration, wh)
+                return store.put(zone, house, start, duration, wh, marked=marked)
         except MeterRetryError:
             raise
         except (MeterError, OSError) as error:

@@ -27,7 +27,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 def check_meter_store(make: Make) -> None:
     """Each promise of `MeterStore` in turn, each in a zone of its own."""
     for check in (
-        _counts, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
+        _counts, _marks, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
         _many_intervals,
         _rosters, _purges, _threads, _bad_input,
     ):  # fmt: skip
@@ -85,6 +85,36 @@ def _counts(make: Make, zone: str) -> None:
         _expect(_put(store, zone, *good), Counts(2, 1, 1, 0, 1), "a mixed batch")
         _holds(store, zone, 0, [10, -20, None])
         _expect(store.open_intervals(zone), (0,), "open intervals")
+
+
+def _marks(make: Make, zone: str) -> None:
+    """Of the marked readings those are counted that are accepted, in this batch and in no other."""
+    readings = [
+        (0, 900, 900, 1), (0, 900, 900, 1), (0, 900, 900, 2), (1, 900, 450, 3), (1, 1350, 450, 4),
+        (2, 0, 900, 5), (9, 900, 900, 6), (2, 1800, 900, 7), (2, 900, 900, 8),
+    ]  # fmt: skip
+    accepted = [True, False, False, True, True, False, False, True, True]
+    with make() as store:
+        for one in range(len(readings)):
+            name = f"{zone}-{one}"
+            store.open_zone(name, ["a", "b", "c"], 900)
+            store.close(name, 0)
+            for marks, wanted in (
+                ([place == one for place in range(len(readings))], int(accepted[one])),
+                ([True] * len(readings), 0),
+            ):
+                columns = (list(column) for column in zip(*readings, strict=True))
+                found = store.put(name, *columns, marked=marks)
+                _expect(found.marked, wanted, f"marked and accepted, mark at {one}")
+        name = f"{zone}-all"
+        store.open_zone(name, ["a", "b", "c"], 900)
+        columns = (list(column) for column in zip(*readings[3:5], strict=True))
+        _expect(store.put(name, *columns, marked=[True, True]), Counts(2, marked=2), "all marked")
+        _expect(store.put(name, [], [], [], [], marked=[]), Counts(), "marks of nothing")
+        for odd in ([True], [1, 0], [[True], [False]]):
+            with _refused("marks that are none"):
+                store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=odd)
+        _expect(store.put(name, [0], [0], [900], [1]), Counts(1), "no marks")
 
 
 def _first_stays(make: Make, zone: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,11 +115,19 @@ def _groups(codes: Codes, opens: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     return np.split(order, np.flatnonzero(np.diff(opens[order])) + 1)
 
 
-def counts_of(codes: Codes, sizes: Sequence[int]) -> list[Counts]:
-    """How many readings of each code, for batches of these sizes one after the other."""
-    edges = [0, *accumulate(sizes)]
-    return [_counts(codes[begin:end]) for begin, end in pairwise(edges)]
+def marks_of(marked: ArrayLike | None, readings: int) -> NDArray[np.bool_] | None:
+    """Marks as an array; None where no reading is marked."""
+    if marked is None:
+        return None
+    marks = np.asarray(marked)
+    if marks.shape != (readings,) or (readings and marks.dtype != np.bool_):
+        raise MeterError(f"marked is not {readings} times True or False; give one per reading.")
+    return marks if marks.any() else None
 
 
-def _counts(codes: Codes) -> Counts:
-    return Counts(*tally_codes(codes)) if codes.any() else Counts(accepted=codes.size)
+def counts_of(codes: Codes, marks: NDArray[np.bool_] | None = None) -> Counts:
+    """How many readings of each code, and how many of the accepted are marked."""
+    found = Counts(*tally_codes(codes)) if codes.any() else Counts(accepted=codes.size)
+    if marks is None:
+        return found
+    return found._replace(marked=int((codes[marks] == ACCEPTED).sum()))

@@ -6,43 +6,44 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from numpy.typing import ArrayLike
+
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.live.meters.batch import Columns
+from hushgrid.live.meters.batch import Codes, Columns, counts_of, marks_of
 from hushgrid.live.meters.ports import Counts
 
 
 class _Waiting:
-    __slots__ = ("columns", "counts", "error")
+    __slots__ = ("codes", "columns", "error")
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.counts: Counts | None = None
+        self.codes: Codes | None = None
         self.error: Exception | None = None
 
 
 class GroupCommit:
-    """`commit` stores several batches at once and answers with the counts of each.
+    """`commit` stores several batches at once and answers with the code of every reading.
 
     Whoever gets the lock stores everything that waits; those behind it find their work done.
     """
 
-    def __init__(
-        self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Sequence[Counts]]
-    ) -> None:
+    def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Codes]) -> None:
         self._lock, self._commit = lock, commit
         self._waiting: deque[_Waiting] = deque()
 
-    def put(self, columns: Columns) -> Counts:
-        """Store a batch, alone or with others."""
+    def put(self, columns: Columns, marked: ArrayLike | None = None) -> Counts:
+        """Store a batch, alone or with others; counted by its own caller, outside the lock."""
+        marks = marks_of(marked, columns.house.size)
         mine = _Waiting(columns)
         self._waiting.append(mine)
         with self._lock:
-            if mine.counts is None and mine.error is None:
+            if mine.codes is None and mine.error is None:
                 self._store(self._all())
         if mine.error is not None:
             raise mine.error
-        assert mine.counts is not None
-        return mine.counts
+        assert mine.codes is not None
+        return counts_of(mine.codes, marks)
 
     def _all(self) -> list[_Waiting]:
         group = []
@@ -52,15 +53,17 @@ class GroupCommit:
 
     def _store(self, group: list[_Waiting]) -> None:
         try:
-            found = self._commit([each.columns for each in group])
+            codes = self._commit([each.columns for each in group])
         except BaseException as error:
             for each in group:
                 each.error = _own(error)
             if not isinstance(error, Exception):
                 raise
             return
-        for each, counts in zip(group, found, strict=True):
-            each.counts = counts
+        end = 0
+        for each in group:
+            begin, end = end, end + each.columns.house.size
+            each.codes = codes[begin:end]
 
 
 def _own(error: BaseException) -> Exception:

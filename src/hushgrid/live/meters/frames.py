@@ -1,9 +1,10 @@
 """The log of one interval: a head, then frames that hold accepted readings.
 
-    head     "hushgrid-meters/1", salt (8 random bytes), start, interval [s], houses, roster digest,
+    head     "hushgrid-meters/2", salt (8 random bytes), start, interval [s], houses, roster digest,
              CRC-32
-    frame    salt, length of the payload, CRC-32 of the payload, CRC-32 of this frame head and its
-             offset in the file; then the payload
+    frame    salt, length of the payload, its XXH64 (of its head, which is the seed for that of the
+             first column, and so on), CRC-32 of this frame head and its offset in the file; then
+             the payload
     payload  number of readings, start and duration [s] if all have the same (else -1, 0), then the
              columns house (int32), start (int64) and duration (int32) if they differ, Wh (int64)
 
@@ -18,7 +19,7 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,14 @@ from typing import Any
 import numpy as np
 
 from hushgrid.errors import MeterError
+from hushgrid.kernels.digest import xxh64
 from hushgrid.live.meters.batch import Columns
 from hushgrid.live.meters.roster import Roster
 
-MAGIC = b"hushgrid-meters/1\n"
+MAGIC = b"hushgrid-meters/2\n"
 _HEAD = struct.Struct("<18s8sqii32s")
 _CRC = struct.Struct("<I")
-_FRAME = struct.Struct("<8sQI")  # then its CRC
+_FRAME = struct.Struct("<8sQQ")  # then its CRC
 _PAYLOAD = struct.Struct("<Qqi4x")
 HEAD_SIZE = _HEAD.size + _CRC.size
 FRAME_SIZE = _FRAME.size + _CRC.size
@@ -60,12 +62,19 @@ def frame(salt: bytes, offset: int, columns: Columns, alike: bool) -> list[Any]:
     start, duration = (int(columns.start[0]), int(columns.duration[0])) if alike else (-1, 0)
     payload: list[Any] = [_PAYLOAD.pack(columns.house.size, start, duration)]
     payload += [columns.house, columns.wh] if alike else columns
-    crc = length = 0
-    for part in payload:
-        crc = zlib.crc32(part, crc)
-        length += memoryview(part).nbytes
-    head = _FRAME.pack(salt, length, crc)
+    length = sum(memoryview(part).nbytes for part in payload)
+    head = _FRAME.pack(salt, length, _digest(payload))
     return [head + _CRC.pack(_frame_crc(head, offset)), *payload]
+
+
+def _digest(parts: Iterable[Any]) -> int:
+    found = np.uint64(0)
+    for part in parts:
+        raw = np.frombuffer(part, np.uint8)
+        whole = raw.size & ~7
+        words = np.require(raw[:whole].view(np.uint64), requirements="A")
+        found = np.uint64(xxh64(words, raw[whole:], found))
+    return int(found)
 
 
 def _frame_crc(head: bytes, offset: int) -> int:
@@ -103,16 +112,13 @@ class LogReader:
                 if _frame_behind(data, self.end, self.head.salt):
                     raise damaged(self._path, self.end)
                 return
-            length, crc = found
+            length, digest = found
             begin, end = self.end + FRAME_SIZE, self.end + FRAME_SIZE + length
-            payload = memoryview(data)[begin:end]
-            if end > len(data) or zlib.crc32(payload) != crc:
+            columns = _columns(memoryview(data)[begin:end], length, digest)
+            if columns is None:
                 if end < len(data):
                     raise damaged(self._path, self.end)
                 return
-            columns = _columns(payload)
-            if columns is None:
-                raise damaged(self._path, self.end)
             yield columns
             self.end = end
 
@@ -133,14 +139,14 @@ def _head(data: mmap.mmap, path: Path) -> Head | None:
 
 
 def _frame_at(data: mmap.mmap, offset: int, salt: bytes) -> tuple[int, int] | None:
-    """(length, CRC of the payload) when a good frame head stands there."""
+    """(length, digest of the payload) when a good frame head stands there."""
     raw = data[offset : offset + FRAME_SIZE]
     if len(raw) < FRAME_SIZE:
         return None
     if raw[_FRAME.size :] != _CRC.pack(_frame_crc(raw[: _FRAME.size], offset)):
         return None
-    found, length, crc = _FRAME.unpack(raw[: _FRAME.size])
-    return (length, crc) if found == salt else None
+    found, length, digest = _FRAME.unpack(raw[: _FRAME.size])
+    return (length, digest) if found == salt else None
 
 
 def _frame_behind(data: mmap.mmap, offset: int, salt: bytes) -> bool:
@@ -151,7 +157,10 @@ def _frame_behind(data: mmap.mmap, offset: int, salt: bytes) -> bool:
     return False
 
 
-def _columns(payload: memoryview) -> Columns | None:
+def _columns(payload: memoryview, length: int, digest: int) -> Columns | None:
+    """The columns of a payload; None when it is not the one that was written."""
+    if len(payload) != length or length < _PAYLOAD.size:
+        return None
     count, start, duration = _PAYLOAD.unpack_from(payload)
     names = ("house", "wh") if start >= 0 else tuple(_TYPES)
     if len(payload) != _PAYLOAD.size + count * sum(np.dtype(_TYPES[n]).itemsize for n in names):
@@ -161,6 +170,8 @@ def _columns(payload: memoryview) -> Columns | None:
         column = np.frombuffer(payload, _TYPES[name], count, at)
         found[name] = np.require(column, requirements="A")  # compiled loops want them aligned
         at += column.nbytes
+    if _digest([payload[: _PAYLOAD.size], *found.values()]) != digest:
+        return None
     if start >= 0:
         found["start"] = np.full(count, start, np.int64)
         found["duration"] = np.full(count, duration, np.int32)

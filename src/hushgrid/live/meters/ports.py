@@ -24,7 +24,8 @@ class Counts(NamedTuple):
     late: its interval is closed. duplicate: the same was accepted before. conflicting: another Wh
     was accepted for the same time, or another duration for the same house and interval; the first
     stays. Whether a repeated reading is a duplicate or conflicting tells whether a guess of it is
-    right: answer senders with the sum of the two.
+    right: answer senders with the sum of the two. marked: how many of the accepted ones were
+    marked by the caller.
     """
 
     accepted: int = 0
@@ -32,6 +33,7 @@ class Counts(NamedTuple):
     conflicting: int = 0
     late: int = 0
     malformed: int = 0
+    marked: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +69,20 @@ class MeterStore(Protocol):
         ...
 
     def put(
-        self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
     ) -> Counts:
         """Take readings: house (place in the roster), start [epoch s], duration [s], Wh.
 
-        Durable on return. The first reading for a house and time stays. Raises MeterRetryError
-        when nothing was counted and the same readings should be sent again.
+        `marked`: True or False for each; how many of the marked are accepted is counted, and
+        nothing else comes of it. Durable on return. The first reading for a house and time stays.
+        Raises MeterRetryError when nothing was counted and the same should be sent again.
         """
         ...
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED, END, MALFORMED
-from hushgrid.live.meters.batch import Columns, Share, counts_of, joined, sort
+from hushgrid.live.meters.batch import Codes, Columns, Share, joined, sort
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.disk import lock, make_folder
 from hushgrid.live.meters.memory import IntervalMemory
@@ -73,10 +73,17 @@ class SegmentMeters:
             self._zones[zone].renew(roster, begins)
 
     def put(
-        self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
     ) -> Counts:
         """See MeterStore."""
-        return self._zone(zone).group.put(Columns.of(house, start, duration, wh))
+        return self._zone(zone).group.put(Columns.of(house, start, duration, wh), marked)
 
     def get(self, zone: str, start: int) -> Interval:
         """See MeterStore."""
@@ -150,7 +157,7 @@ class _Zone:
             if memory is not None:
                 self._memories[opens] = memory
 
-    def _commit(self, batches: Sequence[Columns]) -> list[Counts]:
+    def _commit(self, batches: Sequence[Columns]) -> Codes:
         self._check_open()
         batch = sort(joined(batches), self.epoch)
         weighed: list[Share] = []
@@ -166,7 +173,7 @@ class _Zone:
         except BaseException:  # no memory, Ctrl-C: nobody knows how far it came
             self._folder.distrust()
             raise
-        return counts_of(batch.gather_codes(), [columns.house.size for columns in batches])
+        return batch.gather_codes()
 
     def _weigh(self, share: Share, weighed: list[Share]) -> Columns:
         """The readings of a share that are to be stored."""

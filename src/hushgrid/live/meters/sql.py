@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED
-from hushgrid.live.meters.batch import Columns, Share, counts_of, joined, sort
+from hushgrid.live.meters.batch import Codes, Columns, Share, joined, sort
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.memory import IntervalMemory
 from hushgrid.live.meters.ports import Counts, Interval
@@ -156,23 +156,30 @@ class SqlMeters(ABC):
     # ---- readings
 
     def put(
-        self, zone: str, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
     ) -> Counts:
         """See MeterStore."""
         columns = Columns.of(house, start, duration, wh)
         group = self._groups.get(zone)
         if group is None:
             raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
-        return group.put(columns)
+        return group.put(columns, marked)
 
-    def _commit(self, zone: str, batches: Sequence[Columns]) -> list[Counts]:
+    def _commit(self, zone: str, batches: Sequence[Columns]) -> Codes:
         with self._write() as link:
             self._lock_zone(link, zone)
             key, epoch = self._known_row(link, zone)
             batch = sort(joined(batches), epoch)
             for share in batch.shares:
                 self._store(link, key, epoch.roster, share)
-        return counts_of(batch.gather_codes(), [columns.house.size for columns in batches])
+        return batch.gather_codes()
 
     def _store(self, link: Any, key: int, roster: Roster, share: Share) -> None:
         memory = IntervalMemory(share.opens, roster)

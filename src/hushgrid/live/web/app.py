@@ -35,6 +35,8 @@ log = logging.getLogger("hushgrid.http")
 AT_ONCE = 16  # bodies parsed at the same time; more wait
 PATIENCE = 300.0  # [s] for all of a body, so that slow senders cannot hold the threads for ever
 RETRY = "5"  # [s]
+FIRST = 1 << 16  # [bytes] of a body that are taken before it is its turn to be parsed
+TOGETHER = 1 << 18  # [bytes] of a body that are handed over at a time
 PARQUET = "application/vnd.apache.parquet"
 
 
@@ -136,7 +138,7 @@ class _Ways:
     async def _take(self, request: Request, delivery: Delivery) -> None:
         media = _media_type(request)
         mapping = mapping_named(request.query_params.get("mapping", "canonical"))
-        chunks = self._chunks(request)
+        chunks = await self._chunks(request)
 
         def work() -> None:
             if media == PARQUET:
@@ -149,30 +151,26 @@ class _Ways:
             self._threads = anyio.CapacityLimiter(AT_ONCE)
         await to_thread.run_sync(work, limiter=self._threads)
 
-    def _chunks(self, request: Request) -> Iterator[bytes]:
-        """The body piece by piece, asked for from a worker thread."""
-        stream, limit = request.stream(), self._http.limit
-        deadline = anyio.current_time() + PATIENCE
+    async def _chunks(self, request: Request) -> Iterator[bytes]:
+        """The body piece by piece, asked for from a worker thread; the first is there already.
 
-        async def following() -> bytes | None:
-            with anyio.fail_after(deadline - anyio.current_time()):
-                return await anext(stream, None)
+        Small pieces come together: each way from one thread to another and back takes time.
+        """
+        body = _Body(request, anyio.current_time() + PATIENCE)
 
-        def pieces() -> Iterator[bytes]:
+        def pieces(found: list[bytes]) -> Iterator[bytes]:
             taken = 0
             while True:
-                try:
-                    piece = from_thread.run(following)
-                except TimeoutError:
-                    raise _TooSlow from None
-                if piece is None:
+                for piece in found:
+                    taken += len(piece)
+                    if taken > self._http.limit:
+                        raise _TooLarge
+                    yield piece
+                if body.ended:
                     return
-                taken += len(piece)
-                if taken > limit:
-                    raise _TooLarge
-                yield piece
+                found = from_thread.run(body.more, TOGETHER)
 
-        return pieces()
+        return pieces(await body.more(FIRST))
 
     async def price(self, request: Request) -> Response:
         """GET /v1/price."""
@@ -217,6 +215,32 @@ class _Ways:
         """GET /metrics."""
         del request
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+class _Body:
+    """A body as it comes in; what came before an error is given before the error."""
+
+    def __init__(self, request: Request, deadline: float) -> None:
+        self._stream, self._deadline = request.stream(), deadline
+        self._error: Exception | None = None
+        self.ended = False
+
+    async def more(self, enough: int) -> list[bytes]:
+        """The next pieces, until there are `enough` bytes or no more."""
+        found: list[bytes] = []
+        try:
+            if self._error is not None:
+                raise self._error
+            with anyio.fail_after(self._deadline - anyio.current_time()):
+                while sum(map(len, found)) < enough and not self.ended:
+                    piece = await anext(self._stream, None)
+                    self.ended = piece is None
+                    found += [piece] if piece else []
+        except (TimeoutError, ClientDisconnect) as error:
+            self._error = _TooSlow() if isinstance(error, TimeoutError) else error
+            if not found:
+                raise self._error from None
+        return found
 
 
 def problem(

@@ -1,0 +1,125 @@
+"""One million meters in one interval: how long from tick to release, and how much memory?
+
+    python -m benchmarks.million tick | flat
+
+A process of its own, so that its memory is its own. One meter in a hundred is missing, so that the
+public expectation stands in for it. The ledger is on the project's disk, the noise is secure.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import Question, Result
+from benchmarks.meters import folder
+from benchmarks.running import BEGINS, INTERVAL, service
+from hushgrid import SecureNoise
+from hushgrid.live.curator import Curator
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.keys import create, load
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.meters import MeterStore, open_meters
+
+METERS, TICKS = 1_000_000, 3
+FEW, INTERVALS, EARLY = 2_000, 1_000, 200
+
+
+@contextmanager
+def open_curator(zone: ZoneService, place: Path) -> Iterator[tuple[Curator, MeterStore]]:
+    """A zone that has just begun."""
+    create(place / "key.pem")
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(str(place / "ledger.db")))
+        meters = stack.enter_context(open_meters(str(place / "meters")))
+        key, noise = load(place / "key.pem"), SecureNoise()
+        opened = Curator.open(zone, store, meters, noise, key, (), "production", now=BEGINS)
+        yield stack.enter_context(opened), meters
+
+
+def fill(meters: MeterStore, zone: ZoneService, k: int) -> int:
+    """Readings of interval k, one in a hundred missing; when the interval ends."""
+    houses, start, rng = len(zone.meters), BEGINS + k * INTERVAL, np.random.default_rng(k)
+    there = np.flatnonzero(rng.random(houses) >= 0.01).astype(np.int32)
+    for some in np.array_split(rng.permutation(there), max(1, houses // 100_000)):
+        times, lengths = np.full(some.size, start), np.full(some.size, INTERVAL, np.int32)
+        meters.put(zone.id, some, times, lengths, rng.integers(0, 2500, some.size))
+    return start + INTERVAL
+
+
+def tick() -> dict[str, float]:
+    """Seconds of the slowest of some ticks, and the process's peak memory [MiB]."""
+    zone, seconds = service(METERS), []
+    with folder() as place, open_curator(zone, place) as (curator, meters):
+        for k in range(TICKS):
+            end = fill(meters, zone, k)
+            begin = time.perf_counter()
+            (made,) = curator.run(end)
+            seconds.append(time.perf_counter() - begin)
+            assert made.source == "readings"
+            assert 0 < curator.status.missing < METERS // 50
+    return {"seconds": max(seconds), "peak": _peak()}
+
+
+def flat() -> dict[str, float]:
+    """Memory [MiB] after 200 intervals and after 1,000, each when what is unused is let go."""
+    zone, found = service(FEW, horizon=2 * INTERVALS, retention=10 * INTERVAL), {}
+    with folder() as place, open_curator(zone, place) as (curator, meters):
+        for k in range(INTERVALS):
+            (made,) = curator.run(fill(meters, zone, k))
+            assert made.source == "readings"
+            if k + 1 in (EARLY, INTERVALS):
+                gc.collect()
+                found[str(k + 1)] = _resident()
+    return found
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+@cache
+def _asked(what: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.million", what]
+    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def seconds() -> Result:
+    found = _asked("tick")["seconds"]
+    return Result(found, "s", found, "<= 10")
+
+
+def peak() -> Result:
+    found = _asked("tick")["peak"]
+    return Result(found, "MiB", found, "<= 4096")
+
+
+def growth() -> Result:
+    found = _asked("flat")
+    late = found[str(INTERVALS)]
+    return Result(late, "MiB", late / found[str(EARLY)], "<= 1.05")
+
+
+QUESTIONS: dict[str, Question] = {
+    "million_tick": seconds,
+    "million_memory": peak,
+    "intervals_flat": growth,
+}
+
+if __name__ == "__main__":
+    print(json.dumps({"tick": tick, "flat": flat}[sys.argv[1]]()))

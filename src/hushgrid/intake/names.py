@@ -1,0 +1,109 @@
+"""Many names as bytes in one buffer: told apart and looked up without making a text of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.kernels.names import hashes, intern, look_up
+
+# Where names lie in a table depends on it, results do not. It differs from process to process, as
+# the hash of a text does, so that no sender can know which names collide.
+_SEED = np.uint64(hash("hushgrid.intake.names") & (2**64 - 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """Name i is the UTF-8 text `data[begin[i]:end[i]]`.
+
+    >>> names = Names.of(["a", "bc"])
+    >>> len(names), names.texts()
+    (2, ('a', 'bc'))
+    """
+
+    data: NDArray[np.uint8]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Names:
+        """From texts."""
+        raw = [text.encode("utf-8", "surrogatepass") for text in texts]
+        end = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)))
+        begin = np.concatenate([np.zeros(min(1, len(raw)), np.int64), end[:-1]])
+        return cls(np.frombuffer(b"".join(raw), np.uint8), begin, end)
+
+    def __len__(self) -> int:
+        return int(self.begin.size)
+
+    def texts(self) -> tuple[str, ...]:
+        """Each as a text."""
+        raw = self.data.tobytes()
+        pairs = zip(self.begin.tolist(), self.end.tolist(), strict=True)
+        return tuple(raw[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs)
+
+    def at(self, rows: NDArray[Any]) -> Names:
+        """Some of them."""
+        return Names(self.data, self.begin[rows], self.end[rows])
+
+    def numbered(self) -> tuple[Names, NDArray[np.int32]]:
+        """The different ones in the order they first come, and the place of each among them.
+
+        >>> different, code = Names.of(["b", "a", "b"]).numbered()
+        >>> different.texts(), code.tolist()
+        (('b', 'a'), [0, 1, 0])
+        """
+        code, first, _ = self._table()
+        return (self, code) if first.size == len(self) else (self.at(first), code)
+
+    def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        table = np.zeros(1 << (2 * len(self)).bit_length(), np.int64)
+        code, first = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
+        many = intern(self.data, self.begin, self.end, self._hashes(), table, code, first)
+        return code, first[:many], table
+
+    def _hashes(self) -> NDArray[np.uint64]:
+        found = np.empty(len(self), np.uint64)
+        hashes(self.data, self.begin, self.end, _SEED, found)
+        return found
+
+
+def joined(parts: Sequence[Names]) -> Names:
+    """All names in one, in their order.
+
+    >>> joined([Names.of(["a"]), Names.of(["b", "a"])]).texts()
+    ('a', 'b', 'a')
+    """
+    shifts = np.cumsum([0, *(part.data.size for part in parts)])
+    pairs = list(zip(parts, shifts, strict=False))
+    return Names(
+        np.concatenate([part.data for part in parts]),
+        np.concatenate([part.begin + shift for part, shift in pairs]),
+        np.concatenate([part.end + shift for part, shift in pairs]),
+    )
+
+
+class NameIndex:
+    """Finds names among known ones; of a name that stands twice the first place.
+
+    >>> NameIndex(Names.of(["a", "b", "c"])).find(Names.of(["c", "x"])).tolist()
+    [2, -1]
+    """
+
+    def __init__(self, names: Names) -> None:
+        _, self._rows, self._table = names._table()
+        self._all_differ = self._rows.size == len(names)
+        self._names = names if self._all_differ else names.at(self._rows)
+
+    def find(self, names: Names) -> NDArray[np.int32]:
+        """The place of each among the known ones, -1 where it is none of them."""
+        place, known = np.empty(len(names), np.int32), self._names
+        look_up(
+            names.data, names.begin, names.end, names._hashes(), known.data, known.begin,
+            known.end, self._table, place,
+        )  # fmt: skip
+        return place if self._all_differ else np.where(place < 0, place, self._rows[place])

@@ -1,0 +1,43 @@
+"""Plain lines of NDJSON, read fast; see `kernels/ndjson.py` for which those are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid.intake.lines import LINE_LIMIT
+from hushgrid.intake.names import Names
+from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Integers
+from hushgrid.kernels.ndjson import DURATION, METER, START, WH, plain_lines
+
+_LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
+
+
+class Plain(NamedTuple):
+    """Good readings with the number of their line, counted from 0; and all other lines."""
+
+    line: Integers
+    names: Names  # one for each reading
+    start: Integers
+    duration: Integers
+    wh: Integers
+    others: list[tuple[int, bytes]]
+
+
+def plain(data: bytes) -> Plain:
+    """Tell plain lines from others; each has a line feed behind it.
+
+    >>> text = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":900,"wh":7}'
+    >>> found = plain(text + b"\\nnonsense\\n")
+    >>> found.names.texts(), found.wh.tolist(), found.others
+    (('a',), [7], [(1, b'nonsense')])
+    """
+    many = data.count(b"\n")
+    line, id_end = np.empty(many, np.int64), np.empty(many, np.int64)
+    found, odd = np.empty((4, many), np.int64), np.empty((3, many), np.int64)
+    raw = np.frombuffer(data, np.uint8)
+    n, k = plain_lines(raw, _LIMITS, LINE_LIMIT, line, found, id_end, odd)
+    others = [(number, data[begin:end]) for number, begin, end in odd[:, :k].T.tolist()]
+    names = Names(raw, found[METER, :n].copy(), id_end[:n])
+    return Plain(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)

@@ -1,0 +1,123 @@
+"""Names as bytes: name i of a buffer is `data[begin[i]:end[i]]`. Told apart, looked up, checked.
+
+A table holds 1 + the place of a name with a tag of 31 bits of its hash above it, 0 where it is
+free; a name goes to the first free place from its hash on. Its size is a power of two, at least
+twice the names. Senders choose names, so the hash takes a secret `seed`: without it nobody can make
+many names that collide.
+"""
+
+import numpy as np
+from numba import boolean, int32, int64, njit, types, uint8, uint64, void
+
+_u1, _u8, _i8 = (types.Array(dtype, 1, "C", readonly=True) for dtype in (uint8, uint64, int64))
+_PLACE = (1 << 32) - 1
+_P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
+_SPACE, _LAST = 0x20, 0x7E  # what ASCII has of printable characters
+
+
+@njit(
+    uint64(_u1, int64, int64, uint64), cache=True, nogil=True, inline="always"
+)  # pragma: no cover
+def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
+    h, secret, k = seed ^ (np.uint64(end - begin) * _P2), seed | np.uint64(1), begin
+    while k < end:
+        word, width = np.uint64(0), min(end - k, 8)
+        for j in range(width):
+            word |= np.uint64(data[k + j]) << np.uint64(8 * j)
+        h = (h ^ word) * _P1
+        h = (h ^ (h >> np.uint64(32))) * secret
+        h ^= h >> np.uint64(29)
+        k += 8
+    h *= _P2
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(
+    boolean(_u1, int64, int64, _u1, int64, int64), cache=True, nogil=True, inline="always"
+)  # pragma: no cover
+def _same(data, begin, end, other, first, last):  # type: ignore[no-untyped-def]
+    if end - begin != last - first:
+        return False
+    for k in range(end - begin):  # noqa: SIM110
+        if data[begin + k] != other[first + k]:
+            return False
+    return True
+
+
+@njit(void(_u1, _i8, _i8, uint64, uint64[::1]), cache=True, nogil=True)  # pragma: no cover
+def hashes(data, begin, end, seed, found):  # type: ignore[no-untyped-def]
+    """The hash of each name."""
+    for i in range(begin.size):
+        found[i] = _hash(data, begin[i], end[i], seed)
+
+
+@njit(
+    int64(_u1, _i8, _i8, _u8, int64[::1], int32[::1], int32[::1]), cache=True, nogil=True
+)  # pragma: no cover
+def intern(data, begin, end, hashed, table, code, first):  # type: ignore[no-untyped-def]
+    """Number names in the order they first come: `code` of each, `first` row of each number.
+
+    `table` is all zeros. Returns how many different names there are.
+    """
+    mask, many = np.uint64(table.size - 1), 0
+    for i in range(begin.size):
+        at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
+        while True:
+            held = table[at]
+            if held == 0:
+                table[at], first[many], code[i] = (tag << 32) | (many + 1), i, many
+                many += 1
+                break
+            if held >> 32 == tag:
+                row = first[(held & _PLACE) - 1]
+                if _same(data, begin[i], end[i], data, begin[row], end[row]):
+                    code[i] = (held & _PLACE) - 1
+                    break
+            at = (at + np.uint64(1)) & mask
+    return many
+
+
+@njit(
+    void(_u1, _i8, _i8, _u8, _u1, _i8, _i8, types.Array(int64, 1, "C", readonly=True), int32[::1]),
+    cache=True, nogil=True,
+)  # fmt: skip  # pragma: no cover
+def look_up(data, begin, end, hashed, known, known_begin, known_end, table, place):  # type: ignore[no-untyped-def]
+    """The place of each name among the `known` ones, -1 where it is not among them.
+
+    First by tags alone, then by the names: what is far away in memory is fetched for many at once.
+    """
+    mask = np.uint64(table.size - 1)
+    for i in range(begin.size):
+        at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
+        held = table[at]
+        while held != 0 and held >> 32 != tag:
+            at = (at + np.uint64(1)) & mask
+            held = table[at]
+        place[i] = (held & _PLACE) - 1
+    for i in range(begin.size):
+        p = place[i]
+        if p < 0 or _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+            continue
+        at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
+        place[i] = -1  # another name has the same tag: look at all
+        while table[at] != 0:
+            p = (table[at] & _PLACE) - 1
+            if _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+                place[i] = p
+                break
+            at = (at + np.uint64(1)) & mask
+
+
+@njit(boolean(_u1, _i8, _i8, int64), cache=True, nogil=True)  # pragma: no cover
+def all_plain(data, begin, end, longest):  # type: ignore[no-untyped-def]
+    """Whether each is 1 to `longest` characters of printable ASCII, no space first or last."""
+    for i in range(begin.size):
+        length = end[i] - begin[i]
+        if length < 1 or length > longest:
+            return False
+        if data[begin[i]] == _SPACE or data[end[i] - 1] == _SPACE:
+            return False
+        for k in range(begin[i], end[i]):
+            if data[k] < _SPACE or data[k] > _LAST:
+                return False
+    return True

@@ -1,0 +1,205 @@
+"""Plain lines are read fast: nobody may notice but by the clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake import json as by_lines
+from hushgrid.intake import json_batches
+from hushgrid.intake.names import NameIndex, Names, joined
+from hushgrid.intake.plain import Plain, plain
+from hushgrid.intake.readings import clean_meter, collect
+from hushgrid.kernels import names as kernel
+from hushgrid.kernels.names import all_plain
+
+GOOD = b'{"meter_id":"a-1","start_utc":"2026-01-05T00:00:00Z","duration_s":900,"wh":7}'
+
+
+def nothing_plain(data: bytes) -> Plain:
+    """The same lines, all of them for the reader that knows every rule."""
+    none = np.zeros(0, np.int64)
+    others = list(enumerate(data.split(b"\n")[:-1]))
+    return Plain(none, Names.of([]), none, none, none, others)
+
+
+def answer(data: Any) -> Any:
+    """All a caller can see: readings in order, counts, problems, errors."""
+    try:
+        found = collect(json_batches(data))
+    except IntakeError as error:
+        return str(error)
+    return list(found.readings.rows()), found.malformed, found.problems
+
+
+def check_same(data: Any) -> None:
+    fast = answer(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_lines, "plain", nothing_plain)
+        assert answer(data) == fast
+
+
+IDS = st.one_of(
+    st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=8),
+    st.text(max_size=6),
+    st.sampled_from(["", " ", "a ", " a", "\t", "x" * 128, "x" * 129, "{" * 63, "{" * 64, "[" * 65,
+                     'say "a"', "a\\b", "ä", "a\x7f", "a\x00", "\ud800", "\u2028"]),
+)  # fmt: skip
+TIMES = st.one_of(
+    st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")),
+    st.builds(
+        "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}{}".format,
+        st.sampled_from([0, 1900, 1969, 1970, 2000, 2023, 2024, 2099, 2100, 9999]),
+        st.integers(0, 13), st.sampled_from([0, 1, 28, 29, 30, 31, 32]),
+        st.sampled_from([0, 23, 24]), st.sampled_from([0, 59, 60]), st.sampled_from([0, 59, 60]),
+        st.sampled_from(["Z", "z", "", "+00:00", "-00:00", "+01:00", "-23:59", "+24:00", "+01:60",
+                         "+0100", "+01", " Z", ".0Z", ".5Z", "*01:00", "+1:000"]),
+    ),
+    st.sampled_from(["", "1970-01-01T00:00:00+01:00", "2099-12-31T23:59:59-00:01",
+                     "2026-01-05t00:00:00Z", "2026-01-05 00:00:00Z", "2026-01-05T00:00Z",
+                     "2026/01/05T00:00:00Z", "２026-01-05T00:00:00Z", "+026-01-05T00:00:00Z"]),
+)  # fmt: skip
+NUMBERS = st.one_of(
+    st.integers(-100, 100_000).map(str),
+    st.integers(-(10**40), 10**40).map(str),
+    st.sampled_from(["0", "-0", "00", "01", "-01", "+1", "-", "", "1.", "1.0", "1e3", "1E2", ".5",
+                     "1000000000000", "1000000000001", "-1000000000000", "-1000000000001",
+                     "31622400", "31622401", "999999999999999", "9999999999999999", "1" * 5000,
+                     "NaN", "Infinity", "-Infinity", "1e999", "true", "null", '"900"', "[1]", "{}",
+                     "1 2", "0x1", "١", "1_0"]),
+)  # fmt: skip
+KEYS = ("meter_id", "start_utc", "duration_s", "wh")
+SPACES = st.sampled_from(["", "", "", " ", "\t", "\r", "  ", "\x0b", "\xa0"])
+
+
+@st.composite
+def objects(draw: st.DrawFn) -> bytes:
+    """Objects that are readings, nearly, or not at all."""
+    texts = {
+        "meter_id": json.dumps(draw(IDS), ensure_ascii=draw(st.booleans())),
+        "start_utc": json.dumps(draw(TIMES)),
+        "duration_s": draw(st.one_of(st.just("900"), NUMBERS)),
+        "wh": draw(NUMBERS),
+    }
+    keys = draw(st.permutations(KEYS))
+    change = draw(st.integers(0, 9))
+    if change == 0:
+        keys = keys[:-1]
+    elif change == 1:
+        keys = [*keys, draw(st.sampled_from(KEYS))]
+    members = [f'"{key}"{draw(SPACES)}:{draw(SPACES)}{texts[key]}' for key in keys]
+    if change == 2:
+        members.append(
+            draw(st.sampled_from(['"more":1', '"more":[{}]', "", '"wh "', '"wh":', '"']))
+        )
+    text = f"{draw(SPACES)}{{{draw(SPACES)}" + f"{draw(SPACES)},{draw(SPACES)}".join(members)
+    text += draw(SPACES) + draw(
+        st.sampled_from(["}"] * 8 + ["", "}}", "} x", "},", "}\r", "}\x00"])
+    )
+    return text.encode("utf-8", "surrogatepass")
+
+
+LINES = st.one_of(
+    objects(),
+    objects(),
+    st.just(GOOD),
+    st.just(GOOD),
+    st.sampled_from([b"", b" ", b"\r", b"null", b"[]", b"{}", b"\xff", b'"', b"{", b"nonsense",
+                     b"\xef\xbb\xbf" + GOOD, GOOD + GOOD, GOOD[:-1], GOOD + b" " * 66_000,
+                     GOOD + b" " * (65_536 - len(GOOD)), GOOD + b" " * (65_537 - len(GOOD))]),
+    st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)).map(
+        lambda change: GOOD[: change[0]] + bytes([change[1]]) + GOOD[change[0] + 1 :]
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(LINES, max_size=8), st.booleans())
+def test_fast_and_slow_agree(lines: list[bytes], ended: bool) -> None:
+    check_same(b"\n".join(lines) + b"\n" * ended)
+
+
+@settings(max_examples=300, deadline=None)
+@given(objects())
+def test_one_line_alone(line: bytes) -> None:
+    check_same(line)
+
+
+def test_every_byte_at_every_place() -> None:
+    """Each single byte of a plain line changed to each other byte, and each left out."""
+    for at in range(len(GOOD)):
+        changed = [GOOD[:at] + bytes([c]) + GOOD[at + 1 :] for c in range(256)]
+        check_same(b"\n".join([*changed, GOOD[:at] + GOOD[at + 1 :], GOOD]))
+
+
+def test_blocks_cut_lines_anywhere() -> None:
+    lines = [GOOD.replace(b"a-1", b"m%d" % k).replace(b":7}", b":%d}" % k) for k in range(9000)]
+    lines[::500] = [b"broken"] * len(lines[::500])
+    data = b"\n".join(lines)
+    for size in (97, 1 << 18, 300_001):
+        check_same([data[at : at + size] for at in range(0, len(data), size)])
+
+
+def test_plain_lines_are_taken_as_such() -> None:
+    """Else all of this would hold of a reader that knows no plain line."""
+    keys = ['"meter_id" : "a b"', '"start_utc":"2026-01-05T01:00:00+01:00"', '"duration_s": 900',
+            '"wh":-7']  # fmt: skip
+    lines = [GOOD, GOOD + b"\r", ("\t{ " + " , ".join(keys[::-1]) + " } ").encode(), b"{}"]
+    found = plain(b"\n".join([*lines, b""]))
+    assert found.line.tolist() == [0, 1, 2]
+    assert found.names.texts() == ("a-1", "a-1", "a b")
+    assert found.start.tolist() == [1767571200] * 3
+    assert found.wh.tolist() == [7, 7, -7]
+    assert found.others == [(3, b"{}")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=12)), st.lists(st.text(max_size=12)))
+def test_names_as_a_dictionary_has_them(some: list[str], others: list[str]) -> None:
+    names = Names.of(some)
+    assert names.texts() == tuple(some)
+    different, code = names.numbered()
+    assert different.texts() == tuple(dict.fromkeys(some))
+    assert [different.texts()[c] for c in code] == some
+    asked = [*others, *some[::-1]]
+    wanted = [some.index(name) if name in some else -1 for name in asked]
+    assert NameIndex(names).find(Names.of(asked)).tolist() == wanted
+    assert joined([names, Names.of(others)]).texts() == (*some, *others)
+
+
+def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(data: Any, begin: Any, end: Any, seed: Any, found: Any) -> None:
+        found[:] = 2**64 - 1
+
+    monkeypatch.setattr("hushgrid.intake.names.hashes", same)
+    many = [str(k) for k in range(50)]
+    different, code = Names.of([*many, *many]).numbered()
+    assert different.texts() == tuple(many)
+    assert code.tolist() == [*range(50), *range(50)]
+    found = NameIndex(Names.of(many)).find(Names.of(["49", "0", "x", ""]))
+    assert found.tolist() == [49, 0, -1, -1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(IDS, min_size=1, max_size=3))
+def test_plain_names_need_no_cleaning(some: list[str]) -> None:
+    names = Names.of(some)
+    if all_plain(names.data, names.begin, names.end, 128):
+        assert [clean_meter(name) for name in some] == some
+    else:
+        assert any(clean_meter(name) != name or not name.isascii() for name in some)
+
+
+def test_hashes_depend_on_the_seed_and_every_byte() -> None:
+    names = Names.of([f"{k:07d}" for k in range(2000)] + ["a", "a\x00", "", "\x00", "b" * 8])
+    found = [np.empty(len(names), np.uint64) for _ in range(2)]
+    for seed, out in zip((1, 2), found, strict=True):
+        kernel.hashes(names.data, names.begin, names.end, np.uint64(seed), out)
+        assert np.unique(out).size == len(names)
+    assert not (found[0] == found[1]).any()
