@@ -40,9 +40,8 @@ class Truth:
 class Recording:
     """A day of one zone: its releases in order, and the truth behind them or None.
 
-    `digest` names the terms, as in every release; `config` is the SHA-256 (hex) of the zone file
-    the day was simulated from, "" if there was none; `offset` steps of the calendars lie before
-    its first.
+    `digest` names the terms, as in every release; `config` is the text of the zone file the day
+    was simulated from, "" if there was none; `offset` steps of the calendars lie before its first.
     """
 
     zone: str

@@ -41,8 +41,13 @@ class ZoneFile:
 def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
     """Read a zone file of steps of `seconds`; the first mistake is named by its place."""
     path = Path(path)
+    return zone_of(read_text(path), path, seconds=seconds)
+
+
+def zone_of(written: str, path: Path, *, seconds: int = SECONDS) -> ZoneFile:
+    """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
     try:
-        content = tomllib.loads(read_text(path))
+        content = tomllib.loads(written)
     except (ValueError, RecursionError) as error:  # a number may be too long for int, too
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:

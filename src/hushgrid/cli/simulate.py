@@ -36,13 +36,10 @@ def simulate(
     values = report.simulation_json(study, "it")
     written = put_json(values, json)
     if trace is not None:
-        from hashlib import sha256
-
         from hushgrid.recording import record
         from hushgrid.tracefile import save_trace
 
-        digest = sha256(config.read_bytes()).hexdigest()
-        kept = record(zone.scenario, zone.policy, seed=seed, config=digest)
+        kept = record(zone.scenario, zone.policy, seed=seed, config=config.read_text("utf-8"))
         written.append(save_trace(trace, kept))
     say(report.simulation_table(study, "it"), json)
     if written:
