@@ -89,11 +89,11 @@ def attack(
     n = scenario.zone.n_houses
     if target is not None and not 0 <= target < n:
         raise PolicyError(f"target is {target}; give a house from 0 to {n - 1}.")
-    others = {
-        "none": lambda: None,
-        "others": lambda: KnownReadings(truth.readings),
-        "occupancy": lambda: KnownOccupancy(truth.occupancy),
-    }[knows]()
+    others: KnownReadings | KnownOccupancy | None = None
+    if knows == "others":
+        others = KnownReadings(truth.readings)
+    elif knows == "occupancy":
+        others = KnownOccupancy(truth.occupancy)
     theta = tuple(models or scenario.models)
     known = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=others)
     adversary: Adversary = Factored(known) if knows != "none" or n > SMALL else Exact(known)
@@ -110,7 +110,7 @@ def attack(
 def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
     """(T, N): chances of being at home that everybody knows, models weighted alike."""
     each = [[at_home(b, m) for b in islice(marginals(m), steps)] for m in models]
-    return np.clip(np.mean(each, axis=0), 0.0, 1.0)
+    return np.asarray(np.clip(np.mean(each, axis=0), 0.0, 1.0))
 
 
 def _log_odds(p: Floats) -> Floats:

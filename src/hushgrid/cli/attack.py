@@ -68,7 +68,7 @@ def attack(
     written = put_json(report.attack_json(found), json)
     if out is not None:
         house = found["hushgrid"].houses[0]
-        written += save_figures({"attack": report.attack_figure(found, house)}, out)
+        written += save_figures(out, {"attack": report.attack_figure(found, house)})
     say(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
     if written:
         say("Written:\n" + "\n".join(f"  {path}" for path in written), json)

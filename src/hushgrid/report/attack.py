@@ -11,7 +11,7 @@ import numpy as np
 
 from hushgrid.attack import Attack
 from hushgrid.report.plan import finite_or_none
-from hushgrid.report.shared import day_line, finish, panels, table
+from hushgrid.report.shared import day_line, panels, table
 from hushgrid.scores import Score
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
         one.set_ylim(0, 1)
         one.set_ylabel("chance")
         one.set_title(NAMES[name], loc="left", fontsize=9)
-        finish(one)
-        one.get_legend().remove()
+        one.grid(alpha=0.25)
+        one.spines[["top", "right"]].set_visible(False)
     axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
     figure.suptitle(
         f"House {house}: what an adversary who {KNOWS[own.knows]} believes", fontsize=11
