@@ -89,9 +89,9 @@ def _home(weights: dict[State, float]) -> list[float]:
     return [math.fsum(w for s, w in weights.items() if s[i]) / total for i in houses]
 
 
-def likelihoods(pairs: list[tuple[Pmf, Pmf]], z: int, noise: Callable[[int], float]) -> dict[
-    State, float
-]:
+def likelihoods(
+    pairs: list[tuple[Pmf, Pmf]], z: int, noise: Callable[[int], float]
+) -> dict[State, float]:
     """Pr[load_hat = z given state] for every joint state."""
     found = {}
     for state in itertools.product((0, 1), repeat=len(pairs)):

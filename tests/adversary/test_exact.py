@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
-from hushgrid import Consumption, Elasticity, Exact, OccupancyModel, Uniform, Zone, look_back, watch
+from hushgrid import (
+    Consumption,
+    Elasticity,
+    Exact,
+    Histogram,
+    Knowledge,
+    Law,
+    OccupancyModel,
+    Release,
+    Uniform,
+    Zone,
+    look_back,
+    watch,
+)
+from hushgrid.adversary.exact import joint_likelihood
 from hushgrid.errors import ModelError
-from tests.adversary.worlds import GAUSSIAN, LAPLACE, play, release, small
+from tests.adversary.oracle import add
+from tests.adversary.worlds import GAUSSIAN, LAPLACE, Small, play, release, small
 
 SINGLES = [[(h,) for h in range(n)] for n in (1, 2, 3, 4)]
 SHAPES = [
@@ -21,10 +39,10 @@ SHAPES = [
 TIGHT = 1e-12
 
 
-def agree(world: object, clamp: tuple[int, ...], releases: list[object]) -> None:
-    found = world.by_paths(releases, clamp)  # type: ignore[attr-defined]
-    who = Exact(world.knowledge(clamp))  # type: ignore[attr-defined]
-    ahead, behind = watch(who, releases), look_back(who, releases)  # type: ignore[arg-type]
+def agree(world: Small, clamp: tuple[int, ...], releases: list[Release]) -> None:
+    found = world.by_paths(releases, clamp)
+    who = Exact(world.knowledge(clamp))
+    ahead, behind = watch(who, releases), look_back(who, releases)
     assert np.abs(ahead.home[0] - found.filtered).max() <= TIGHT
     assert np.abs(behind.home[0] - found.smoothed).max() <= TIGHT
     assert ahead.evidence[0, :, 0] == pytest.approx(found.evidence, abs=TIGHT)
@@ -61,7 +79,7 @@ def test_exact_equals_a_million_paths() -> None:
 
 def test_clamp_demand_and_gaps_are_seen_as_they_are() -> None:
     rng = np.random.default_rng(7)
-    for _ in range(6):
+    for turn in range(6):
         world = small(
             rng, SINGLES[2], 4, elasticity=Elasticity(reference=3.0, exponent=1.0, high=2.0)
         )
@@ -70,7 +88,7 @@ def test_clamp_demand_and_gaps_are_seen_as_they_are() -> None:
         releases = [
             release(t, int(rng.integers(0, 8)), 2.0, rate=rates[t - 1])
             for t in (1, 2, 3, 4)
-            if t != 2 + _ % 2
+            if t != 2 + turn % 2
         ]
         agree(world, clamp, releases)
 
@@ -78,7 +96,9 @@ def test_clamp_demand_and_gaps_are_seen_as_they_are() -> None:
 def test_a_load_published_without_noise() -> None:
     rng = np.random.default_rng(8)
     world = small(rng, SINGLES[1], 4)
-    agree(world, (), [release(1, 1, 0.0), release(2, 2, 1.0), release(3, 0, 0.0), release(4, 1, 3.0)])
+    agree(
+        world, (), [release(1, 1, 0.0), release(2, 2, 1.0), release(3, 0, 0.0), release(4, 1, 3.0)]
+    )
     with pytest.raises(ModelError, match="release of step 1 has probability 0 under model theta"):
         watch(Exact(world.knowledge()), [release(1, -1, 0.0)])
 
@@ -86,7 +106,7 @@ def test_a_load_published_without_noise() -> None:
 def test_no_evidence_makes_a_possible_state_impossible() -> None:
     """N = 1, A = I, u = b = 1000, every output 1000: a float posterior is 0 at step 738."""
     theta = OccupancyModel.factored([[0.5, 0.5]], [[np.eye(2)]])
-    f = Consumption.by_class(absent=[Uniform(0)], present=[Uniform(1000).cut(1000)])
+    f = Consumption.by_class(absent=[Uniform(0)], present=[Uniform(1000)])
     sharp = Consumption.by_class(absent=[Uniform(0)], present=[_only(1000)])
     for law in (f, sharp):
         who = Exact(_known(theta, law))
@@ -98,15 +118,11 @@ def test_no_evidence_makes_a_possible_state_impossible() -> None:
     assert beliefs.laws[0][0] - beliefs.laws[0][1] == pytest.approx(-1000, rel=1e-9)
 
 
-def _only(x: int) -> object:
-    from hushgrid import Histogram
-
+def _only(x: int) -> Law:
     return Histogram([0.0] * x + [1.0])
 
 
-def _known(theta: OccupancyModel, f: Consumption) -> object:
-    from hushgrid import Knowledge
-
+def _known(theta: OccupancyModel, f: Consumption) -> Knowledge:
     return Knowledge(Zone("z", [1000]), [theta], f)
 
 
@@ -117,21 +133,15 @@ def test_deep_and_shallow_sums_agree() -> None:
     for scale in (0.05, 0.08):
         top = sum(world.bounds)
         for z in (-1, 0, top // 2, top + 3):
-            from hushgrid.adversary.exact import joint_likelihood
-
             knowledge = world.knowledge()
-            found = joint_likelihood(knowledge.laws(1, None), z, knowledge.check_release(
-                release(1, z, scale), 0, None))
+            found = joint_likelihood(
+                knowledge.laws(1, None), z, knowledge.check_release(release(1, z, scale), 0, None)
+            )
             expected = _log_likelihoods(world.laws[0], z, scale)
             assert np.abs(found - expected).max() <= 1e-10
 
 
 def _log_likelihoods(pairs: list[tuple[list[float], list[float]]], z: int, b: float) -> list[float]:
-    import itertools
-    import math
-
-    from tests.adversary.oracle import add
-
     found = []
     for state in itertools.product((0, 1), repeat=len(pairs)):
         law = [1.0]
@@ -179,7 +189,5 @@ def test_probabilities_come_true() -> None:
 def test_too_many_houses() -> None:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[np.eye(2)]], chain_of=[0] * 15)
     f = Consumption.by_class(absent=[Uniform(1)], present=[Uniform(2)], class_of=[0] * 15)
-    from hushgrid import Knowledge
-
     with pytest.raises(ModelError, match=r"the zone has 15 houses, 2\^15 joint states"):
         Exact(Knowledge(Zone("z", [2] * 15), [theta], f))

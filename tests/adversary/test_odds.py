@@ -101,9 +101,7 @@ def test_odds_in_a_thousand_worlds() -> None:
         day = [release(t, z, case.scale) for t, z in enumerate(case.outputs, 1)]
         home = look_back(Exact(case.knowledge), day).home
         for m in (0, 1):
-            bound = temporal_leakage(
-                case.models[m], np.tile(case.losses, (case.horizon, 1))
-            ).total
+            bound = temporal_leakage(case.models[m], np.tile(case.losses, (case.horizon, 1))).total
             before = np.array([case.marginal(m, t) for t in range(1, case.horizon + 1)])
             gain = np.abs(log_odds(home[m]) - log_odds(before))
             assert (gain <= bound + SLACK).all(), seed

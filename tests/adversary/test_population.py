@@ -112,14 +112,14 @@ def test_counts_move_as_binomials_do() -> None:
 )
 @pytest.mark.parametrize("blur", [Blur("laplace", 40.0), Blur("gaussian", 50.0)], ids=["L", "G"])
 def test_frequencies_equal_convolution(absent: Law, present: Law, blur: Blur) -> None:
-    """40 houses, where both can be had; z near the load, in its tails and beyond."""
-    own, n = (Uniform(30).pmf, Uniform(60).pmf), 40
+    """30 houses, where both can be had; z near the load, in its tails and beyond."""
+    own, n = (Uniform(30).pmf, Uniform(60).pmf), 30
     other = (absent.pmf, present.pmf)
-    for z in (-300, 0, 200, 900, 1600, 2350, 2900):
+    for z in (-300, 100, 700, 1200, 1750, 2300):
         direct = counts._direct(own, other, n, z, blur)
         found = frequencies.by_frequencies(own, other, n, z, blur)
-        near = direct > direct.max() - 70
-        assert np.abs(found - direct)[near].max() <= 1e-8
+        near = direct > direct.max() - 35
+        assert np.abs(found - direct)[near].max() <= 1e-7
         assert np.isfinite(found).all()
 
 
@@ -150,7 +150,9 @@ def test_houses_that_are_not_alike() -> None:
         Population(Knowledge(Zone("z", [2] * 3), [theta], other))
     with pytest.raises(ModelError, match=r"target is 3; give one of the houses 0..2"):
         Population(knowledge, target=3)
-    locked = OccupancyModel.blocked([(0, 1), (2,)], [[0.5, 0, 0, 0.5], [1, 0]], [[np.eye(4)], [np.eye(2)]])
+    locked = OccupancyModel.blocked(
+        [(0, 1), (2,)], [[0.5, 0, 0, 0.5], [1, 0]], [[np.eye(4)], [np.eye(2)]]
+    )
     for who in (Population, Factored):
         with pytest.raises(ModelError, match="model theta has houses that move together"):
             who(Knowledge(Zone("z", [2] * 3), [locked], f))

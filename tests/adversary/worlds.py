@@ -175,18 +175,18 @@ def play(
 
 
 def mixed_day(seed: int, horizon: int = 48) -> Day:
-    """6 to 10 houses of different kinds; the noise is 0.5 to 2 times the largest bound."""
+    """6 to 10 houses of different kinds; the noise is 0.5 to 1.5 times the largest bound."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(6, 11))
     bounds = rng.integers(20, 61, n)
     pairs = [_pair(rng, int(u)) for u in bounds]
     f = Consumption.by_class(absent=[p[0] for p in pairs], present=[p[1] for p in pairs])
-    leave, come = rng.uniform(0.02, 0.4, (2, 4, n))
+    leave, come = rng.uniform(0.01, 0.15, (2, 4, n))
     a = np.stack([np.stack([1 - come, come], -1), np.stack([leave, 1 - leave], -1)], -2)
     theta = OccupancyModel.factored(
         rng.dirichlet([2, 2], n), a, calendar=Calendar(np.arange(horizon) * 4 // horizon)
     )
-    scale = float(rng.uniform(0.5, 2) * bounds.max())
+    scale = float(rng.uniform(0.5, 1.5) * bounds.max()) if seed % 2 else 0.5 * float(bounds.max())
     return play(Zone("z", bounds), [theta], f, scale, horizon, seed)
 
 

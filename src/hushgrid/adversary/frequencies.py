@@ -30,7 +30,7 @@ _CHUNK = 2048  # frequencies looked at together
 def by_frequencies(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
     """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home].
 
-    Relative error 1e-9 for every count within e^-40 of the likeliest; a normal law for the rest.
+    Relative error below 1e-7 for every count within e^-40 of the likeliest; a normal law for the rest.
     """
     found = normal(own, other, n, z, blur)
     left, s = np.ones((2, n + 1), bool), 0.0
@@ -106,12 +106,12 @@ def noise_at(blur: Blur, s: float, w: Floats) -> Complexes:
     """E[e^((s + iw) K)] of the noise; |s| below 1/scale where it is Laplace."""
     if blur.shape == "laplace":
         q, e = math.exp(-1 / blur.scale), np.exp(s + 1j * w)
-        return np.asarray((1 - q) ** 2 / ((1 - q * e) * (1 - q / e)))
+        return np.asarray((1 - q) ** 2 / ((1 - q * e) * (1 - q / e)), np.complex128)
     if blur.shape == "gaussian":
         turns = 2j * math.pi * np.arange(-2, 3)[:, None]
         each = np.exp((blur.scale * (s + 1j * w + turns)) ** 2 / 2).sum(axis=0)
-        return np.asarray(each * blur.scale * math.sqrt(2 * math.pi) / blur.weight)
-    return np.ones_like(w) + 0j
+        return np.asarray(each * blur.scale * math.sqrt(2 * math.pi) / blur.weight, np.complex128)
+    return np.ones(w.shape, np.complex128)
 
 
 def _margin(blur: Blur, s: float) -> float:
