@@ -30,7 +30,7 @@ _CHUNK = 2048  # frequencies looked at together
 def by_frequencies(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
     """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home].
 
-    Relative error below 1e-7 for every count within e^-40 of the likeliest; a normal law for the rest.
+    Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
     """
     found = normal(own, other, n, z, blur)
     left, s = np.ones((2, n + 1), bool), 0.0
