@@ -93,6 +93,14 @@ def test_clamp_demand_and_gaps_are_seen_as_they_are() -> None:
         agree(world, clamp, releases)
 
 
+def test_a_clamp_alone_is_seen_as_it_is() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(4):
+        world = small(rng, SINGLES[1], 3)
+        clamp = tuple(int(c) for c in rng.integers(1, 4, 2))
+        agree(world, clamp, [release(t, int(rng.integers(0, 6)), 2.0) for t in (1, 2, 3)])
+
+
 def test_a_load_published_without_noise() -> None:
     rng = np.random.default_rng(8)
     world = small(rng, SINGLES[1], 4)
