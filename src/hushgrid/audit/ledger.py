@@ -313,10 +313,10 @@ def budget(evidence: Evidence, terms: Terms | None) -> Check:
         return restart
     total = math.fsum(epsilon for _, epsilon, _ in spent)
     if terms is None or terms.budget is None:
-        why = "no terms given" if terms is None else "no budget is set"
-        status = "not_checked" if terms is None else "passed"
-        text = f"All releases together state {total:.6g}; {why}."
-        return Check("budget", "not_checked" if status == "not_checked" else "passed", text)
+        text = f"All releases together state {total:.6g};"
+        if terms is None:
+            return Check("budget", "not_checked", f"{text} needs --config.")
+        return Check("budget", "passed", f"{text} no budget is set.")
     start, running = 0, 0.0
     for n, (t, epsilon, place) in enumerate(spent):
         running += epsilon

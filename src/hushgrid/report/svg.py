@@ -44,7 +44,7 @@ def bars(rows: Sequence[tuple[str, float, float | None]], *, title: str) -> str:
     if not rows:
         return ""
     top = _nice(max(max(value, mark or 0.0) for _, value, mark in rows))
-    height, space = 34 * len(rows) + 26, WIDTH - 190
+    height, space = 34 * len(rows) + 26, WIDTH - 250
     parts = [_open(height, title)]
     for i, (label, value, mark) in enumerate(rows):
         y = 34 * i + 8
@@ -56,7 +56,8 @@ def bars(rows: Sequence[tuple[str, float, float | None]], *, title: str) -> str:
             at = 158 + space * mark / top
             parts.append(f'<path class="mark" d="M{at:.1f},{y - 4}v28"/>')
             inside = max(inside, at + 6)
-        parts.append(f'<text x="{inside:.1f}" y="{y + 14}">{value:.3g}</text>')
+        said = f"{value:.3g}" if mark is None else f"{value:.3g} of {mark:.3g}"
+        parts.append(f'<text x="{inside:.1f}" y="{y + 14}">{said}</text>')
     legend = "bar: certified; line: promised"
     parts.append(f'<text class="axis" x="158" y="{height - 6}">{legend}</text>')
     return "".join([*parts, "</svg>"])
