@@ -65,8 +65,8 @@ def bars(rows: Sequence[tuple[str, float, float | None]], *, title: str) -> str:
 
 def _open(height: int, title: str) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}"'
-        f' xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>"
     )
 
 
