@@ -9,7 +9,9 @@ import pytest
 from hushgrid.audit import Certificate, Terms, certify
 from hushgrid.audit.behaviour import watch
 from hushgrid.audit.certificate import Trial
+from hushgrid.audit.findings import merged
 from hushgrid.audit.publishers import hushgrid
+from hushgrid.errors import PolicyError
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms
 
@@ -29,8 +31,8 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> None:
     name, factory, zone = FAULTS[fault]
-    bad = {check.id: check for check in watch(factory, zone(), seed=5)}
-    good = {check.id: check for check in watch(hushgrid, zone(), seed=5)}
+    bad = {check.id: check for check in merged(watch(factory, zone(), seed=5))}
+    good = {check.id: check for check in merged(watch(hushgrid, zone(), seed=5))}
     assert bad[name].status == "failed", bad[name]
     assert good[name].status == "passed", good[name]
 
@@ -66,6 +68,38 @@ def test_verdicts() -> None:
     assert dropped.verdict == "failed"
     assert dropped.epsilon_lower is not None
     assert dropped.epsilon_lower > 0.5
+
+
+def test_a_sampler_that_is_not_the_publisher_is_caught() -> None:
+    class Two:
+        """Publishes weak noise and shows the auditor good noise."""
+
+        def __init__(self, terms: Terms, seed: int | None) -> None:
+            self.publish = faults.weak_noise(terms, seed=seed).publish
+            self.sample = hushgrid(terms, seed=seed).sample
+
+    checks = watch(lambda terms, seed=None: Two(terms, seed), terms(), seed=5)
+    assert any(c.status == "failed" and "sample()" in c.text for c in checks)
+    checks = watch(hushgrid, terms(), seed=5)
+    assert any(c.status == "passed" and "sample()" in c.text for c in checks)
+
+
+def test_a_publisher_that_raises_is_bad_input() -> None:
+    class Broken:
+        def __init__(self, given: Terms, *, seed: int | None = None) -> None:
+            pass
+
+        def publish(self, readings: Any) -> Any:
+            raise KeyError("oops")
+
+    class Mute(Broken):
+        def publish(self, readings: Any) -> Any:
+            return {"price": 1.0}
+
+    with pytest.raises(PolicyError, match="KeyError"):
+        _certified(Broken, terms(), samples=100)
+    with pytest.raises(PolicyError, match="without load_hat and rate"):
+        _certified(Mute, terms(), samples=100)
 
 
 def test_a_publisher_without_again_leaves_the_audit_incomplete() -> None:

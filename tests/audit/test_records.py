@@ -230,6 +230,13 @@ def test_other_terms_are_named(tmp_path: Path) -> None:
         assert found.check("terms").first_bad == 4
 
 
+def test_a_zone_without_terms_is_not_another_models(tmp_path: Path) -> None:
+    zone, twin = terms(), renamed(terms(), "oak")
+    found = audited(tmp_path, ledger(zone) + ledger(twin, releases(twin, seed=2)), zone)
+    assert found.verdict == "incomplete" or failed(found) == set()
+    assert "oak" in found.check("terms").text
+
+
 def test_a_schedule_that_was_not_committed_to(tmp_path: Path) -> None:
     zone = terms()
     found = audited(tmp_path, ledger(zone, scales=[1.0] * 24), zone)

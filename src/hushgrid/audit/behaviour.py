@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrid.audit.bounds import FALSE_ALARM, too_alike, too_small, widest
 from hushgrid.audit.findings import Check
-from hushgrid.audit.publishers import Factory, Seen, load_of, seen
+from hushgrid.audit.publishers import Factory, Seen, load_of, load_of_rate, seen
 from hushgrid.audit.terms import Terms
 from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
@@ -91,6 +91,7 @@ def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
     every = runs[0] + runs[1]
     return [
         noise_scale(every, terms),
+        *sampler(every, factory, terms, seed),
         data_dependent_scale(runs[0], runs[1], first),
         float_noise(every, terms),
         republication(factory, terms, first, seed),
@@ -118,6 +119,27 @@ def noise_scale(runs: Sequence[Run], terms: Terms) -> Check:
             "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
         )
     return Check("noise_scale", "passed", f"Noise as wide as stated ({word}; p = {p:.2g}).")
+
+
+def sampler(runs: Sequence[Run], factory: Factory, terms: Terms, seed: int) -> list[Check]:
+    """Whether `sample`, where a publisher offers it, draws as `publish` does."""
+    publisher: Any = factory(terms, seed=seed + 19)
+    if not hasattr(publisher, "sample"):
+        return []
+    answer = publisher.sample(np.zeros((2000, 1, terms.zone.n_houses), np.int64))
+    if "load_hat" in answer:
+        drawn = np.asarray(answer["load_hat"], np.float64)[:, 0]
+    else:
+        drawn = np.asarray(load_of_rate(answer["rate"], terms.tariff), np.float64)[:, 0]
+    due = runs[0].due[0]
+    if due <= 0:
+        return []
+    published = [k / run.due[t] for run in runs for k, t in zip(run.noise, run.used, strict=True)]
+    p = _differ(np.abs(drawn) / due, np.abs(published))  # sizes: signs only dilute the test
+    if p >= FALSE_ALARM:
+        return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
+    text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
+    return [Check("noise_scale", "failed", text)]
 
 
 def data_dependent_scale(quiet: Sequence[Run], busy: Sequence[Run], first: State) -> Check:
@@ -245,7 +267,7 @@ def protected_set(runs: Sequence[Run], terms: Terms, first: State) -> Check:
 def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str:
     """What a scale leaves unprotected at step t of kappa as the models give it; "" if nothing."""
     due = first.scheduler.at(t, rates)
-    if scale >= due.scale * (1 - 1e-12):
+    if scale >= due.scale * (1 - 1e-9):
         return ""
     epsilon, eta = first.policy.epsilon_at(t), first.policy.eta
     if first.policy.gaussian is not None or scale <= 0:

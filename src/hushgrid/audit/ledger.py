@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +117,7 @@ class _Walk:
         if policy.window is None:
             due = self.first.scheduler.at(t, self._rates)
             self.due.append(due.scale)
-            if entry.scale != due.scale:
+            if not _same(entry.scale, due.scale):
                 said = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
                 self._fault("data_dependent_scale", entry, said)
                 if entry.scale < due.scale:
@@ -266,9 +266,13 @@ def republication(evidence: Evidence) -> Check:
     )
 
 
-def of_terms(evidence: Evidence, digests: Mapping[str, Terms]) -> Check:
-    """Whether every release was made under terms that are given."""
-    known = set(digests)
+def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]) -> Check:
+    """Whether every release was made under terms that are given; `zones` are all on record."""
+    known, own = set(digests), {terms.zone.id for terms in digests.values()}
+    if evidence.zone not in own and own & set(zones):
+        return Check(
+            "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
+        )
     for epoch in evidence.epochs:
         for entry in epoch.entries:
             if entry.digest is not None and entry.digest != epoch.digest:

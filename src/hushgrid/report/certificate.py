@@ -33,6 +33,7 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "verdict": found.verdict,
+        "simulated": found.simulated,
         "summary": _summary(found),
         "checks": [
             {
@@ -184,6 +185,8 @@ def _zone(made: Recomputed, houses: Houses, command: str) -> dict[str, Any]:
 def _summary(found: Certificate) -> list[str]:
     """What a reader should know first."""
     lines = [_VERDICT[found.verdict]]
+    if found.simulated:
+        lines.append("These releases are of a simulation: their noise protects nobody.")
     if found.terms is not None:
         lines.append(f"Promised: {_lower(_promise(found.terms)['sentence'])}")
     failed = [check for check in found.checks if check.status == "failed"]
