@@ -97,6 +97,20 @@ def float_rate(terms: Terms, *, seed: int | None = None) -> _Own:
     return _FloatRate(terms, seed)
 
 
+class _Telling(Hushgrid):
+    def publish(self, readings: Any) -> Any:
+        made = super().publish(readings)
+        if not isinstance(made, Release):
+            return made
+        told = float(np.sum(readings))
+        return replace(made, estimate=told, rate=public_rate(told, self.terms.tariff))
+
+
+def telling(terms: Terms, *, seed: int | None = None) -> Hushgrid:
+    """The noisy load is sound; the estimate beside it is the load itself."""
+    return _Telling(terms, SimulatedNoise(seed or 0), terms.first_state())
+
+
 class _Fresh(Hushgrid):
     def again(self) -> Any:
         last = super().again()

@@ -152,7 +152,7 @@ def test_a_service_with_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture
     code, out, _ = run(capsys, "audit", file, "--key", "0" * 64, "--json", "-")
     values = json.loads(out)
     assert (code, values["verdict"]) == (1, "failed")
-    assert values["checks"][7]["first_bad"] == 1
+    assert next(c for c in values["checks"] if c["id"] == "chain")["first_bad"] == 1
 
 
 def test_an_export_and_its_terms(
@@ -170,14 +170,8 @@ def test_an_export_and_its_terms(
     book.write_bytes(lines_of(ledger(terms(epsilon=0.4))))
     code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
     values = json.loads(out)
-    assert values["checks"][8] == {
-        "id": "terms",
-        "status": "failed",
-        "first_bad": 4,
-        "text": values["checks"][8]["text"],
-        "recompute": values["checks"][8]["recompute"],
-    }
-    assert code == 1
+    (found,) = [check for check in values["checks"] if check["id"] == "terms"]
+    assert (code, found["status"], found["first_bad"]) == (1, "failed", 4)
 
 
 BAD = {
@@ -311,5 +305,5 @@ def test_the_guide_runs() -> None:
     found = {check.id: check.status for check in watch(names["factory"], zone, seed=1)}
     # it draws at the scale that eta = 1 and epsilon = 0.5 need, and knows no horizon
     assert found.pop("budget") == "failed"
-    assert set(found.values()) == {"passed"}
+    assert set(found.values()) == {"passed", "not_applicable"}  # it publishes no estimate
     assert np.isclose(zone.first_state().scheduler.at(1).scale, 2000.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,18 @@ from hushgrid.errors import PolicyError
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms
 
+
+def estimating() -> Terms:
+    zone = terms()
+    return replace(zone, policy=replace(zone.policy, publish="estimate"))
+
+
 FAULTS: dict[str, tuple[str, Any, Any]] = {
     "noise at 0.7 of the scale": ("noise_scale", faults.weak_noise, terms),
     "scale from the day's data": ("data_dependent_scale", faults.day_scale, terms),
     "the same, unsaid": ("data_dependent_scale", faults.silent_day_scale, terms),
     "floating-point noise": ("float_noise", faults.float_rate, terms),
+    "an estimate that tells the load": ("post_processing", faults.telling, estimating),
     "fresh noise on re-publication": ("republication", faults.fresh_noise, terms),
     "a house dropped from kappa": ("protected_set", faults.dropped_house, certain_big_house),
     "budget reset in mid-day": ("budget", faults.budget_reset, lambda: terms(budget=5.0)),

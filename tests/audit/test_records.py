@@ -13,9 +13,10 @@ from hushgrid import Noise, SimulatedNoise
 from hushgrid.accounting.compose import Account
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit import Certificate, Terms, certify
+from hushgrid.audit.publishers import hushgrid
 from hushgrid.grid import public_rate
 from hushgrid.live.audit import load_ledger
-from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.bodies import schedule_digest, stand_in
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release, State
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
@@ -270,3 +271,39 @@ def test_rates_of_estimates_are_not_held_against_the_noisy_load(tmp_path: Path) 
 
     found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
     assert found.check("float_noise").first_bad == 5
+
+
+def test_an_estimate_that_tells_the_load(tmp_path: Path) -> None:
+    """The noisy load is sound, but the estimate beside it is not the public's: a way round."""
+    zone = terms()
+    zone = replace(zone, policy=replace(zone.policy, publish="estimate"))
+
+    def change(state: State, one: Release) -> Release:
+        if one.t != 6 or one.estimate is None:
+            return one
+        told = one.estimate + 0.25
+        return replace(one, estimate=told, rate=public_rate(told, zone.tariff))
+
+    found = audited(tmp_path, ledger(zone, releases(zone, change=change)), zone)
+    assert failed(found) == {"post_processing"}
+    assert found.check("post_processing").first_bad == 9
+
+
+@pytest.mark.parametrize("source", ["forecast", "fallback"])
+def test_a_stand_in_that_tells_the_load(tmp_path: Path, source: Any) -> None:
+    """A forecast costs nothing because anybody could have made it; so it must be that one."""
+    zone = terms(fallback_rate=63.0, budget=2.6)
+    publisher = hushgrid(zone, seed=1)
+    made: list[Any] = [publisher.publish(np.full(5, 200)) for _ in range(6)]
+    forecast = made[5]["rate"]
+    told = story(zone, made[:5])
+    start = told[-1][1]["start"] + 900
+    for rate, status in ((forecast if source == "forecast" else 63.0, "passed"), (64.0, "failed")):
+        body = stand_in(
+            "elm", source, t=6, rate=rate, mode="simulation", start=start,
+            applies_start=start + 900, published_at=start + 901,
+            digest=zone.first_state().digest if source == "forecast" else None,
+        )  # fmt: skip
+        found = audited(tmp_path, sealed([*told, ("release", dict(body))], zone="elm"), zone)
+        assert found.check("chain").status == "passed", found.check("chain")
+        assert found.check("post_processing").status == status

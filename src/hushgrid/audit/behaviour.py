@@ -35,6 +35,7 @@ class Run:
     load: int
     loads: tuple[float, ...]
     due: tuple[float, ...]  # [Wh] the scales the terms lead to
+    estimates: tuple[float | None, ...] = ()  # [Wh] the public's own, where that is published
 
     @property
     def stated(self) -> bool:
@@ -62,13 +63,19 @@ def follow(publisher: Any, terms: Terms, first: State, readings: Ints, steps: in
     load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
     answers: list[Seen] = []
     loads, due, rates = list[float](), list[float](), list[float]()
+    public, estimates = first.public, list[float | None]()
     for t in range(1, steps + 1):
         one = seen(publisher.publish(readings.copy()))
         answers.append(one)
         loads.append(load_of(one, terms.tariff))
         due.append(first.scheduler.at(t, rates).scale)
+        estimates.append(None)
+        if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
+            estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
+        elif public is not None:
+            public = public.passed()
         rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
-    return Run(tuple(answers), load, tuple(loads), tuple(due))
+    return Run(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
 
 
 def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
@@ -94,6 +101,7 @@ def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
         *sampler(every, factory, terms, seed),
         data_dependent_scale(runs[0], runs[1], first),
         float_noise(every, terms),
+        post_processing(every, terms),
         republication(factory, terms, first, seed),
         protected_set(every, terms, first),
         budget(factory, terms, first, seed),
@@ -195,6 +203,22 @@ def float_noise(runs: Sequence[Run], terms: Terms) -> Check:
     if not checked:
         return Check(name, "not_checked", "Rates alone do not tell whether noise is whole here.")
     return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
+
+
+def post_processing(runs: Sequence[Run], terms: Terms) -> Check:
+    """Whether an estimate that is published is the public's own: any other may tell the load."""
+    name = "post_processing"
+    if terms.policy.publish != "estimate":
+        return Check(name, "not_applicable", "No estimate is published.")
+    for run in runs:
+        for t in run.used:
+            own, said = run.estimates[t], run.answers[t].estimate
+            if own is None or said is None:
+                return Check(name, "not_checked", "The publisher states no noisy load or estimate.")
+            if not math.isclose(own, said, rel_tol=1e-6, abs_tol=1e-6):
+                text = f"Step {t + 1} states another estimate than the public's own."
+                return Check(name, "failed", text, t + 1)
+    return Check(name, "passed", "Estimates are the public's own.")
 
 
 def off_grid(one: Seen, terms: Terms) -> str | None:

@@ -236,10 +236,11 @@ _COLUMNS = {
 
 
 def _houses(zone: Mapping[str, Any]) -> str:
-    rows = [[_number(house[key]) for key in _COLUMNS] for house in zone["houses"]]
+    shown = [k for k in _COLUMNS if any(house[k] is not None for house in zone["houses"])]
+    rows = [[_number(house[key]) for key in shown] for house in zone["houses"]]
     left = zone["houses_left_out"]
     more = f'<p class="soft">{left} houses that lose less are left out.</p>' if left else ""
-    head = tuple(_COLUMNS.values())
+    head = [_COLUMNS[key] for key in shown]
     table = _table(head, rows, numbers=True)
     if len(rows) <= 40:
         return table + more

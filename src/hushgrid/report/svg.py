@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-WIDTH, HEIGHT = 640, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 30
+WIDTH, HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 44
 
 Series = tuple[str, str, Sequence[float | None]]  # label, class, values
 
@@ -82,7 +82,7 @@ def _frame(top: float, x: str, y: str, title: str, count: int) -> str:
     last = HEIGHT - 8
     for i in (0, count // 2, count - 1):
         middle = (_x(i, count) + _x(i + 1, count)) / 2
-        place = f'x="{middle:.1f}" y="{last - 8}" text-anchor="middle"'
+        place = f'x="{middle:.1f}" y="{HEIGHT - _BOTTOM + 15}" text-anchor="middle"'
         parts.append(f'<text class="axis" {place}>{i + 1}</text>')
     parts.append(f'<text class="axis" x="{WIDTH - _RIGHT}" y="{last}" text-anchor="end">')
     parts.append(f"{escape(x)}; {escape(y)}</text>")
