@@ -16,7 +16,7 @@ from typing import Any
 
 from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
 from hushgrid.audit.publishers import Factory
-from hushgrid.errors import FileError, LedgerError
+from hushgrid.errors import ExtraError, FileError, LedgerError
 from hushgrid.files import read_text
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import roster_digest
@@ -253,8 +253,13 @@ def _is_export(path: Path) -> bool:
 
 
 def _judge(key: str | None) -> Verify:
-    from hushgrid.live.ledger.keys import verify
-
+    try:
+        from hushgrid.live.ledger.keys import verify
+    except ImportError:
+        raise ExtraError(
+            "cryptography is not installed, so no signature can be checked; get it with"
+            " pip install 'hushgrid[serve]'."
+        ) from None
     if key is None:
         return verify
     _check_hex("key", key)
