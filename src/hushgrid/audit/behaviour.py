@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrid.audit.bounds import FALSE_ALARM, too_alike, too_small, widest
 from hushgrid.audit.findings import Check
-from hushgrid.audit.publishers import Factory, Seen, load_of, seen
+from hushgrid.audit.publishers import Factory, Seen, load_of, load_of_rate, seen
 from hushgrid.audit.terms import Terms
 from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
@@ -35,6 +35,7 @@ class Run:
     load: int
     loads: tuple[float, ...]
     due: tuple[float, ...]  # [Wh] the scales the terms lead to
+    estimates: tuple[float | None, ...] = ()  # [Wh] the public's own, where that is published
 
     @property
     def stated(self) -> bool:
@@ -62,13 +63,19 @@ def follow(publisher: Any, terms: Terms, first: State, readings: Ints, steps: in
     load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
     answers: list[Seen] = []
     loads, due, rates = list[float](), list[float](), list[float]()
+    public, estimates = first.public, list[float | None]()
     for t in range(1, steps + 1):
         one = seen(publisher.publish(readings.copy()))
         answers.append(one)
         loads.append(load_of(one, terms.tariff))
         due.append(first.scheduler.at(t, rates).scale)
+        estimates.append(None)
+        if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
+            estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
+        elif public is not None:
+            public = public.passed()
         rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
-    return Run(tuple(answers), load, tuple(loads), tuple(due))
+    return Run(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
 
 
 def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
@@ -91,8 +98,10 @@ def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
     every = runs[0] + runs[1]
     return [
         noise_scale(every, terms),
+        *sampler(every, factory, terms, seed),
         data_dependent_scale(runs[0], runs[1], first),
         float_noise(every, terms),
+        post_processing(every, terms),
         republication(factory, terms, first, seed),
         protected_set(every, terms, first),
         budget(factory, terms, first, seed),
@@ -118,6 +127,27 @@ def noise_scale(runs: Sequence[Run], terms: Terms) -> Check:
             "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
         )
     return Check("noise_scale", "passed", f"Noise as wide as stated ({word}; p = {p:.2g}).")
+
+
+def sampler(runs: Sequence[Run], factory: Factory, terms: Terms, seed: int) -> list[Check]:
+    """Whether `sample`, where a publisher offers it, draws as `publish` does."""
+    publisher: Any = factory(terms, seed=seed + 19)
+    if not hasattr(publisher, "sample"):
+        return []
+    answer = publisher.sample(np.zeros((2000, 1, terms.zone.n_houses), np.int64))
+    if "load_hat" in answer:
+        drawn = np.asarray(answer["load_hat"], np.float64)[:, 0]
+    else:
+        drawn = np.asarray(load_of_rate(answer["rate"], terms.tariff), np.float64)[:, 0]
+    due = runs[0].due[0]
+    if due <= 0:
+        return []
+    published = [k / run.due[t] for run in runs for k, t in zip(run.noise, run.used, strict=True)]
+    p = _differ(np.abs(drawn) / due, np.abs(published))  # sizes: signs only dilute the test
+    if p >= FALSE_ALARM:
+        return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
+    text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
+    return [Check("noise_scale", "failed", text)]
 
 
 def data_dependent_scale(quiet: Sequence[Run], busy: Sequence[Run], first: State) -> Check:
@@ -173,6 +203,22 @@ def float_noise(runs: Sequence[Run], terms: Terms) -> Check:
     if not checked:
         return Check(name, "not_checked", "Rates alone do not tell whether noise is whole here.")
     return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
+
+
+def post_processing(runs: Sequence[Run], terms: Terms) -> Check:
+    """Whether an estimate that is published is the public's own: any other may tell the load."""
+    name = "post_processing"
+    if terms.policy.publish != "estimate":
+        return Check(name, "not_applicable", "No estimate is published.")
+    for run in runs:
+        for t in run.used:
+            own, said = run.estimates[t], run.answers[t].estimate
+            if own is None or said is None:
+                return Check(name, "not_checked", "The publisher states no noisy load or estimate.")
+            if not math.isclose(own, said, rel_tol=1e-6, abs_tol=1e-6):
+                text = f"Step {t + 1} states another estimate than the public's own."
+                return Check(name, "failed", text, t + 1)
+    return Check(name, "passed", "Estimates are the public's own.")
 
 
 def off_grid(one: Seen, terms: Terms) -> str | None:
@@ -245,7 +291,7 @@ def protected_set(runs: Sequence[Run], terms: Terms, first: State) -> Check:
 def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str:
     """What a scale leaves unprotected at step t of kappa as the models give it; "" if nothing."""
     due = first.scheduler.at(t, rates)
-    if scale >= due.scale * (1 - 1e-12):
+    if scale >= due.scale * (1 - 1e-9):
         return ""
     epsilon, eta = first.policy.epsilon_at(t), first.policy.eta
     if first.policy.gaussian is not None or scale <= 0:

@@ -25,7 +25,7 @@ from hushgrid.audit.ledger import (
 from hushgrid.audit.publishers import Factory
 from hushgrid.audit.streams import seed_reuse
 from hushgrid.audit.terms import Terms
-from hushgrid.errors import PolicyError
+from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.planning import assumptions
 
 CANNOT_SHOW = (
@@ -54,6 +54,7 @@ class Certificate:
     black_box: BlackBox | None
     attack: Mapping[str, Any] | None
     inputs: Mapping[str, Any]
+    simulated: bool = False  # releases whose noise protects nobody
 
     @property
     def epsilon_lower(self) -> float | None:
@@ -94,7 +95,8 @@ def certify(
     recomputed: list[Recomputed] = []
     digests = {one.first_state().digest: one for one in terms}
     for one in evidence:
-        found += _of_record(one, digests, recomputed, commit)
+        zones = [each.zone for each in evidence]
+        found += _of_record(one, digests, recomputed, commit, zones)
     if len(recomputed) > 0:
         found.append(seed_reuse(recomputed))
     found += [fifteen(one) for one in terms]
@@ -116,6 +118,7 @@ def certify(
         black_box,
         attack,
         dict(inputs or {}),
+        any(one.mode == "simulation" for one in evidence),
     )
 
 
@@ -124,13 +127,14 @@ def _of_record(
     digests: Mapping[str, Terms],
     recomputed: list[Recomputed],
     commit: Commit | None,
+    zones: Sequence[str],
 ) -> list[Check]:
     """All checks of one zone's record; what was computed again is added to `recomputed`."""
     own = [t for t in digests.values() if t.zone.id == evidence.zone]
     found = [republication(evidence), steps(evidence)]
     if not digests:
         return [*found, budget(evidence, None)]
-    found += [of_terms(evidence, digests), budget(evidence, own[0] if own else None)]
+    found += [of_terms(evidence, digests, zones), budget(evidence, own[0] if own else None)]
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
@@ -144,14 +148,22 @@ def _of_record(
 def _of_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
     if not terms:
         raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
-    box = certify_publisher(
-        trial.factory,
-        terms[0],
-        samples=trial.samples,
-        confidence=trial.confidence,
-        seed=trial.seed,
-    )
-    return box, [*bounded(box), *watch(trial.factory, terms[0], seed=trial.seed)]
+    try:
+        box = certify_publisher(
+            trial.factory,
+            terms[0],
+            samples=trial.samples,
+            confidence=trial.confidence,
+            seed=trial.seed,
+        )
+        return box, [*bounded(box), *watch(trial.factory, terms[0], seed=trial.seed)]
+    except HushgridError:
+        raise
+    except Exception as error:  # whatever a stranger's code may raise
+        raise PolicyError(
+            f"the publisher failed with {type(error).__name__} ({error}); mend it, see"
+            " docs/audit.md."
+        ) from error
 
 
 def bounded(box: BlackBox) -> list[Check]:
@@ -164,10 +176,10 @@ def bounded(box: BlackBox) -> list[Check]:
         text = (
             f"A black-box test certifies a loss of {bound.epsilon:.4g} for {what} where"
             f" {promised:.4g} is promised (confidence {box.confidence:g},"
-            f" {box.samples} samples a side)."
+            f" {sum(bound.samples) // 2} tested samples a side)."
         )
-        status = "failed" if bound.epsilon > promised * (1 + 1e-9) else "passed"
-        found.append(Check("noise_scale", "failed" if status == "failed" else "passed", text, None))
+        broken = bound.epsilon > promised * (1 + 1e-9)
+        found.append(Check("noise_scale", "failed" if broken else "passed", text))
     return found
 
 

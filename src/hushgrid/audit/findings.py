@@ -15,6 +15,7 @@ CHECKS = {
     "noise_scale": "The noise is as wide as stated, and no test certifies more than is promised.",
     "data_dependent_scale": "The scale of the noise depends on nothing but public models.",
     "float_noise": "Noise is a whole number of Wh and the rate follows from the noisy load.",
+    "post_processing": "Estimates, forecasts and energy put back follow from public figures.",
     "republication": "A step that is shown again is the same, never drawn anew.",
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
     "budget": "All releases together spend no more than was set.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from hushgrid.audit.publishers import Seen
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HushgridError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.grid import public_rate
 from hushgrid.mechanism import State
 
 Floats = NDArray[np.float64]
@@ -89,6 +90,8 @@ class _Walk:
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
             if entry.source == "readings":
                 self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
+            else:
+                self._check_stand_in(entry)
             self._pass(entry.rate)
             return
         self._check(entry)
@@ -100,7 +103,9 @@ class _Walk:
         self.stated.append(entry.scale)
         self.losses.append(self._loss(entry))
         if entry.scale > 0:
-            _, self._public = self._public.learn(entry.load_hat or 0, entry.scale, self._rates)
+            before = self._public
+            best, self._public = before.learn(entry.load_hat or 0, entry.scale, self._rates)
+            self._check_public(entry, best, before.put_back(self._rates))
         else:
             self._public = self._public.passed()
         self._rates.append(entry.rate)
@@ -117,7 +122,7 @@ class _Walk:
         if policy.window is None:
             due = self.first.scheduler.at(t, self._rates)
             self.due.append(due.scale)
-            if entry.scale != due.scale:
+            if not _same(entry.scale, due.scale):
                 said = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
                 self._fault("data_dependent_scale", entry, said)
                 if entry.scale < due.scale:
@@ -148,6 +153,27 @@ class _Walk:
         if bad := off_grid(seen, self.terms):
             self._fault("float_noise", entry, bad)
 
+    def _check_public(self, entry: Entry, best: float, above: float) -> None:
+        """Whatever is stated beside the noisy load must follow from public figures alone."""
+        policy = self.terms.policy
+        wanted = best if policy.publish == "estimate" else None
+        if (entry.estimate is None) != (wanted is None) or not _near(entry.estimate, wanted):
+            self._fault("post_processing", entry, "states another estimate than the public's own")
+        elif not _near(entry.put_back, above if policy.clamp else 0.0):
+            self._fault("post_processing", entry, "puts back other energy than the public expects")
+
+    def _check_stand_in(self, entry: Entry) -> None:
+        """What is shown without readings must be what anybody could have computed."""
+        if entry.source == "fallback":
+            if entry.rate != self.terms.fallback_rate:
+                self._fault("post_processing", entry, "is a fallback at another rate")
+            return
+        law = self._public.predicted(self._rates)
+        guess = float((law.weights * law.mean).sum())
+        usual = self.terms.policy.gaussian is None  # the service forecasts with Laplace noise
+        if usual and not _near(entry.rate, public_rate(guess, self.terms.tariff)):
+            self._fault("post_processing", entry, "is a forecast that is not the public's own")
+
     def _loss(self, entry: Entry) -> Floats:
         scheduler, t = self.first.scheduler, entry.step
         try:
@@ -170,12 +196,20 @@ class _Walk:
             "noise_scale": f"All {n} stated scales are at least those the terms lead to.",
             "data_dependent_scale": f"All {n} scales are those of the public models alone.",
             "float_noise": f"{n} noisy loads are whole, and rates follow from them.",
+            "post_processing": "Estimates, forecasts and energy put back are the public's own.",
             "protected_set": f"{n} scales cover every house that is uncertain.",
         }
         found = [
             self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
         ]
         return found + ([self._faults["budget"]] if "budget" in self._faults else [])
+
+
+def _near(one: float | None, other: float | None) -> bool:
+    """The same but for what another machine's exp and erf may differ in."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
 
 
 def _same(one: float, other: float) -> bool:
@@ -266,9 +300,13 @@ def republication(evidence: Evidence) -> Check:
     )
 
 
-def of_terms(evidence: Evidence, digests: Mapping[str, Terms]) -> Check:
-    """Whether every release was made under terms that are given."""
-    known = set(digests)
+def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]) -> Check:
+    """Whether every release was made under terms that are given; `zones` are all on record."""
+    known, own = set(digests), {terms.zone.id for terms in digests.values()}
+    if evidence.zone not in own and own & set(zones):
+        return Check(
+            "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
+        )
     for epoch in evidence.epochs:
         for entry in epoch.entries:
             if entry.digest is not None and entry.digest != epoch.digest:
@@ -297,7 +335,9 @@ def of_terms(evidence: Evidence, digests: Mapping[str, Terms]) -> Check:
             " give their --config too.",
             other[0].place,
         )
-    return Check("terms", "passed", f"{len(evidence.epochs)} epochs of the terms given.")
+    return Check(
+        "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
+    )
 
 
 def budget(evidence: Evidence, terms: Terms | None) -> Check:
@@ -313,10 +353,10 @@ def budget(evidence: Evidence, terms: Terms | None) -> Check:
         return restart
     total = math.fsum(epsilon for _, epsilon, _ in spent)
     if terms is None or terms.budget is None:
-        why = "no terms given" if terms is None else "no budget is set"
-        status = "not_checked" if terms is None else "passed"
-        text = f"All releases together state {total:.6g}; {why}."
-        return Check("budget", "not_checked" if status == "not_checked" else "passed", text)
+        text = f"All releases together state {total:.6g};"
+        if terms is None:
+            return Check("budget", "not_checked", f"{text} needs --config.")
+        return Check("budget", "passed", f"{text} no budget is set.")
     start, running = 0, 0.0
     for n, (t, epsilon, place) in enumerate(spent):
         running += epsilon

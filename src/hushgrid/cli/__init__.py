@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.attack import attack
+from hushgrid.cli.audit import audit
 from hushgrid.cli.check import check
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(ledger, name="ledger")
 app.command()(attack)
+app.command()(audit)
 app.command()(check)
 app.command("import")(import_)
 app.command()(init)
