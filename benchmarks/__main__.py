@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import (
+    adversary,
     calibrate,
     compose,
     intake,
@@ -34,6 +35,7 @@ QUESTIONS: dict[str, Question] = (
     | meters.QUESTIONS
     | intake.QUESTIONS
     | million.QUESTIONS
+    | adversary.QUESTIONS
 )
 
 

@@ -177,14 +177,20 @@ def _blocks(
     return total.sum(axis=0), spread.sum(axis=0)
 
 
-def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consumption) -> Floats:
-    """E[X_i] of every house [Wh] under a belief: what stands in for a reading that is missing."""
+def at_home(belief: Belief, model: OccupancyModel) -> Floats:
+    """Pr[at home] of every house under a belief."""
     home = np.empty(model.n_houses)
     for law, piece in zip(belief.laws, model.chains, strict=True):
         m = piece.size
         bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
         each = law if len(law) == len(piece.members) else law[piece.chain_of]
         home[piece.members] = each @ bits
+    return home
+
+
+def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consumption) -> Floats:
+    """E[X_i] of every house [Wh] under a belief: what stands in for a reading that is missing."""
+    home = at_home(belief, model)
     kinds, table = consumption.class_of, consumption.table(belief.t)
     low, high = _law_moments(consumption)[table][..., 0][:, kinds]
     return np.asarray(low + home * (high - low))

@@ -29,7 +29,7 @@ from hushgrid.policy import Policy
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_INITIAL, _MOVE, _CONSUME, _NOISE = range(4)  # what a random stream is for
+_INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +229,7 @@ def _run(
     (horizon,) = horizons
     world = World(scenario, seed)
     now = dict(states)
-    noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, _NOISE])) for name in states}
+    noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
     releases: dict[str, list[Release]] = {name: [] for name in states}
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
     heard: list[float] = []

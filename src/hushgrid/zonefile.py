@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,31 @@ from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, known, made, shown, tables, text, whole
 from hushgrid.window import Window
 
-GROUP = {"count", "bound", "chain", "absent", "present"}
+GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneFile:
-    """What a zone file says: the scenario and the policy."""
+    """What a zone file says: the scenario and the policy; `provenance`: where models and laws
+    come from, in the words of whoever wrote the file.
+    """
 
     scenario: Scenario
     policy: Policy
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
     """Read a zone file of steps of `seconds`; the first mistake is named by its place."""
     path = Path(path)
+    return zone_of(read_text(path), path, seconds=seconds)
+
+
+def zone_of(written: str, path: Path, *, seconds: int = SECONDS) -> ZoneFile:
+    """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
     try:
-        content = tomllib.loads(read_text(path))
+        content = tomllib.loads(written)
     except (ValueError, RecursionError) as error:  # a number may be too long for int, too
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:
@@ -49,7 +57,7 @@ def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
         policy = read_policy(content["policy"], faults)
         assert scenario is not None
         assert policy is not None
-        return ZoneFile(scenario, policy)
+        return ZoneFile(scenario, policy, provenance_of(content))
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
@@ -80,7 +88,9 @@ def read_scenario(
     groups = tables(content, "houses", faults) if "houses" in content else ()
     for i, group in enumerate(groups):
         keys = GROUP | group_keys
-        known(group, f"houses[{i}].", keys, {"chain", *group_keys}, faults)
+        known(group, f"houses[{i}].", keys, {"chain", "provenance", *group_keys}, faults)
+        if "provenance" in group:
+            text(group, f"houses[{i}].", "provenance", faults)
         whole(group, f"houses[{i}].", "count", faults)
         whole(group, f"houses[{i}].", "bound", faults)
     day = Day(seconds, faults)
@@ -106,6 +116,16 @@ def read_scenario(
                 fitting = check_models([m for m in models if m is not None], zone.n_houses)
                 return Scenario(zone, tariff, fitting, consumption)
     return None
+
+
+def provenance_of(content: Table) -> dict[str, str]:
+    """Where each model and each group's laws come from, as far as the file says so."""
+    found = {}
+    for key, name in (("models", "model"), ("houses", "laws of houses")):
+        for i, table in enumerate(content.get(key, ())):
+            called = str(table.get("name", table.get("file", i))) if key == "models" else str(i)
+            found[f"{name} {called}"] = str(table.get("provenance", "not stated"))
+    return found
 
 
 def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Policy | None:
@@ -191,12 +211,14 @@ def _model(
     day: Day,
 ) -> OccupancyModel | None:
     faults, before = day.faults, len(day.faults)
+    if "provenance" in table:
+        text(table, place, "provenance", faults)
     if "file" in table:
-        known(table, place, {"file"}, set(), faults)
+        known(table, place, {"file", "provenance"}, {"provenance"}, faults)
         name = text(table, place, "file", faults)
         return None if name is None else load_model(folder / name)
-    keys = {"name", "chains", "structural_zeros"}
-    known(table, place, keys, {"name", "structural_zeros"}, faults)
+    keys = {"name", "chains", "structural_zeros", "provenance"}
+    known(table, place, keys, {"name", "structural_zeros", "provenance"}, faults)
     chains = table.get("chains")
     if "structural_zeros" in table:
         text(table, place, "structural_zeros", faults)

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgrid.cli.attack import attack
+from hushgrid.cli.audit import audit
 from hushgrid.cli.check import check
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
@@ -26,6 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger, name="ledger")
+app.command()(attack)
+app.command()(audit)
 app.command()(check)
 app.command("import")(import_)
 app.command()(init)

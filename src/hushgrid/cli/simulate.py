@@ -14,6 +14,9 @@ def simulate(
     config: Annotated[Path, typer.Option(help="Zone file (TOML).")],
     days: Annotated[int, typer.Option(min=1, help="Days to simulate.")] = 30,
     seed: Seed = 1,
+    trace: Annotated[
+        Path | None, typer.Option(help="Keep the first day whole, truth included (docs/trace.md).")
+    ] = None,
     json: Json = None,
 ) -> None:
     """Simulate a zone under its policy: what the noise costs in error, waste and bills.
@@ -32,6 +35,12 @@ def simulate(
         study = fold(played, tick)
     values = report.simulation_json(study, "it")
     written = put_json(values, json)
+    if trace is not None:
+        from hushgrid.recording import record
+        from hushgrid.tracefile import save_trace
+
+        kept = record(zone.scenario, zone.policy, seed=seed, config=config.read_text("utf-8"))
+        written.append(save_trace(trace, kept))
     say(report.simulation_table(study, "it"), json)
     if written:
-        say(f"Written:\n  {written[0]}", json)
+        say("Written:\n" + "\n".join(f"  {path}" for path in written), json)

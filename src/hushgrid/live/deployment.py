@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -50,6 +51,7 @@ class ZoneService:
     currency: str = "EUR"
     eta_set_by: str = ""
     promise: Promise | None = None  # None: the policy's epsilon at each step
+    provenance: Mapping[str, str] = field(default_factory=dict)  # of models and laws, in words
 
     @property
     def id(self) -> str:

@@ -17,7 +17,7 @@ from hushgrid.planning import Secret, plan
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, shown
-from hushgrid.zonefile import read_policy, read_scenario
+from hushgrid.zonefile import provenance_of, read_policy, read_scenario
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 MOST_HOUSES = 10_000_000
@@ -69,6 +69,7 @@ def read_zone(
             retention=times.retention,
             eta_set_by=_table(content, "policy").get("eta_set_by", ""),
             promise=promise,
+            provenance=provenance_of(content),
             **{key: settings[key] for key in kept},
         )
     return None

@@ -1,5 +1,8 @@
 """Results as tables, prose and figures. Returns them; writing is the edge's business."""
 
+from hushgrid.report.attack import attack_figure, attack_json, attack_prose, attack_table
+from hushgrid.report.certificate import certificate_json, certificate_prose
+from hushgrid.report.page import certificate_page
 from hushgrid.report.paper import (
     experiment_figures,
     experiment_json,
@@ -15,6 +18,13 @@ from hushgrid.report.promise import Outlook, outlook_json, outlook_prose
 
 __all__ = [
     "Outlook",
+    "attack_figure",
+    "attack_json",
+    "attack_prose",
+    "attack_table",
+    "certificate_json",
+    "certificate_page",
+    "certificate_prose",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",

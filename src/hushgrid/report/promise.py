@@ -29,7 +29,7 @@ class Outlook:
     rho: float
 
 
-_WINDOW = (
+WINDOW = (
     "any {t} consecutive releases together change the odds of anybody's occupancy by at most"
     " e^{e:g}"
 )
@@ -68,7 +68,7 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
 def outlook_prose(outlook: Outlook) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     seen, policy = outlook.seen, outlook.seen.policy
-    form = _WINDOW if outlook.secret == "window" else PROMISE[outlook.secret]
+    form = WINDOW if outlook.secret == "window" else PROMISE[outlook.secret]
     promise = form.format(e=outlook.epsilon, t=outlook.steps)
     if outlook.delta:
         promise += f", but for a chance of {outlook.delta:g}"

@@ -1,0 +1,391 @@
+"""A publisher run and watched: does it keep to its own scale, grid, memory and budget?
+
+The auditor hands in the readings, so the noise is known: the answer less the load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.audit.bounds import FALSE_ALARM, too_alike, too_small, widest
+from hushgrid.audit.findings import Check
+from hushgrid.audit.publishers import Factory, Seen, load_of, load_of_rate, seen
+from hushgrid.audit.terms import Terms
+from hushgrid.calibration import case_loss
+from hushgrid.grid import public_rate
+from hushgrid.mechanism import State
+
+Ints = NDArray[np.int64]
+
+ENOUGH = 1000  # draws of noise to look at
+LONGEST = 2000  # steps to follow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A publisher followed over steps with the same readings at each: its answers, and the load."""
+
+    answers: tuple[Seen, ...]
+    load: int
+    loads: tuple[float, ...]
+    due: tuple[float, ...]  # [Wh] the scales the terms lead to
+    estimates: tuple[float | None, ...] = ()  # [Wh] the public's own, where that is published
+
+    @property
+    def stated(self) -> bool:
+        """Whether it says how wide its noise is."""
+        return all(one.scale is not None for one in self.answers)
+
+    def scale(self, t: int) -> float:
+        """The scale it states for step t + 1, or the one that is due."""
+        said = self.answers[t].scale
+        return self.due[t] if said is None else said
+
+    @property
+    def used(self) -> list[int]:
+        """Steps (from 0) at which readings went in and noise is due."""
+        return [t for t, one in enumerate(self.answers) if one.from_readings and self.due[t] > 0]
+
+    @property
+    def noise(self) -> list[float]:
+        """The noise of those steps [Wh]."""
+        return [self.loads[t] - self.load for t in self.used]
+
+
+def follow(publisher: Any, terms: Terms, first: State, readings: Ints, steps: int) -> Run:
+    """Let a publisher publish so many steps for the same readings."""
+    load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
+    answers: list[Seen] = []
+    loads, due, rates = list[float](), list[float](), list[float]()
+    public, estimates = first.public, list[float | None]()
+    for t in range(1, steps + 1):
+        one = seen(publisher.publish(readings.copy()))
+        answers.append(one)
+        loads.append(load_of(one, terms.tariff))
+        due.append(first.scheduler.at(t, rates).scale)
+        estimates.append(None)
+        if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
+            estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
+        elif public is not None:
+            public = public.passed()
+        rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
+    return Run(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
+
+
+def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
+    """All checks of behaviour."""
+    first = terms.first_state()
+    if terms.policy.window is not None:
+        said = "Not checked on the publisher: a policy with a window spends by its releases."
+        ids = ("noise_scale", "data_dependent_scale", "protected_set", "seed_reuse", "budget")
+        return [Check(name, "not_checked", said) for name in ids] + [
+            republication(factory, terms, first, seed)
+        ]
+    steps = min(terms.policy.horizon, 96)
+    quiet, busy = np.zeros(terms.zone.n_houses, np.int64), first.zone.bound.astype(np.int64)
+    pairs = max(math.ceil(ENOUGH / (2 * steps)), 1)
+    runs: list[list[Run]] = [[], []]
+    for i in range(pairs):
+        for kind, readings in enumerate((quiet, busy)):
+            publisher = factory(terms, seed=seed + 101 * i + kind + 1)
+            runs[kind].append(follow(publisher, terms, first, readings, steps))
+    every = runs[0] + runs[1]
+    return [
+        noise_scale(every, terms),
+        *sampler(every, factory, terms, seed),
+        data_dependent_scale(runs[0], runs[1], first),
+        float_noise(every, terms),
+        post_processing(every, terms),
+        republication(factory, terms, first, seed),
+        protected_set(every, terms, first),
+        budget(factory, terms, first, seed),
+        seed_reuse(factory, terms, first, seed),
+    ]
+
+
+def noise_scale(runs: Sequence[Run], terms: Terms) -> Check:
+    """Whether the noise drawn is as wide as stated."""
+    sizes = [k for run in runs for k in run.noise]
+    scales = [run.scale(t) for run in runs for t in run.used]
+    if not sizes:
+        return Check("noise_scale", "not_checked", "The publisher never used readings.")
+    if min(scales) <= 0:
+        return Check("noise_scale", "failed", "The publisher states noise of scale 0 Wh.", 1)
+    gaussian = terms.policy.gaussian is not None
+    p = too_small(sizes, scales, gaussian=gaussian)
+    word = f"{len(sizes)} draws of noise, stated scales {min(scales):.6g} to {max(scales):.6g} Wh"
+    if p < FALSE_ALARM:
+        share = float(np.mean(np.abs(sizes) / np.array(scales)))
+        by = "" if gaussian else f": its mean size is {share:.2f} of the stated scale"
+        return Check(
+            "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
+        )
+    return Check("noise_scale", "passed", f"Noise as wide as stated ({word}; p = {p:.2g}).")
+
+
+def sampler(runs: Sequence[Run], factory: Factory, terms: Terms, seed: int) -> list[Check]:
+    """Whether `sample`, where a publisher offers it, draws as `publish` does."""
+    publisher: Any = factory(terms, seed=seed + 19)
+    if not hasattr(publisher, "sample"):
+        return []
+    answer = publisher.sample(np.zeros((2000, 1, terms.zone.n_houses), np.int64))
+    if "load_hat" in answer:
+        drawn = np.asarray(answer["load_hat"], np.float64)[:, 0]
+    else:
+        drawn = np.asarray(load_of_rate(answer["rate"], terms.tariff), np.float64)[:, 0]
+    due = runs[0].due[0]
+    if due <= 0:
+        return []
+    published = [k / run.due[t] for run in runs for k, t in zip(run.noise, run.used, strict=True)]
+    p = _differ(np.abs(drawn) / due, np.abs(published))  # sizes: signs only dilute the test
+    if p >= FALSE_ALARM:
+        return [Check("noise_scale", "passed", f"sample() draws as publish() does (p = {p:.2g}).")]
+    text = f"sample() and publish() draw different noise (p = {p:.1e}): test without sample()."
+    return [Check("noise_scale", "failed", text)]
+
+
+def data_dependent_scale(quiet: Sequence[Run], busy: Sequence[Run], first: State) -> Check:
+    """Whether the scale is the same for a day on which all is off and one on which all is on."""
+    name = "data_dependent_scale"
+    if quiet[0].stated:
+        for run, other in zip(quiet, busy, strict=True):
+            for t, (a, b) in enumerate(zip(run.answers, other.answers, strict=True)):
+                same = a.scale == b.scale
+                if not first.scheduler.ahead:  # it follows rates: then each must be its own
+                    same = a.scale == run.due[t] and b.scale == other.due[t]
+                if not same and a.from_readings and b.from_readings:
+                    return Check(
+                        name,
+                        "failed",
+                        f"Step {t + 1} states a scale of {a.scale:g} Wh when nobody consumes and"
+                        f" {b.scale:g} Wh when everybody does; a scale may depend on public"
+                        " models alone.",
+                        t + 1,
+                    )
+    sizes = [[abs(k) for run in runs for k in run.noise] for runs in (quiet, busy)]
+    due = [[run.due[t] for run in runs for t in run.used] for runs in (quiet, busy)]
+    small, large = (np.array(s) / np.array(b) for s, b in zip(sizes, due, strict=True))
+    p = _differ(small, large)
+    if p < FALSE_ALARM:
+        return Check(
+            name,
+            "failed",
+            f"The noise drawn is {small.mean():.2f} of the scale due when nobody consumes and"
+            f" {large.mean():.2f} when everybody does (p = {p:.1e}).",
+        )
+    return Check(name, "passed", f"The same scale whether all is off or all is on (p = {p:.2g}).")
+
+
+def _differ(one: Any, other: Any) -> float:
+    """Two-sample test of equal law, Kolmogorov-Smirnov."""
+    from scipy.stats import ks_2samp
+
+    if not len(one) or not len(other):
+        return 1.0
+    return float(ks_2samp(one, other, method="asymp").pvalue)
+
+
+def float_noise(runs: Sequence[Run], terms: Terms) -> Check:
+    """Whether every noisy load is whole and every rate is that of one."""
+    name, checked = "float_noise", 0
+    for run in runs:
+        for t in run.used:
+            bad = off_grid(run.answers[t], terms)
+            checked += bad is not None
+            if bad:
+                return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
+    if not checked:
+        return Check(name, "not_checked", "Rates alone do not tell whether noise is whole here.")
+    return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
+
+
+def post_processing(runs: Sequence[Run], terms: Terms) -> Check:
+    """Whether an estimate that is published is the public's own: any other may tell the load."""
+    name = "post_processing"
+    if terms.policy.publish != "estimate":
+        return Check(name, "not_applicable", "No estimate is published.")
+    for run in runs:
+        for t in run.used:
+            own, said = run.estimates[t], run.answers[t].estimate
+            if own is None or said is None:
+                return Check(name, "not_checked", "The publisher states no noisy load or estimate.")
+            if not math.isclose(own, said, rel_tol=1e-6, abs_tol=1e-6):
+                text = f"Step {t + 1} states another estimate than the public's own."
+                return Check(name, "failed", text, t + 1)
+    return Check(name, "passed", "Estimates are the public's own.")
+
+
+def off_grid(one: Seen, terms: Terms) -> str | None:
+    """What is wrong with the grid of a release: "" for nothing, None where it cannot be told."""
+    tariff = terms.tariff
+    if one.load_hat is not None and one.load_hat != math.floor(one.load_hat):
+        return "has a noisy load that is no whole number of Wh"
+    if one.rate is None:
+        return ""
+    if one.load_hat is not None:
+        base = one.load_hat + one.put_back if one.estimate is None else one.estimate
+        return "" if one.rate == public_rate(base, tariff) else "has a rate that is not its load's"
+    if terms.policy.publish == "estimate" or terms.policy.clamp:
+        return None
+    if one.rate in (tariff.floor, tariff.cap):
+        return None  # cut: it tells nothing of what lies beyond
+    nearest = round(load_of(one, tariff))
+    if one.rate == public_rate(nearest, tariff):
+        return ""
+    return "has a rate that no whole number of Wh leads to: its noise is a float's"
+
+
+def republication(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
+    """Whether a step shown again is the same."""
+    name, publisher = "republication", factory(terms, seed=seed + 11)
+    readings = first.zone.bound.astype(np.int64) // 2
+    if not hasattr(publisher, "again"):
+        said = "Not checked: the publisher has no again()."
+        return Check(name, "not_checked", said)
+    for t in range(1, min(terms.policy.horizon, 5) + 1):
+        shown = seen(publisher.publish(readings.copy()))
+        for _ in range(3):
+            if seen(publisher.again())[:2] != shown[:2]:
+                return Check(
+                    name,
+                    "failed",
+                    f"Step {t} shown again differs: the same load was published twice with fresh"
+                    " noise, and each time costs its full epsilon.",
+                    t,
+                )
+    return Check(name, "passed", "A step shown again is the same.")
+
+
+def protected_set(runs: Sequence[Run], terms: Terms, first: State) -> Check:
+    """Whether the scale covers every house that kappa, computed from the models, protects."""
+    name, rates = "protected_set", list[float]()
+    run = runs[0]
+    if not run.stated:
+        sizes = [k for one in runs for k in one.noise]
+        due = [one.due[t] for one in runs for t in one.used]
+        most = widest(sizes, due) if terms.policy.gaussian is None and sizes else math.inf
+        if most < 1:
+            return Check(
+                name,
+                "failed",
+                f"The noise drawn is at most {most:.2f} of what the protected houses need.",
+                1,
+            )
+        return Check(name, "passed", "The noise drawn is not below what protected houses need.")
+    for t in run.used:
+        lacking = uncovered(first, t + 1, run.scale(t), rates)
+        if lacking:
+            return Check(name, "failed", f"Step {t + 1} {lacking}.", t + 1)
+        rates.append(run.answers[t].rate or 0.0)
+    return Check(
+        name, "passed", f"The stated scales cover every protected house ({len(run.used)})."
+    )
+
+
+def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str:
+    """What a scale leaves unprotected at step t of kappa as the models give it; "" if nothing."""
+    due = first.scheduler.at(t, rates)
+    if scale >= due.scale * (1 - 1e-9):
+        return ""
+    epsilon, eta = first.policy.epsilon_at(t), first.policy.eta
+    if first.policy.gaussian is not None or scale <= 0:
+        return f"has a scale of {scale:g} Wh where {due.scale:g} is due"
+    open_cases = first.scheduler.exposure(t, rates).cases
+    houses = sorted(
+        {
+            house
+            for case in open_cases
+            if case_loss(case, scale, eta) > epsilon * (1 + 1e-9)
+            for house in case.houses
+        }
+    )
+    if not houses:
+        return ""
+    worst = max(case_loss(case, scale, eta) for case in open_cases)
+    return (
+        f"has a scale of {scale:.6g} Wh, but {len(due.protected)} houses are uncertain then and"
+        f" need {due.scale:.6g}: house {houses[0]} and those like it lose {worst:.4g}, not"
+        f" {epsilon:g}; was it left out of the protected set?"
+    )
+
+
+def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
+    """Whether spending stops at the budget, and readings are used no longer than the horizon."""
+    name, horizon = "budget", terms.policy.horizon
+    if horizon > LONGEST:
+        return Check(
+            name, "not_checked", f"Not checked on the publisher: {horizon} steps are too many."
+        )
+    publisher, spent = factory(terms, seed=seed + 13), 0.0
+    readings = first.zone.bound.astype(np.int64) // 2
+    limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
+    for t in range(1, horizon + 1):
+        one = seen(publisher.publish(readings.copy()))
+        if one.from_readings:
+            due = first.scheduler.at(t, rates).epsilon
+            spent += due if one.epsilon is None else max(one.epsilon, 0.0)
+        if spent > limit * (1 + 1e-9):
+            return Check(
+                name,
+                "failed",
+                f"By step {t} the publisher has spent {spent:.6g} of a budget of {limit:g} and goes"
+                " on: it lost count, or began to count anew.",
+                t,
+            )
+        rates.append(one.rate if one.rate is not None else 0.0)
+    if _beyond(publisher, readings):
+        return Check(
+            name,
+            "failed",
+            f"Step {horizon + 1} is published from readings, beyond the horizon of {horizon}.",
+            horizon + 1,
+        )
+    within = "no budget is set" if terms.budget is None else f"within the budget of {limit:g}"
+    return Check(name, "passed", f"{horizon} steps spend {spent:.6g}; {within}.")
+
+
+def _beyond(publisher: Any, readings: Ints) -> bool:
+    """Whether readings are used after the last step of the horizon."""
+    from hushgrid.errors import HushgridError
+
+    try:
+        return seen(publisher.publish(readings.copy())).from_readings
+    except (HushgridError, StopIteration, IndexError):
+        return False
+
+
+def seed_reuse(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
+    """Whether two zones, or one zone opened twice, ever draw the same noise."""
+    steps = min(terms.policy.horizon, 96)
+    readings = first.zone.bound.astype(np.int64) // 2
+    twin = terms.named(f"{terms.zone.id}-twin")
+    names = ("the zone", "another zone", "the zone opened again")
+    runs = [
+        follow(factory(each, seed=seed + 17 + i), each, each.first_state(), readings, steps)
+        for i, each in enumerate((terms, twin, terms))
+    ]
+    streams = [
+        np.array([(run.loads[t] - run.load) / run.scale(t) for t in run.used]) for run in runs
+    ]
+    grain = [np.array([1 / run.scale(t) for t in run.used]) for run in runs]
+    least = 1.0
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        n = min(len(streams[i]), len(streams[j]))
+        p = too_alike(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n])
+        if p < FALSE_ALARM / 3:
+            return Check(
+                "seed_reuse",
+                "failed",
+                f"The noise of {names[i]} and of {names[j]} is the same or all but the same"
+                f" ({n} steps, p = {p:.1e}): one price subtracted from the other shows the loads.",
+                1,
+            )
+        least = min(least, p)
+    text = f"Three streams of noise are not alike ({steps} steps, smallest p = {least:.2g})."
+    return Check("seed_reuse", "passed", text)

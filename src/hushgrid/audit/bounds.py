@@ -1,0 +1,146 @@
+"""Statistics of an audit: exact binomial bounds, and tests that stay valid whatever the load.
+
+Noise is symmetric with one peak. Adding anything independent of it makes its size larger in law,
+never smaller (Anderson 1955), so |noisy load - public guess| is at least as large in law as
+|noise| whatever the model is worth; a sum that comes out too small shows missing noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, gammainc
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-4  # chance that a check of the noise fails a correct publisher
+_CANDIDATES = 400  # thresholds looked at on the first part of the samples
+TRAINING = 0.25  # share of the samples that chooses the event
+
+
+def at_least(hits: ArrayLike, count: int, level: float) -> Floats:
+    """Clopper-Pearson: the probability is at least this, with confidence 1 - level.
+
+    >>> round(float(at_least(80, 100, 0.025)), 4)  # Clopper and Pearson 1934
+    0.7082
+    """
+    k = np.asarray(hits, np.float64)
+    return np.where(k > 0, betaincinv(np.maximum(k, 0.5), count - k + 1, level), 0.0)
+
+
+def at_most(hits: ArrayLike, count: int, level: float) -> Floats:
+    """Clopper-Pearson: the probability is at most this, with confidence 1 - level."""
+    k = np.asarray(hits, np.float64)
+    return np.where(k < count, betaincinv(k + 1, np.maximum(count - k, 0.5), 1 - level), 1.0)
+
+
+class Bound(NamedTuple):
+    """A certified lower bound on epsilon, and the event that shows it.
+
+    Pr[score on `side` of `threshold`] is at least `high` given one state of the house and at most
+    `low` given the other; `hits` and `samples` are the numbers behind them.
+    """
+
+    epsilon: float
+    side: str
+    threshold: float
+    toward: int  # the state under which the event is more probable
+    high: float
+    low: float
+    hits: tuple[int, int]
+    samples: tuple[int, int]
+    score: str = "load"
+
+
+def lower_bound(
+    absent: Floats, present: Floats, *, confidence: float, delta: float = 0.0, score: str = "load"
+) -> Bound:
+    """Certify a loss from scores under both states: one part chooses an event, the rest tests it.
+
+    One event is tested, with both its probabilities bounded at half of 1 - confidence.
+    """
+    cut0, cut1 = int(len(absent) * TRAINING), int(len(present) * TRAINING)
+    level = (1 - confidence) / 2
+    side, threshold, toward, _ = best_event(
+        absent[:cut0], present[:cut1], len(absent) - cut0, len(present) - cut1, level, delta
+    )
+    rest = (absent[cut0:], present[cut1:])
+    hits = tuple(int(np.count_nonzero(_inside(x, side, threshold))) for x in rest)
+    count = (len(rest[0]), len(rest[1]))
+    high = float(at_least(hits[toward], count[toward], level))
+    low = float(at_most(hits[1 - toward], count[1 - toward], level))
+    found = max(math.log((high - delta) / low), 0.0) if high > delta and low > 0 else 0.0
+    return Bound(found, side, threshold, toward, high, low, (hits[0], hits[1]), count, score)
+
+
+def best_event(
+    absent: Floats, present: Floats, n0: int, n1: int, level: float, delta: float
+) -> tuple[str, float, int, float]:
+    """(side, threshold, state, what it promises) of the event that should certify most."""
+    pooled = np.sort(np.concatenate([absent, present]))
+    places = np.linspace(0, len(pooled) - 1, _CANDIDATES).astype(int)
+    thresholds = np.unique(pooled[places])
+    best = ("above", float(thresholds[0]), 1, -math.inf)
+    each = [np.sort(absent), np.sort(present)]
+    # shares are uncertain twice: here and in the test; else rare events look better than they are
+    sure = [round(m * n / (m + n)) for m, n in ((len(absent), n0), (len(present), n1))]
+    for side in ("above", "below"):
+        share = [_share(x, thresholds, side) for x in each]
+        for toward in (0, 1):
+            n_high, n_low = (sure[0], sure[1]) if toward == 0 else (sure[1], sure[0])
+            high = at_least(share[toward] * n_high, n_high, level) - delta
+            low = at_most(share[1 - toward] * n_low, n_low, level)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                worth = np.where(high > 0, np.log(np.maximum(high, 1e-300) / low), -math.inf)
+            i = int(np.argmax(worth))
+            if worth[i] > best[3]:
+                best = (side, float(thresholds[i]), toward, float(worth[i]))
+    return best
+
+
+def _share(ordered: Floats, thresholds: Floats, side: str) -> Floats:
+    if side == "above":
+        return 1 - np.searchsorted(ordered, thresholds, side="left") / len(ordered)
+    return np.asarray(np.searchsorted(ordered, thresholds, side="right") / len(ordered))
+
+
+def _inside(scores: Floats, side: str, threshold: float) -> NDArray[np.bool_]:
+    return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
+
+
+def too_small(sizes: ArrayLike, scales: ArrayLike, *, gaussian: bool = False) -> float:
+    """The chance that noise of these scales comes out as small as this, or smaller.
+
+    `sizes` are |noisy load - something independent of the noise| [Wh]. Laplace: |K| + 1 is at
+    least exponential of mean b, so the sum over b is at least Gamma(n).
+    """
+    size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
+    if not size.size:
+        return 1.0
+    if gaussian:
+        return float(gammainc(size.size / 2, float((((size + 1) / b) ** 2).sum()) / 2))
+    return float(gammainc(size.size, float(((size + 1) / b).sum())))
+
+
+def widest(sizes: ArrayLike, scales: ArrayLike, level: float = FALSE_ALARM) -> float:
+    """The noise is at most so many times as wide as `scales` say, with confidence 1 - level."""
+    from scipy.special import gammaincinv
+
+    size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
+    return float(((size + 1) / b).sum() / gammaincinv(size.size, level))
+
+
+def too_alike(one: ArrayLike, other: ArrayLike, grain: ArrayLike) -> float:
+    """The chance that two independent streams of noise come out as alike as this.
+
+    Both are (noisy load - public guess) / scale; `grain` is 1/scale + 1/scale of each pair, for
+    the rounding to whole Wh. Common shocks move both alike and only widen their difference:
+    |L - L'| > x has probability e^-x (1 + x/2).
+    """
+    x = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)) + np.asarray(grain)
+    if not x.size:
+        return 1.0
+    return float(gammainc(x.size, float((x - np.log1p(x / 2)).sum())))

@@ -1,0 +1,212 @@
+"""The certificate: what is promised, under which assumptions, and what an audit found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hushgrid.audit.behaviour import watch
+from hushgrid.audit.blackbox import BlackBox, certify_publisher
+from hushgrid.audit.evidence import Evidence
+from hushgrid.audit.findings import CHECKS, Check, merged, verdict
+from hushgrid.audit.houses import Houses, fifteen, houses
+from hushgrid.audit.ledger import (
+    Commit,
+    Recomputed,
+    budget,
+    of_terms,
+    recompute,
+    republication,
+    roster,
+    schedule,
+    steps,
+)
+from hushgrid.audit.publishers import Factory
+from hushgrid.audit.streams import seed_reuse
+from hushgrid.audit.terms import Terms
+from hushgrid.errors import HushgridError, PolicyError
+from hushgrid.planning import assumptions
+
+CANNOT_SHOW = (
+    "That the readings were what the meters read, or that the meters were sound.",
+    "That the noise came from a secure source: equal figures come from a seed that somebody kept.",
+    "That nothing was published beside it: a second price, a log, a bill, a chart of the load.",
+    "That there is only one ledger: a publisher could show another one elsewhere.",
+    "That its end is there, or whose it is, unless a head or key seen earlier is given.",
+    "That its times are true: they are the publisher's own word.",
+    "That Theta holds the truth and that the laws are as trusted: both are assumptions.",
+    "That a publisher under test behaves in service as it did in the test.",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """What an audit found. `inputs` names files with their digests and all that was asked."""
+
+    verdict: str
+    checks: tuple[Check, ...]
+    terms: Terms | None
+    assumptions: tuple[str, ...]
+    cannot_show: tuple[str, ...]
+    recomputed: tuple[Recomputed, ...]
+    houses: tuple[Houses, ...]
+    black_box: BlackBox | None
+    attack: Mapping[str, Any] | None
+    inputs: Mapping[str, Any]
+    simulated: bool = False  # releases whose noise protects nobody
+
+    @property
+    def epsilon_lower(self) -> float | None:
+        """The loss of one release that a black-box test could certify."""
+        return None if self.black_box is None else self.black_box.one_step.epsilon
+
+    def check(self, name: str) -> Check:
+        """The check of that id."""
+        return next(check for check in self.checks if check.id == name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """A publisher to test: so many samples a side, at a confidence, from a seed."""
+
+    factory: Factory
+    samples: int = 100_000
+    confidence: float = 0.95
+    seed: int = 1
+
+
+def certify(
+    evidence: Sequence[Evidence] = (),
+    terms: Sequence[Terms] = (),
+    *,
+    chain: Check | None = None,
+    commit: Commit | None = None,
+    trial: Trial | None = None,
+    attack: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Certificate:
+    """Audit records against terms, and a publisher against the first terms.
+
+    `chain` is what became of the records' own chain; `commit` computes the digest of a schedule;
+    `attack` holds figures of attacks, to be shown as they are.
+    """
+    found: list[Check] = [] if chain is None else [chain]
+    recomputed: list[Recomputed] = []
+    digests = {one.first_state().digest: one for one in terms}
+    for one in evidence:
+        zones = [each.zone for each in evidence]
+        found += _of_record(one, digests, recomputed, commit, zones)
+    if len(recomputed) > 0:
+        found.append(seed_reuse(recomputed))
+    found += [fifteen(one) for one in terms]
+    black_box = None
+    if trial is not None:
+        black_box, checks = _of_publisher(trial, terms)
+        found += checks
+    found += _left_over(found, evidence, terms, trial)
+    checks = list(merged(found))
+    own = terms[0] if terms else None
+    return Certificate(
+        verdict(checks),
+        tuple(checks),
+        own,
+        () if own is None else _assumed(own),
+        CANNOT_SHOW,
+        tuple(recomputed),
+        tuple(houses(made) for made in recomputed),
+        black_box,
+        attack,
+        dict(inputs or {}),
+        any(one.mode == "simulation" for one in evidence),
+    )
+
+
+def _of_record(
+    evidence: Evidence,
+    digests: Mapping[str, Terms],
+    recomputed: list[Recomputed],
+    commit: Commit | None,
+    zones: Sequence[str],
+) -> list[Check]:
+    """All checks of one zone's record; what was computed again is added to `recomputed`."""
+    own = [t for t in digests.values() if t.zone.id == evidence.zone]
+    found = [republication(evidence), steps(evidence)]
+    if not digests:
+        return [*found, budget(evidence, None)]
+    found += [of_terms(evidence, digests, zones), budget(evidence, own[0] if own else None)]
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or terms.zone.id != evidence.zone:
+            continue
+        made, checks = recompute(epoch, terms)
+        recomputed.append(made)
+        found += [*checks, schedule(made, commit), roster(epoch, terms)]
+    return found
+
+
+def _of_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
+    if not terms:
+        raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
+    try:
+        box = certify_publisher(
+            trial.factory,
+            terms[0],
+            samples=trial.samples,
+            confidence=trial.confidence,
+            seed=trial.seed,
+        )
+        return box, [*bounded(box), *watch(trial.factory, terms[0], seed=trial.seed)]
+    except HushgridError:
+        raise
+    except Exception as error:  # whatever a stranger's code may raise
+        raise PolicyError(
+            f"the publisher failed with {type(error).__name__} ({error}); mend it, see"
+            " docs/audit.md."
+        ) from error
+
+
+def bounded(box: BlackBox) -> list[Check]:
+    """Whether what was certified is more than what is promised."""
+    found = []
+    pairs = [("one release", box.one_step, box.promised)]
+    if box.trajectory is not None:
+        pairs.append((f"{box.steps} releases", box.trajectory, box.promised_trajectory))
+    for what, bound, promised in pairs:
+        text = (
+            f"A black-box test certifies a loss of {bound.epsilon:.4g} for {what} where"
+            f" {promised:.4g} is promised (confidence {box.confidence:g},"
+            f" {sum(bound.samples) // 2} tested samples a side)."
+        )
+        broken = bound.epsilon > promised * (1 + 1e-9)
+        found.append(Check("noise_scale", "failed" if broken else "passed", text))
+    return found
+
+
+def _left_over(
+    found: Sequence[Check],
+    evidence: Sequence[Evidence],
+    terms: Sequence[Terms],
+    trial: Trial | None,
+) -> list[Check]:
+    """What nobody looked at, and why."""
+    seen = {check.id for check in found}
+    left = []
+    for name in CHECKS:
+        if name in seen:
+            continue
+        if name == "chain":
+            of = "A trace has no chain." if evidence else "There is no ledger."
+            left.append(Check(name, "not_applicable", of))
+        elif not terms:
+            left.append(Check(name, "not_checked", "Not checked: needs --config."))
+        elif not evidence and trial is None:
+            text = "Not checked: needs a ledger or a trace, or --publisher."
+            left.append(Check(name, "not_checked", text))
+        else:
+            left.append(Check(name, "not_applicable", "Nothing of the kind to look at."))
+    return left
+
+
+def _assumed(terms: Terms) -> tuple[str, ...]:
+    return assumptions("trajectory", terms.policy, terms.consumption, len(terms.models))

@@ -1,0 +1,86 @@
+"""What was published, as an auditor finds it in a ledger or a trace: public records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hushgrid.recording import Recording
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A release as recorded; `place` is its record or line, `step` counts in its epoch from 1."""
+
+    place: int
+    step: int
+    source: str
+    load_hat: int | None
+    put_back: float
+    estimate: float | None
+    rate: float
+    scale: float
+    look: float
+    epsilon: float
+    epsilon_any: float
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Releases under the same terms: `first` is the zone's step it begins with.
+
+    `schedule` is the digest of the scales committed to and `committed` their number; None where
+    there is no commitment.
+    """
+
+    place: int
+    digest: str
+    first: int
+    horizon: int
+    entries: tuple[Entry, ...]
+    roster: str | None = None
+    schedule: str | None = None
+    committed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is on record for one zone. `repeated` is the first place that shows a step again."""
+
+    zone: str
+    kind: str  # ledger or trace
+    epochs: tuple[Epoch, ...]
+    mode: str = "simulation"
+    repeated: int | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All releases, in order."""
+        return tuple(entry for epoch in self.epochs for entry in epoch.entries)
+
+
+def from_recording(recorded: Recording) -> Evidence:
+    """The public part of a trace."""
+    entries = tuple(
+        Entry(
+            place=n,
+            step=one.t,
+            source="readings",
+            load_hat=one.load_hat,
+            put_back=one.put_back,
+            estimate=one.estimate,
+            rate=one.rate,
+            scale=one.scale,
+            look=one.look,
+            epsilon=one.epsilon,
+            epsilon_any=one.epsilon_any,
+            digest=one.digest,
+        )
+        for n, one in enumerate(recorded.releases, 2)
+    )
+    return Evidence(recorded.zone, "trace", (_epoch(recorded.digest, entries),))
+
+
+def _epoch(digest: str, entries: Sequence[Entry]) -> Epoch:
+    return Epoch(1, digest, 1, len(entries), tuple(entries))

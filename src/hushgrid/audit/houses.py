@@ -1,0 +1,164 @@
+"""What the releases of an epoch have cost every house, and whom the zone consists of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.accounting.compose import Account, compose, sum_up
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.audit.findings import Check
+from hushgrid.audit.ledger import Recomputed
+from hushgrid.audit.realised import Realised, mixed, worst_of_blocks
+from hushgrid.audit.terms import Terms
+from hushgrid.belief import expected_readings, marginals
+from hushgrid.errors import HushgridError
+from hushgrid.mechanism import Release
+
+Floats = NDArray[np.float64]
+
+DELTA = 1e-6  # at which composition is shown beside the pure sum
+_FEW = 8  # houses for which mixtures over Theta are worked out
+_STEPS = 96 * 7  # looked at for the 15/15 rule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Houses:
+    """One figure a house: (N,) arrays. Houses count from 0 in the order of the zone file.
+
+    `loss` the largest of one release, `total` the sum over all, `leakage` the worst about one
+    step from all releases, `any_total` the sum whatever anyone consumes. `realised` says what one
+    release really tells where houses move together, `mixture` where Theta has several models.
+    """
+
+    zone: str
+    first: int
+    releases: int
+    bound: NDArray[np.int32]
+    protected: NDArray[np.int64]
+    loss: Floats
+    total: Floats
+    leakage: Floats | None
+    any_total: Floats
+    realised: tuple[Realised, ...]
+    mixture: tuple[tuple[int, float], ...]
+    composed: float | None  # epsilon at DELTA of the worst house
+    worst: int
+
+
+def houses(made: Recomputed) -> Houses:
+    """All figures of an epoch."""
+    first, losses = made.first, made.losses
+    stated = np.array(made.stated)
+    if not len(losses):
+        losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
+    with np.errstate(divide="ignore"):
+        each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
+    total = np.array([sum_up(column) for column in losses.T.tolist()])
+    leakage = _leakage(made, losses)
+    by = total if leakage is None else leakage
+    worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
+    realised, mixture = _realised(made)
+    return Houses(
+        first.zone.id,
+        made.epoch.first,
+        len(made.used),
+        first.zone.bound,
+        (losses > 0).sum(axis=0),
+        losses.max(axis=0),
+        total,
+        leakage,
+        first.zone.bound * each.sum(),
+        realised,
+        mixture,
+        _composed(made, worst),
+        worst,
+    )
+
+
+def _leakage(made: Recomputed, losses: Floats) -> Floats | None:
+    if not np.isfinite(losses).all():
+        return None
+    total = temporal_leakage(made.terms.models, losses).total
+    # a house certain under each model, protected because they disagree, has no chain to forget by
+    torn = ((losses > 0) & (total <= 0)).any(axis=0)
+    worst = total.max(axis=0)
+    return np.asarray(np.where(torn, np.maximum(worst, losses.sum(axis=0)), worst))
+
+
+def _composed(made: Recomputed, house: int) -> float | None:
+    """The worst house's epsilon at DELTA: exact events where all steps are there, else sums."""
+    if not made.used:
+        return 0.0
+    steps = [entry.step for entry in made.used]
+    if steps == list(range(1, len(steps) + 1)):
+        try:
+            account = Account(made.first)
+            for entry in made.used:
+                account = account.add(_release(made, entry))
+            return account.epsilon(house, DELTA)
+        except HushgridError:  # scales that the terms do not lead to: known from other checks
+            pass
+    column = made.losses[:, house]
+    return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
+
+
+def _release(made: Recomputed, entry: object) -> Release:
+    from hushgrid.audit.evidence import Entry
+
+    assert isinstance(entry, Entry)
+    return Release(
+        zone=made.first.zone.id,
+        t=entry.step,
+        applies_from=entry.step + 1,
+        load_hat=entry.load_hat or 0,
+        put_back=entry.put_back,
+        estimate=entry.estimate,
+        rate=entry.rate,
+        scale=entry.scale,
+        look=entry.look,
+        epsilon=entry.epsilon,
+        delta=0.0,
+        epsilon_any=entry.epsilon_any,
+        rule=made.first.rule,
+        digest=made.first.digest,
+        simulated=True,
+    )
+
+
+def _realised(made: Recomputed) -> tuple[tuple[Realised, ...], tuple[tuple[int, float], ...]]:
+    """At the step of least noise: figures of houses that move together, and mixtures over Theta."""
+    noisy = [entry for entry in made.used if entry.scale > 0]
+    if not noisy or made.terms.policy.gaussian is not None:
+        return (), ()
+    entry = min(noisy, key=lambda one: one.scale)
+    blocks = worst_of_blocks(made.first, made.terms.models, entry.step, entry.scale)
+    mixture = []
+    for house in range(min(made.first.zone.n_houses, _FEW)):
+        loss = mixed(made.first, made.terms.models, house, entry.step, entry.scale)
+        if loss is not None:
+            mixture.append((house, loss))
+    return tuple(blocks), tuple(mixture)
+
+
+def fifteen(terms: Terms) -> Check:
+    """The 15/15 rule of regulators, on the public model's expectation. It proves nothing."""
+    name, n = "fifteen_fifteen", terms.zone.n_houses
+    said = " The rule is a custom, not a proof: promises rest on the noise."
+    if n < 15:
+        return Check(name, "noted", f"{n} customers, fewer than 15.{said}")
+    steps, worst, at, who = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
+    for t, belief in enumerate(islice(marginals(terms.models[0]), steps), 1):
+        expected = expected_readings(belief, terms.models[0], terms.consumption)
+        share = float(expected.max() / expected.sum()) if expected.sum() > 0 else 0.0
+        if share > worst:
+            worst, at, who = share, t, int(expected.argmax())
+    if worst > 0.15:
+        text = f"House {who} is expected to make up {worst:.0%} of the load at step {at}.{said}"
+        return Check(name, "noted", text, at)
+    text = f"{n} customers, none above {worst:.1%} of the expected load.{said}"
+    return Check(name, "passed", text)

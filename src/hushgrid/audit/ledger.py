@@ -1,0 +1,391 @@
+"""A zone's record held against its public terms: every scale, rate and cost computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.audit.behaviour import off_grid, uncovered
+from hushgrid.audit.bounds import FALSE_ALARM, too_small
+from hushgrid.audit.evidence import Entry, Epoch, Evidence
+from hushgrid.audit.findings import Check
+from hushgrid.audit.publishers import Seen
+from hushgrid.audit.terms import Terms
+from hushgrid.errors import HushgridError
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.grid import public_rate
+from hushgrid.mechanism import State
+
+Floats = NDArray[np.float64]
+Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
+
+_CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recomputed:
+    """An epoch computed again: (T, houses) losses at the scales stated, and public residuals.
+
+    `residual` is (noisy load - public guess) / scale of the steps in `used`, `size` the same in
+    Wh, `scale` what was stated there. `due` are the scales the terms lead to, all steps up to the
+    last published.
+    """
+
+    epoch: Epoch
+    terms: Terms
+    first: State
+    losses: Floats
+    due: tuple[float, ...]
+    stated: tuple[float, ...]
+    used: tuple[Entry, ...]
+    residual: Floats
+    scale: Floats
+
+
+def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
+    """Walk through an epoch as the publisher must have; the first fault of each kind is kept."""
+    walk = _Walk(terms)
+    for entry in epoch.entries:
+        walk.take(entry)
+    made = Recomputed(
+        epoch,
+        terms,
+        walk.first,
+        np.array(walk.losses).reshape(-1, terms.zone.n_houses),
+        tuple(walk.due),
+        tuple(walk.stated),
+        tuple(walk.used),
+        np.array(walk.residuals),
+        np.array(walk.scales),
+    )
+    return made, [*walk.checks(), _spread(made)]
+
+
+class _Walk:
+    """The public's own walk through an epoch."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self.first = terms, terms.first_state()
+        shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
+        self._public = Public.start(
+            terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
+        )
+        self._rates: list[float] = []
+        self.losses: list[Floats] = []
+        self.due: list[float] = []
+        self.stated: list[float] = []
+        self.used: list[Entry] = []
+        self.residuals: list[float] = []
+        self.scales: list[float] = []
+        self._faults: dict[str, Check] = {}
+
+    def take(self, entry: Entry) -> None:
+        """The next release."""
+        while len(self._rates) + 1 < entry.step:  # steps that were left out
+            self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
+        if entry.source != "readings" or entry.step > self.terms.policy.horizon:
+            if entry.source == "readings":
+                self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
+            else:
+                self._check_stand_in(entry)
+            self._pass(entry.rate)
+            return
+        self._check(entry)
+        law = self._public.predicted(self._rates)
+        guess = float((law.weights * law.mean).sum()) - self._public.put_back(self._rates)
+        self.used.append(entry)
+        self.scales.append(entry.scale)
+        self.residuals.append((entry.load_hat or 0) - guess)
+        self.stated.append(entry.scale)
+        self.losses.append(self._loss(entry))
+        if entry.scale > 0:
+            before = self._public
+            best, self._public = before.learn(entry.load_hat or 0, entry.scale, self._rates)
+            self._check_public(entry, best, before.put_back(self._rates))
+        else:
+            self._public = self._public.passed()
+        self._rates.append(entry.rate)
+
+    def _pass(self, rate: float) -> None:
+        self._public = self._public.passed()
+        self.due.append(0.0)
+        self.stated.append(0.0)
+        self.losses.append(np.zeros(self.terms.zone.n_houses))
+        self._rates.append(rate)
+
+    def _check(self, entry: Entry) -> None:
+        policy, t = self.terms.policy, entry.step
+        if policy.window is None:
+            due = self.first.scheduler.at(t, self._rates)
+            self.due.append(due.scale)
+            if not _same(entry.scale, due.scale):
+                said = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
+                self._fault("data_dependent_scale", entry, said)
+                if entry.scale < due.scale:
+                    self._fault("noise_scale", entry, said)
+            if lacking := uncovered(self.first, t, entry.scale, self._rates):
+                self._fault("protected_set", entry, lacking)
+            if not _same(entry.epsilon, due.epsilon) and entry.epsilon < due.epsilon:
+                said = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
+                self._fault("budget", entry, said)
+        else:
+            look = self.first.scheduler.at(t, self._rates, policy.window.look(policy.epsilon))
+            self.due.append(entry.scale)
+            if look.scale not in (entry.scale, entry.look):
+                said = (
+                    f"states scales of {entry.scale:g} and {entry.look:g} Wh; neither is the look's"
+                )
+                self._fault("data_dependent_scale", entry, said)
+        seen = Seen(
+            None if entry.load_hat is None else float(entry.load_hat),
+            None if policy.window is not None else entry.rate,
+            entry.scale,
+            entry.epsilon,
+            entry.put_back,
+            entry.estimate,
+            entry.digest,
+            True,
+        )
+        if bad := off_grid(seen, self.terms):
+            self._fault("float_noise", entry, bad)
+
+    def _check_public(self, entry: Entry, best: float, above: float) -> None:
+        """Whatever is stated beside the noisy load must follow from public figures alone."""
+        policy = self.terms.policy
+        wanted = best if policy.publish == "estimate" else None
+        if (entry.estimate is None) != (wanted is None) or not _near(entry.estimate, wanted):
+            self._fault("post_processing", entry, "states another estimate than the public's own")
+        elif not _near(entry.put_back, above if policy.clamp else 0.0):
+            self._fault("post_processing", entry, "puts back other energy than the public expects")
+
+    def _check_stand_in(self, entry: Entry) -> None:
+        """What is shown without readings must be what anybody could have computed."""
+        if entry.source == "fallback":
+            if entry.rate != self.terms.fallback_rate:
+                self._fault("post_processing", entry, "is a fallback at another rate")
+            return
+        law = self._public.predicted(self._rates)
+        guess = float((law.weights * law.mean).sum())
+        usual = self.terms.policy.gaussian is None  # the service forecasts with Laplace noise
+        if usual and not _near(entry.rate, public_rate(guess, self.terms.tariff)):
+            self._fault("post_processing", entry, "is a forecast that is not the public's own")
+
+    def _loss(self, entry: Entry) -> Floats:
+        scheduler, t = self.first.scheduler, entry.step
+        try:
+            lost = scheduler.losses(t, entry.scale, self._rates)
+            if entry.look:
+                lost = lost + scheduler.losses(t, entry.look, self._rates)
+        except HushgridError:  # no noise where a house is uncertain
+            self._fault("noise_scale", entry, "has no noise though houses are uncertain")
+            return np.full(self.terms.zone.n_houses, math.inf)
+        return lost
+
+    def _fault(self, name: str, entry: Entry, said: str) -> None:
+        text = f"Record {entry.place} (step {entry.step}) {said}."
+        self._faults.setdefault(name, Check(name, "failed", text, entry.place))
+
+    def checks(self) -> list[Check]:
+        """The first fault of each kind, or that there is none."""
+        n = len(self.used)
+        fine = {
+            "noise_scale": f"All {n} stated scales are at least those the terms lead to.",
+            "data_dependent_scale": f"All {n} scales are those of the public models alone.",
+            "float_noise": f"{n} noisy loads are whole, and rates follow from them.",
+            "post_processing": "Estimates, forecasts and energy put back are the public's own.",
+            "protected_set": f"{n} scales cover every house that is uncertain.",
+        }
+        found = [
+            self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
+        ]
+        return found + ([self._faults["budget"]] if "budget" in self._faults else [])
+
+
+def _near(one: float | None, other: float | None) -> bool:
+    """The same but for what another machine's exp and erf may differ in."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or math.isclose(one, other, rel_tol=_CLOSE)
+
+
+def _spread(made: Recomputed) -> Check:
+    """Whether releases scatter at least as much as their noise must make them."""
+    policy = made.terms.policy
+    if policy.window is not None or not len(made.residual) or made.scale.min() <= 0:
+        return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
+    p = too_small(made.residual, made.scale, gaussian=policy.gaussian is not None)
+    word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
+    if p < FALSE_ALARM:
+        return Check(
+            "noise_scale",
+            "failed",
+            f"Releases scatter less than noise of the stated scale makes them ({word}).",
+            made.used[0].place,
+        )
+    return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
+
+
+def schedule(made: Recomputed, commit: Commit | None) -> Check:
+    """Whether the scales are those committed to before the first reading."""
+    name, epoch = "schedule", made.epoch
+    if epoch.schedule is None or commit is None:
+        return Check(name, "not_applicable", "There is no commitment to a schedule.")
+    known = made.first.scheduler.ahead and made.terms.policy.window is None
+    horizon = made.terms.policy.horizon
+    scales = [made.first.scheduler.at(t).scale for t in range(1, horizon + 1)] if known else []
+    if commit(epoch.digest, scales) == epoch.schedule:
+        text = f"The {len(scales)} scales committed to are those of the terms."
+        return Check(name, "passed", text)
+    return Check(
+        name,
+        "failed",
+        f"Record {epoch.place} opens an epoch whose committed schedule"
+        f" ({epoch.schedule[:12]}) is not the one its terms lead to.",
+        epoch.place,
+    )
+
+
+def roster(epoch: Epoch, terms: Terms) -> Check:
+    """Whether the meters are those of the epoch."""
+    if epoch.roster is None or terms.roster is None:
+        return Check("roster", "not_applicable", "No list of meters to compare.")
+    if epoch.roster == terms.roster:
+        return Check("roster", "passed", "The meters are those of the epoch.")
+    return Check(
+        "roster",
+        "failed",
+        f"Record {epoch.place} was opened for other meters than those given.",
+        epoch.place,
+    )
+
+
+def steps(evidence: Evidence) -> Check:
+    """Steps without a release; where there are some, nothing was published of them."""
+    gaps = []
+    for epoch in evidence.epochs:
+        numbers = [entry.step for entry in epoch.entries]
+        gaps += [
+            (a + 1, b - 1, entry.place)
+            for a, b, entry in zip(numbers, numbers[1:], epoch.entries[1:], strict=False)
+            if b > a + 1
+        ]
+    if not gaps:
+        return Check("steps", "passed", f"{len(evidence.entries)} releases without a gap.")
+    low, high, place = gaps[0]
+    text = (
+        f"{len(gaps)} gaps; the first from step {low} to {high}, before record {place}. Nothing"
+        " on record says what was shown then."
+    )
+    return Check("steps", "noted", text, place)
+
+
+def republication(evidence: Evidence) -> Check:
+    """Whether a step is on record once."""
+    if evidence.repeated is None:
+        return Check("republication", "passed", "Every step is on record once.")
+    return Check(
+        "republication",
+        "failed",
+        f"Record {evidence.repeated} publishes a step of zone {evidence.zone!r} that was published"
+        " before: each time costs its full epsilon.",
+        evidence.repeated,
+    )
+
+
+def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]) -> Check:
+    """Whether every release was made under terms that are given; `zones` are all on record."""
+    known, own = set(digests), {terms.zone.id for terms in digests.values()}
+    if evidence.zone not in own and own & set(zones):
+        return Check(
+            "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
+        )
+    for epoch in evidence.epochs:
+        for entry in epoch.entries:
+            if entry.digest is not None and entry.digest != epoch.digest:
+                return Check(
+                    "terms",
+                    "failed",
+                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those of"
+                    f" its epoch ({epoch.digest[:12]}).",
+                    entry.place,
+                )
+    other = [epoch for epoch in evidence.epochs if epoch.digest not in known and epoch.entries]
+    if other and len(other) == len([e for e in evidence.epochs if e.entries]):
+        return Check(
+            "terms",
+            "failed",
+            f"Record {other[0].entries[0].place} and those after it were made under terms"
+            f" {other[0].digest[:12]}; those given are"
+            f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's.",
+            other[0].entries[0].place,
+        )
+    if other:
+        return Check(
+            "terms",
+            "not_checked",
+            f"{len(other)} epochs were made under other terms, from record {other[0].place} on:"
+            " give their --config too.",
+            other[0].place,
+        )
+    return Check(
+        "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
+    )
+
+
+def budget(evidence: Evidence, terms: Terms | None) -> Check:
+    """Whether any horizon's worth of steps spends more than the budget, across all epochs."""
+    spent = [
+        (epoch.first + entry.step - 1, entry.epsilon, entry.place)
+        for epoch in evidence.epochs
+        for entry in epoch.entries
+        if entry.source == "readings" and math.isfinite(entry.epsilon)
+    ]
+    restart = _restart(evidence)
+    if restart is not None:
+        return restart
+    total = math.fsum(epsilon for _, epsilon, _ in spent)
+    if terms is None or terms.budget is None:
+        text = f"All releases together state {total:.6g};"
+        if terms is None:
+            return Check("budget", "not_checked", f"{text} needs --config.")
+        return Check("budget", "passed", f"{text} no budget is set.")
+    start, running = 0, 0.0
+    for n, (t, epsilon, place) in enumerate(spent):
+        running += epsilon
+        while spent[start][0] <= t - terms.policy.horizon:
+            running -= spent[start][1]
+            start += 1
+        if running > terms.budget * (1 + 1e-9):
+            return Check(
+                "budget",
+                "failed",
+                f"Record {place} brings the spending of {n - start + 1} releases within one horizon"
+                f" to {running:.6g}, above the budget of {terms.budget:g}: the count began anew.",
+                place,
+            )
+    text = f"All releases together state {total:.6g}, within the budget of {terms.budget:g}"
+    return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
+
+
+def _restart(evidence: Evidence) -> Check | None:
+    """An epoch of the same terms that begins inside the one before: the count starts again."""
+    for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+        inside = after.first < before.first + before.horizon
+        if before.digest == after.digest and inside and before.entries and after.entries:
+            return Check(
+                "budget",
+                "failed",
+                f"Record {after.place} opens an epoch of the same terms at step {after.first},"
+                f" inside the one before (to step {before.first + before.horizon - 1}): what was"
+                " spent is no longer counted.",
+                after.place,
+            )
+    return None

@@ -1,0 +1,49 @@
+"""What a publisher says it does: the public terms an audit holds it against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hushgrid.consumption import Consumption
+from hushgrid.grid import Tariff, Zone
+from hushgrid.mechanism import State, init
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """Zone, tariff, models, laws and policy, and what else is said in public about a zone.
+
+    `budget` is the most that all releases of a horizon may lose together, or None; `roster` the
+    digest of the list of meters; `secret`, `epsilon` and `delta` what is promised (by default the
+    policy's epsilon at each step).
+    """
+
+    zone: Zone
+    tariff: Tariff
+    models: Sequence[OccupancyModel]
+    consumption: Consumption
+    policy: Policy
+    budget: float | None = None
+    roster: str | None = None
+    secret: str = "step"
+    epsilon: float | None = None
+    delta: float = 0.0
+    fallback_rate: float = 0.0
+    eta_set_by: str = ""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def first_state(self) -> State:
+        """The mechanism before its first step."""
+        return init(self.zone, self.tariff, self.models, self.consumption, self.policy)
+
+    def named(self, zone: str) -> Terms:
+        """The same terms for a zone of another name."""
+        return replace(self, zone=Zone(zone, self.zone.bound))
+
+    @property
+    def promised(self) -> float:
+        """The epsilon of the promise."""
+        return self.policy.epsilon if self.epsilon is None else self.epsilon

@@ -1,0 +1,334 @@
+"""What an audit reads: ledgers, traces, zone and service files, heads that somebody kept."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
+from hushgrid.audit.publishers import Factory
+from hushgrid.errors import ExtraError, FileError, LedgerError
+from hushgrid.files import read_text
+from hushgrid.live.config import load_deployment
+from hushgrid.live.curator import roster_digest
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.chain import Report, Verify, check
+from hushgrid.live.ledger.record import Record, from_line, is_hex
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.tracefile import is_trace, load_trace
+from hushgrid.zonefile import SECTIONS, ZoneFile, load_zone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """What a file holds for an audit: records by zone, terms, and what became of the chain."""
+
+    evidence: tuple[Evidence, ...]
+    terms: tuple[Terms, ...]
+    chain: Check | None
+    kind: str
+
+
+def load_case(
+    file: str,
+    configs: Sequence[Path],
+    *,
+    zone: str | None = None,
+    key: str | None = None,
+    heads: Iterable[str] = (),
+) -> Case:
+    """Read what is to be audited: a trace, an export, a store, a zone or a service file."""
+    path = Path(file)
+    terms = [one for config in configs for one in load_terms(config)[0]]
+    evidence: tuple[Evidence, ...] = ()
+    chain, kind = None, "zone file"
+    if path.suffix == ".toml":
+        own, ledger = load_terms(path)
+        terms += own
+        if ledger is not None and _exists(ledger):
+            evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
+            kind = "service file and its ledger"
+    elif is_trace(path):
+        recorded = load_trace(path)
+        evidence, kind = (from_recording(recorded),), "trace"
+        terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
+    else:
+        evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
+        kind = "ledger"
+    wanted = [one for one in terms if zone in (None, one.zone.id)]
+    if zone is not None and not wanted and terms:
+        names = ", ".join(sorted({one.zone.id for one in terms}))
+        raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
+    return Case(evidence, tuple(wanted), chain, kind)
+
+
+def _starting(terms: Terms, offset: int, digest: str) -> Terms:
+    """The terms of a later day of a simulation: their calendars seen from there."""
+    from dataclasses import replace
+
+    if not offset or terms.first_state().digest == digest:
+        return terms
+    models = tuple(model.starting(offset) for model in terms.models)
+    return replace(terms, models=models, consumption=terms.consumption.starting(offset))
+
+
+def _exists(ledger: str) -> bool:
+    return "://" in ledger or Path(ledger.removeprefix("sqlite:")).exists()
+
+
+def load_terms(path: Path) -> tuple[list[Terms], str | None]:
+    """The terms in a zone or service file, and the ledger that a service keeps."""
+    try:
+        content = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
+    if set(content) <= SECTIONS:
+        return [_of_zone(load_zone(path))], None
+    deployment = load_deployment(path)
+    return [_of_service(service) for service in deployment.zones], deployment.ledger
+
+
+def _of_zone(file: ZoneFile) -> Terms:
+    world = file.scenario
+    return Terms(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        file.policy,
+        secret="trajectory" if file.policy.gaussian is not None else "step",
+        delta=file.policy.delta,
+        provenance=file.provenance,
+    )
+
+
+def _of_service(service: ZoneService) -> Terms:
+    world, promise = service.scenario, service.promise
+    return Terms(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        service.policy,
+        budget=service.budget,
+        roster=roster_digest(service),
+        secret="step" if promise is None else promise.secret,
+        epsilon=None if promise is None else promise.epsilon,
+        delta=0.0 if promise is None else promise.delta,
+        fallback_rate=service.fallback_rate,
+        eta_set_by=service.eta_set_by,
+        provenance=service.provenance,
+    )
+
+
+def load_ledger(
+    store: str, *, zone: str | None, key: str | None, heads: Iterable[str]
+) -> tuple[tuple[Evidence, ...], Check]:
+    """All records of a store or an export, by zone, and what became of their chain."""
+    known: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in known:
+        _check_hex("head", digest)
+    read: list[Record] = []
+    with _records(store, zone) as (records, durable):
+        report = check(_kept(records, read), _judge(key), {**known, **durable})
+    if not read and report.first_bad is None:
+        raise LedgerError(f"{store} has no such records; give another store or zone.")
+    by_zone: dict[str, list[Record]] = {}
+    for record in read:
+        by_zone.setdefault(record.zone, []).append(record)
+    places = {id(record): n for n, record in enumerate(read, 1)}
+    evidence = tuple(
+        _evidence(name, records, places) for name, records in by_zone.items() if records
+    )
+    return evidence, _chain(report, key is not None, bool(known))
+
+
+def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
+    """Keep what is read, the record that breaks a rule included."""
+    for record in records:
+        read.append(record)
+        yield record
+
+
+def _chain(report: Report, with_key: bool, with_heads: bool) -> Check:
+    if report.first_bad is not None:
+        text = f"Record {report.first_bad}: {report.reason}"
+        return Check("chain", "failed", text, report.first_bad)
+    parts = [f"{report.records} records stand, signatures checked"]
+    parts.append("of the key given" if with_key else "of the key in the ledger itself")
+    if with_heads:
+        parts.append("and the heads seen earlier are in it")
+    missing = (
+        ""
+        if with_heads
+        else (" Without --head a chain written anew as a whole would look the same.")
+    )
+    return Check("chain", "passed", f"{', '.join(parts)}.{missing}")
+
+
+def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
+    """What a zone's records say, whether or not its chain holds."""
+    epochs: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    mode, repeated = "simulation", None
+    for record in records:
+        body, place = record.body, places[id(record)]
+        try:
+            if record.kind == "genesis":
+                mode = str(body["mode"])
+            elif record.kind == "epoch":
+                epochs.append(
+                    {
+                        "place": place,
+                        "digest": str(body["digest"]),
+                        "first": int(body["first"]),
+                        "horizon": int(body["horizon"]),
+                        "roster": body["roster"],
+                        "entries": [],
+                    }
+                )
+            elif record.kind == "schedule" and epochs:
+                epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
+            elif record.kind == "release":
+                if body["t"] in seen and repeated is None:
+                    repeated = place
+                elif body["t"] not in seen and epochs:
+                    epochs[-1]["entries"].append(_entry(body, place, epochs[-1]["first"]))
+                seen.add(body["t"])
+        except (KeyError, TypeError, ValueError):
+            break  # a body that does not fit: the chain says so
+    made = tuple(Epoch(**{**one, "entries": tuple(one["entries"])}) for one in epochs)
+    return Evidence(zone, "ledger", made, mode, repeated)
+
+
+def _entry(body: Mapping[str, Any], place: int, first: int) -> Entry:
+    def own(name: str) -> float:
+        return float("inf") if body[name] is None else float(body[name])
+
+    return Entry(
+        place=place,
+        step=int(body["t"]) - first + 1,
+        source=str(body["source"]),
+        load_hat=body["load_hat"],
+        put_back=float(body["put_back"]),
+        estimate=body["estimate"],
+        rate=float(body["rate"]),
+        scale=float(body["scale"]),
+        look=float(body["look"]),
+        epsilon=own("epsilon"),
+        epsilon_any=own("epsilon_any"),
+        digest=body["digest"],
+    )
+
+
+@contextmanager
+def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
+    """All records of a store or an export, and the digests it knows to be durable, by zone."""
+    path = Path(store)
+    if path.is_file() and _is_export(path):
+        with path.open("rb") as lines:
+            every = map(from_line, lines)
+            yield (record for record in every if zone in (None, record.zone)), {}
+        return
+    with open_store(store, create=False) as ledger:
+        zones = ledger.zones() if zone is None else (zone,)
+        durable = {digest: name for name in zones if (digest := ledger.witness(name))}
+        yield (record for name in zones for record in ledger.records(name)), durable
+
+
+def _is_export(path: Path) -> bool:
+    if path.suffix in (".ndjson", ".jsonl"):
+        return True
+    with path.open("rb") as stream:
+        return stream.read(1) == b"{"
+
+
+def _judge(key: str | None) -> Verify:
+    try:
+        from hushgrid.live.ledger.keys import verify
+    except ImportError:
+        raise ExtraError(
+            "cryptography is not installed, so no signature can be checked; get it with"
+            " pip install 'hushgrid[serve]'."
+        ) from None
+    if key is None:
+        return verify
+    _check_hex("key", key)
+    return lambda own, digest, signature: own == key and verify(own, digest, signature)
+
+
+def _check_hex(name: str, value: str) -> None:
+    if not is_hex(value, 64):
+        raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")
+
+
+def load_heads(path: Path) -> list[str]:
+    """Heads that somebody kept: a digest a line, or saved answers of a price feed (JSON)."""
+    text = read_text(path)
+    found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
+    try:
+        values = [json.loads(text)]
+    except ValueError:
+        values = []
+        for line in text.splitlines():
+            try:
+                values.append(json.loads(line))
+            except ValueError:
+                continue
+    for value in values:
+        found += _heads_in(value)
+    if not found:
+        raise FileError(f"{path} holds no head; give digests, one a line, or saved prices (JSON).")
+    return list(dict.fromkeys(found))
+
+
+def _heads_in(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        own = [value["head"]] if is_hex(value.get("head"), 64) else []
+        return own + [head for item in value.values() for head in _heads_in(item)]
+    if isinstance(value, list):
+        return [head for item in value for head in _heads_in(item)]
+    return []
+
+
+def load_factory(name: str) -> Factory:
+    """The factory named MODULE:FACTORY; modules beside the present folder are found, too."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise FileError(
+            f"publisher is {name!r}; give MODULE:FACTORY such as"
+            " hushgrid.audit.publishers:hushgrid."
+        )
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise FileError(
+            f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
+        ) from None
+    except AttributeError:
+        raise FileError(
+            f"publisher {name!r} has no {attribute}; give a factory of module {module}."
+        ) from None
+    if not callable(found):
+        raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
+    factory: Factory = found
+    return factory
+
+
+def fingerprint(path: Path) -> str | None:
+    """SHA-256 (hex) of a file that can be read whole."""
+    try:
+        return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError:
+        return None

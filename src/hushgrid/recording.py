@@ -1,0 +1,92 @@
+"""A simulated day kept whole: what the public saw, and apart from it what only the curator knew.
+
+An attack is scored and an audit rehearsed on it. No real day is ever kept like this: only a
+simulation knows the truth, and its releases are marked as simulated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.errors import PolicyError
+from hushgrid.grid import tally
+from hushgrid.mechanism import Release, init, step
+from hushgrid.noise import SimulatedNoise
+from hushgrid.policy import Policy
+from hushgrid.simulation import NOISE_STREAM, Scenario, World
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Truth:
+    """What the public never sees: `occupancy` (T, N) of 0 and 1, `readings` (T, N) [Wh]."""
+
+    occupancy: NDArray[np.uint8]
+    readings: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        if self.occupancy.ndim != 2 or self.occupancy.shape != self.readings.shape:
+            raise PolicyError(
+                f"truth has occupancy of shape {self.occupancy.shape} and readings of shape"
+                f" {self.readings.shape}; give both for every step and house."
+            )
+        for array in (self.occupancy, self.readings):
+            array.flags.writeable = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A day of one zone: its releases in order, and the truth behind them or None.
+
+    `digest` names the terms, as in every release; `config` is the text of the zone file the day
+    was simulated from, "" if there was none; `offset` steps of the calendars lie before its first.
+    """
+
+    zone: str
+    digest: str
+    releases: tuple[Release, ...]
+    truth: Truth | None = None
+    config: str = ""
+    day: int = 0
+    offset: int = 0
+    seed: int = 0
+
+    @property
+    def public(self) -> Recording:
+        """The same without the truth: what an attacker may be handed."""
+        return Recording(
+            self.zone, self.digest, self.releases, None, self.config, self.day, self.offset
+        )
+
+
+def record(
+    scenario: Scenario, policy: Policy, *, seed: int, day: int = 0, config: str = ""
+) -> Recording:
+    """The day that `simulation.days` plays under this seed, with the truth of every step.
+
+    >>> from hushgrid import Consumption, OccupancyModel, Tariff, Uniform, Zone
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> world = Scenario(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f)
+    >>> record(world, Policy(0.5, horizon=3), seed=1).truth.occupancy.shape
+    (3, 1)
+    """
+    offset = day * policy.horizon
+    today = scenario.starting(offset) if offset else scenario
+    state = init(today.zone, today.tariff, today.models, today.consumption, policy)
+    world, noise = (
+        World(today, (seed, day)),
+        SimulatedNoise(np.random.SeedSequence([seed, day, NOISE_STREAM])),
+    )
+    shape = (policy.horizon, today.zone.n_houses)
+    occupancy, readings = np.empty(shape, np.uint8), np.empty(shape, np.int32)
+    releases: list[Release] = []
+    for t in range(policy.horizon):
+        world.step(state.rates)
+        occupancy[t], readings[t] = world.occupancy, world.readings
+        release, state = step(state, tally(world.readings, state.zone.bound), noise)
+        releases.append(release)
+    truth = Truth(occupancy, readings)
+    return Recording(today.zone.id, state.digest, tuple(releases), truth, config, day, offset, seed)

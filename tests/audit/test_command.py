@@ -1,0 +1,309 @@
+"""hushgrid audit from end to end: files in, certificate out, exit codes, bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushgrid import SimulatedNoise
+from hushgrid.audit.findings import CHECKS
+from hushgrid.cli import main
+from hushgrid.live.audit import load_heads, load_terms
+from hushgrid.live.config import load_deployment
+from hushgrid.live.curator import Curator
+from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.report import certificate_page
+from tests.audit.zones import ledger, terms
+from tests.ledgers import lines_of
+from tests.live.worlds import MemoryMeters
+
+ROOT = Path(__file__).parent.parent.parent
+ZONE = ROOT / "examples" / "zone.toml"
+SMALL = """
+[zone]
+id = "elm"
+[tariff]
+alpha = 1.0
+beta = 62.5
+[policy]
+epsilon = 0.5
+eta = 0.0
+horizon = 24
+[[houses]]
+count = 5
+bound = 1000
+chain = "all"
+provenance = "measured by nobody <b>"
+absent = { law = "uniform", top = 500 }
+present = { law = "uniform" }
+[[models]]
+name = "guess"
+provenance = "made up & told"
+[models.chains.all]
+home_at_start = 0.5
+periods = [{ from = "00:00", leave = 0.2, come = 0.1 }]
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "zone.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_a_publisher_and_a_broken_one(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "c.html"
+    good = ("--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 20_000)
+    code, out, _ = run(capsys, "audit", small, *good, "--html", page, "--json", "-")
+    values = json.loads(out)
+    assert (code, values["verdict"]) == (0, "passed")
+    assert 0.3 < values["epsilon_lower"] <= 0.5
+    assert {check["id"] for check in values["checks"]} == set(CHECKS)
+    check_page(page.read_text())
+    assert "measured by nobody &lt;b&gt;" in page.read_text()
+    bad = ("--publisher", "tests.audit.faults:weak_noise", "--samples", 5_000)
+    code, out, _ = run(capsys, "audit", small, *bad, "--json", "-")
+    values = json.loads(out)
+    assert (code, values["verdict"]) == (1, "failed")
+    (found,) = [check for check in values["checks"] if check["id"] == "noise_scale"]
+    assert found["status"] == "failed"
+
+
+def test_equal_seeds_give_equal_certificates(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
+             "--samples", 2000, "--json", "-")  # fmt: skip
+    assert run(capsys, *words) == run(capsys, *words)
+    assert run(capsys, *words)[1] != run(capsys, *words, "--seed", 2)[1]
+
+
+def test_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "day.trace"
+    run(capsys, "simulate", "--config", ZONE, "--days", 1, "--trace", trace)
+    code, out, _ = run(capsys, "audit", trace, "--config", ZONE, "--json", "-")
+    values = json.loads(out)
+    assert (code, values["verdict"]) == (0, "passed")
+    assert values["zones"][0]["releases"] == 96
+    assert len(values["zones"][0]["houses"]) == 120
+    assert values["attack"] is None
+    # what the truth says plays no part: an audit reads releases only
+    public = tmp_path / "public.trace"
+    public.write_text("".join(trace.read_text().splitlines(keepends=True)[:97]))
+    _, again, _ = run(capsys, "audit", public, "--config", ZONE, "--json", "-")
+    assert json.loads(again)["zones"][0]["houses"] == values["zones"][0]["houses"]
+
+
+def test_a_service_with_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "init", tmp_path / "zone")
+    file = tmp_path / "zone" / "service.toml"
+    deployment = load_deployment(file)
+    (zone,) = deployment.zones
+    meters = MemoryMeters(zone)
+    with (
+        open_store(deployment.ledger) as store,
+        Curator.open(
+            zone,
+            store,
+            meters,
+            SimulatedNoise(1),
+            load(deployment.key),
+            [],
+            "simulation",
+            now=zone.begins,
+        ) as curator,  # fmt: skip
+    ):
+        for t in range(12):
+            start = zone.begins + t * zone.seconds
+            for house in range(len(zone.meters)):
+                meters.rows[zone.id, house, start] = 40 + house
+            curator.run(start + zone.seconds + zone.grace)
+        head = store.witness(zone.id)
+    for words in ((file,), (deployment.ledger, "--config", file)):
+        code, out, _ = run(capsys, "audit", *words, "--head", head, "--json", "-")
+        values = json.loads(out)
+        assert (code, values["verdict"]) == (0, "passed"), values["summary"]
+        status = {check["id"]: check["status"] for check in values["checks"]}
+        assert status["chain"] == status["schedule"] == status["roster"] == "passed"
+        assert values["zones"][0]["releases"] == 12
+        assert values["eta_set_by"].startswith("nobody yet")
+    code, out, _ = run(capsys, "audit", deployment.ledger, "--json", "-")
+    assert (code, json.loads(out)["verdict"]) == (0, "incomplete")
+    code, out, _ = run(capsys, "audit", file, "--head", "0" * 64, "--json", "-")
+    assert (code, json.loads(out)["verdict"]) == (1, "failed")
+    code, out, _ = run(capsys, "audit", file, "--key", "0" * 64, "--json", "-")
+    values = json.loads(out)
+    assert (code, values["verdict"]) == (1, "failed")
+    assert next(c for c in values["checks"] if c["id"] == "chain")["first_bad"] == 1
+
+
+def test_an_export_and_its_terms(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tmp_path / "ledger.ndjson"
+    (own,), _ = load_terms(small)
+    assert own.provenance == {
+        "model guess": "made up & told",
+        "laws of houses 0": "measured by nobody <b>",
+    }
+    book.write_bytes(lines_of(ledger(own)))
+    code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
+    assert (code, json.loads(out)["verdict"]) == (0, "passed")
+    book.write_bytes(lines_of(ledger(terms(epsilon=0.4))))
+    code, out, _ = run(capsys, "audit", book, "--config", small, "--json", "-")
+    values = json.loads(out)
+    (found,) = [check for check in values["checks"] if check["id"] == "terms"]
+    assert (code, found["status"], found["first_bad"]) == (1, "failed", 4)
+
+
+BAD = {
+    "no such file": (["audit", "nowhere.ndjson"], "nowhere.ndjson"),
+    "publisher": (["audit", ZONE, "--publisher", "nothing"], "MODULE:FACTORY"),
+    "module": (["audit", ZONE, "--publisher", "no_such_module:f"], "cannot be imported"),
+    "factory": (["audit", ZONE, "--publisher", "json:f"], "has no f"),
+    "zone": (["audit", ZONE, "--zone", "oak"], "elm-street"),
+    "confidence": (
+        ["audit", ZONE, "--publisher", "hushgrid.audit.publishers:hushgrid", "--confidence", "2"],
+        "confidence",
+    ),
+    "head": (["audit", ROOT / "tests/data/ledger.ndjson", "--head", "x"], "hexadecimal"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, reason = BAD[case]
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert reason in err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def test_a_trace_out_of_order_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "day.trace"
+    run(capsys, "simulate", "--config", ZONE, "--days", 1, "--trace", trace)
+    lines = trace.read_text().splitlines(keepends=True)
+    trace.write_text("".join([*lines[:5], lines[6], lines[5], *lines[7:]]))
+    code, _, err = run(capsys, "audit", trace, "--config", ZONE)
+    assert code == 2
+    assert "line 6" in err
+
+
+def test_heads_from_saved_prices(tmp_path: Path) -> None:
+    path = tmp_path / "heads"
+    path.write_text(f"{'a' * 64}\n{'b' * 64}\n")
+    assert load_heads(path) == ["a" * 64, "b" * 64]
+    path.write_text(json.dumps({"zones": [{"head": "c" * 64, "rate": 1.0}]}))
+    assert load_heads(path) == ["c" * 64]
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.add(tag)
+        assert not {"src", "href"} & {name for name, _ in attrs}
+        if tag not in ("meta", "path", "rect", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("path", "rect"):
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.seen.add(tag)
+
+
+def check_page(page: str) -> None:
+    """Well-formed, and it asks nothing of anybody."""
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.seen & {"script", "link", "img", "iframe"}
+    assert "://" not in page
+    assert "@import" not in page
+
+
+def leaves(value: Any, path: str = "") -> set[str]:
+    """Every path of a JSON value, lists as []."""
+    if isinstance(value, dict):
+        return {leaf for key, item in value.items() for leaf in leaves(item, f"{path}.{key}")}
+    if isinstance(value, list):
+        return {leaf for item in value for leaf in leaves(item, f"{path}[]")} or {f"{path}[]"}
+    return {path.lstrip(".")}
+
+
+def test_the_documented_keys_are_those_written(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, figures = tmp_path / "day.trace", tmp_path / "attack.json"
+    figures.write_text(json.dumps({"auc": 0.61, "auc_prior": 0.6}))
+    run(capsys, "simulate", "--config", small, "--days", 1, "--trace", trace)
+    _, out, _ = run(
+        capsys, "audit", trace, "--config", small, "--attack", figures, "--json", "-",
+        "--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 2000,
+    )  # fmt: skip
+    values = json.loads(out)
+    assert values["attack"] == {"auc": 0.61, "auc_prior": 0.6}
+    check_page(certificate_page(values))
+    assert "0.61" in certificate_page(values)
+    text = (ROOT / "docs" / "certificate.md").read_text()
+    documented = re.findall(r"^\| `([^`]+)` \|", text, re.M)
+    stars = tuple(name[:-1] for name in documented if name.endswith("*"))
+    plain = {name for name in documented if not name.endswith("*")}
+    written = {leaf.lstrip(".") for leaf in leaves(values)}
+    assert {leaf for leaf in written if not leaf.startswith(stars)} == plain
+    assert all(any(leaf.startswith(star) for leaf in written) for star in stars)
+
+
+def test_a_figure_can_be_recomputed_by_its_command(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run(
+        capsys, "audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
+        "--samples", 2000, "--seed", 4, "--json", "-",
+    )  # fmt: skip
+    values = json.loads(out)
+    command, path = values["black_box"]["recompute"].split(" | jq .")
+    assert command.startswith("hushgrid ")
+    _, again, _ = run(capsys, *command.split()[1:])
+    assert json.loads(again)[path] == values["black_box"]
+
+
+def test_the_guide_runs() -> None:
+    from hushgrid.audit.behaviour import watch
+
+    text = (ROOT / "docs" / "audit.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    zone = terms(eta=1.0)
+    found = {check.id: check.status for check in watch(names["factory"], zone, seed=1)}
+    # it draws at the scale that eta = 1 and epsilon = 0.5 need, and knows no horizon
+    assert found.pop("budget") == "failed"
+    assert set(found.values()) == {"passed", "not_applicable"}  # it publishes no estimate
+    assert np.isclose(zone.first_state().scheduler.at(1).scale, 2000.0)

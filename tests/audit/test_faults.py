@@ -1,0 +1,124 @@
+"""Every broken publisher is caught by the check of its name, which the correct one passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hushgrid.audit import Certificate, Terms, certify
+from hushgrid.audit.behaviour import watch
+from hushgrid.audit.certificate import Trial
+from hushgrid.audit.findings import merged
+from hushgrid.audit.publishers import hushgrid
+from hushgrid.errors import PolicyError
+from tests.audit import faults
+from tests.audit.zones import certain_big_house, terms
+
+
+def estimating() -> Terms:
+    zone = terms()
+    return replace(zone, policy=replace(zone.policy, publish="estimate"))
+
+
+FAULTS: dict[str, tuple[str, Any, Any]] = {
+    "noise at 0.7 of the scale": ("noise_scale", faults.weak_noise, terms),
+    "scale from the day's data": ("data_dependent_scale", faults.day_scale, terms),
+    "the same, unsaid": ("data_dependent_scale", faults.silent_day_scale, terms),
+    "floating-point noise": ("float_noise", faults.float_rate, terms),
+    "an estimate that tells the load": ("post_processing", faults.telling, estimating),
+    "fresh noise on re-publication": ("republication", faults.fresh_noise, terms),
+    "a house dropped from kappa": ("protected_set", faults.dropped_house, certain_big_house),
+    "budget reset in mid-day": ("budget", faults.budget_reset, lambda: terms(budget=5.0)),
+    "readings beyond the horizon": ("budget", faults.beyond_horizon, terms),
+    "seed shared between zones": ("seed_reuse", faults.shared_seed, terms),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> None:
+    name, factory, zone = FAULTS[fault]
+    bad = {check.id: check for check in merged(watch(factory, zone(), seed=5))}
+    good = {check.id: check for check in merged(watch(hushgrid, zone(), seed=5))}
+    assert bad[name].status == "failed", bad[name]
+    assert good[name].status == "passed", good[name]
+
+
+@pytest.mark.parametrize(
+    ("fault", "where"),
+    [("noise_scale", None), ("protected_set", 1), ("budget", 13), ("republication", 1)],
+)
+def test_the_first_bad_step_is_named(fault: str, where: int | None) -> None:
+    factory, zone = {
+        "noise_scale": (faults.weak_noise, terms()),
+        "protected_set": (faults.dropped_house, certain_big_house()),
+        # 5.0 of 5.2 is spent after 10 steps; the count starts anew at step 13 and is above at once
+        "budget": (faults.budget_reset, terms(budget=5.2)),
+        "republication": (faults.fresh_noise, terms()),
+    }[fault]
+    (found,) = [c for c in watch(factory, zone, seed=5) if c.id == fault and c.status == "failed"]
+    assert found.first_bad == where
+
+
+def _certified(factory: Any, given: Terms, samples: int = 30_000) -> Certificate:
+    return certify(terms=[given], trial=Trial(factory, samples=samples, seed=5))
+
+
+def test_verdicts() -> None:
+    assert _certified(hushgrid, terms()).verdict == "passed"
+    weak = _certified(faults.weak_noise, terms())
+    assert weak.verdict == "failed"
+    # 0.7 of the scale loses 0.69 where 0.5 is promised: the black-box bound shows that by itself
+    assert weak.epsilon_lower is not None
+    assert weak.epsilon_lower > 0.5
+    dropped = _certified(faults.dropped_house, certain_big_house(), samples=600)
+    assert dropped.verdict == "failed"
+    assert dropped.epsilon_lower is not None
+    assert dropped.epsilon_lower > 0.5
+
+
+def test_a_sampler_that_is_not_the_publisher_is_caught() -> None:
+    class Two:
+        """Publishes weak noise and shows the auditor good noise."""
+
+        def __init__(self, terms: Terms, seed: int | None) -> None:
+            self.publish = faults.weak_noise(terms, seed=seed).publish
+            self.sample = hushgrid(terms, seed=seed).sample
+
+    checks = watch(lambda terms, seed=None: Two(terms, seed), terms(), seed=5)
+    assert any(c.status == "failed" and "sample()" in c.text for c in checks)
+    checks = watch(hushgrid, terms(), seed=5)
+    assert any(c.status == "passed" and "sample()" in c.text for c in checks)
+
+
+def test_a_publisher_that_raises_is_bad_input() -> None:
+    class Broken:
+        def __init__(self, given: Terms, *, seed: int | None = None) -> None:
+            pass
+
+        def publish(self, readings: Any) -> Any:
+            raise KeyError("oops")
+
+    class Mute(Broken):
+        def publish(self, readings: Any) -> Any:
+            return {"price": 1.0}
+
+    with pytest.raises(PolicyError, match="KeyError"):
+        _certified(Broken, terms(), samples=100)
+    with pytest.raises(PolicyError, match="without load_hat and rate"):
+        _certified(Mute, terms(), samples=100)
+
+
+def test_a_publisher_without_again_leaves_the_audit_incomplete() -> None:
+    class Bare:
+        def __init__(self, terms: Terms, seed: int | None) -> None:
+            self._own = hushgrid(terms, seed=seed)
+            self.sample = self._own.sample
+
+        def publish(self, readings: Any) -> Any:
+            return self._own.publish(readings)
+
+    found = _certified(lambda terms, seed=None: Bare(terms, seed), terms())
+    assert found.verdict == "incomplete"
+    assert found.check("republication").status == "not_checked"

@@ -1,0 +1,108 @@
+"""Small zones to audit, and ledgers of them with a fixed key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid import Consumption, OccupancyModel, Policy, SimulatedNoise, Tariff, Uniform, Zone
+from hushgrid.audit import Terms
+from hushgrid.grid import tally
+from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger.record import Record
+from hushgrid.mechanism import Release, State, step
+from hushgrid.simulation import Scenario, World
+from tests.ledgers import KEY, START, sealed
+
+STAY = [[0.9, 0.1], [0.2, 0.8]]
+
+
+def terms(
+    bounds: Sequence[int] = (1000,) * 5, *, name: str = "elm", horizon: int = 24, **more: Any
+) -> Terms:
+    """A zone of houses that consume up to half their bound when away, up to all of it at home."""
+    policy = {key: more.pop(key) for key in list(more) if key in ("epsilon", "eta", "blocks")}
+    n = len(bounds)
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[STAY]], chain_of=[0] * n)
+    kinds = sorted(set(bounds))
+    f = Consumption.by_class(
+        absent=[Uniform(u // 2) for u in kinds],
+        present=[Uniform(u) for u in kinds],
+        class_of=[kinds.index(u) for u in bounds],
+    )
+    made = {"epsilon": 0.5, "eta": 0.0, **policy}
+    zone = Zone(name, list(bounds))
+    return Terms(zone, Tariff(1.0, 62.5), (theta,), f, Policy(horizon=horizon, **made), **more)
+
+
+def certain_big_house() -> Terms:
+    """Four houses of 1000 Wh and one of 3000, all uncertain."""
+    return terms((1000, 1000, 1000, 1000, 3000))
+
+
+def releases(
+    given: Terms,
+    *,
+    seed: int = 1,
+    noise: SimulatedNoise | None = None,
+    steps: int | None = None,
+    change: Callable[[State, Release], Release] | None = None,
+) -> list[Release]:
+    """A simulated day's releases under the terms; `change` may spoil each."""
+    world = World(Scenario(given.zone, given.tariff, given.models, given.consumption), (seed, 0))
+    source = SimulatedNoise(np.random.SeedSequence([seed, 9])) if noise is None else noise
+    state, found = given.first_state(), []
+    for _ in range(steps or given.policy.horizon):
+        world.step(state.rates)
+        made, after = step(state, tally(world.readings, state.zone.bound), source)
+        found.append(made if change is None else change(state, made))
+        state = after
+    return found
+
+
+def story(
+    given: Terms,
+    made: Sequence[Release],
+    *,
+    first: int = 1,
+    opening: bool = True,
+    scales: Sequence[float] | None = None,
+) -> list[tuple[str, dict[str, Any]]]:
+    """Genesis, epoch, schedule and the releases."""
+    state, horizon = given.first_state(), given.policy.horizon
+    due = [state.scheduler.at(t).scale for t in range(1, horizon + 1)]
+    told: list[tuple[str, dict[str, Any]]] = []
+    if opening:
+        told.append(("genesis", dict(bodies.genesis("simulation", KEY.public, START - 60))))
+    told += [
+        (
+            "epoch",
+            dict(bodies.epoch(state.digest, first=first, horizon=horizon, seconds=900)),
+        ),
+        ("schedule", dict(bodies.schedule(state.digest, due if scales is None else scales))),
+    ]
+    for one in made:
+        start = START + 900 * (first + one.t - 2)
+        body = bodies.release(
+            one,
+            mode="simulation",
+            first=first,
+            start=start,
+            applies_start=start + 1800,
+            published_at=start + 903,
+        )
+        told.append(("release", dict(body)))
+    return told
+
+
+def ledger(given: Terms, made: Sequence[Release] | None = None, **more: Any) -> list[Record]:
+    """A whole ledger of one epoch."""
+    made = releases(given) if made is None else made
+    return sealed(story(given, made, **more), zone=given.zone.id)
+
+
+def renamed(given: Terms, name: str) -> Terms:
+    return replace(given, zone=Zone(name, given.zone.bound))
