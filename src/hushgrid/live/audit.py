@@ -161,7 +161,7 @@ def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
 
 def _chain(report: Report, with_key: bool, with_heads: bool) -> Check:
     if report.first_bad is not None:
-        text = f"Record {report.first_bad}: {report.reason}"
+        text = f"Record {report.first_bad}: {report.reason} Nothing after it was looked at."
         return Check("chain", "failed", text, report.first_bad)
     parts = [f"{report.records} records stand, signatures checked"]
     parts.append("of the key given" if with_key else "of the key in the ledger itself")
