@@ -19,11 +19,11 @@ from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, LedgerError
 from hushgrid.files import read_text
 from hushgrid.live.config import load_deployment
-from hushgrid.live.curator import roster_digest
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.terms import roster_digest
 from hushgrid.tracefile import is_trace, load_trace
 from hushgrid.zonefile import SECTIONS, ZoneFile, load_zone
 
