@@ -25,6 +25,7 @@ from hushgrid.audit.ledger import (
 from hushgrid.audit.publishers import Factory
 from hushgrid.audit.streams import seed_reuse
 from hushgrid.audit.terms import Terms
+from hushgrid.audit.watched import Watched, watched
 from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.planning import assumptions
 
@@ -54,6 +55,7 @@ class Certificate:
     black_box: BlackBox | None
     attack: Mapping[str, Any] | None
     inputs: Mapping[str, Any]
+    watched: tuple[Watched | None, ...] = ()  # of each that was recomputed
     simulated: bool = False  # releases whose noise protects nobody
 
     @property
@@ -118,6 +120,7 @@ def certify(
         black_box,
         attack,
         dict(inputs or {}),
+        tuple(watched(made) for made in recomputed),
         any(one.mode == "simulation" for one in evidence),
     )
 

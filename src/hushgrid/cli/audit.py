@@ -50,7 +50,7 @@ def audit(
     from hushgrid import report
     from hushgrid.audit.certificate import Trial, certify
     from hushgrid.files import write_text
-    from hushgrid.live.audit import fingerprint, load_case, load_factory, load_heads
+    from hushgrid.live.audit import attacked, fingerprint, load_case, load_factory, load_heads
     from hushgrid.live.ledger.bodies import schedule_digest
 
     configs = config or []
@@ -78,7 +78,7 @@ def audit(
         chain=case.chain,
         commit=schedule_digest,
         trial=trial,
-        attack=_attack(attack),
+        attack=_attack(attack) or attacked(case, seed),
         inputs=inputs,
     )
     values = report.certificate_json(found)

@@ -16,7 +16,7 @@ from typing import Any
 
 from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
 from hushgrid.audit.publishers import Factory
-from hushgrid.errors import ExtraError, FileError, LedgerError
+from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
 from hushgrid.live.config import load_deployment
 from hushgrid.live.deployment import ZoneService
@@ -24,8 +24,9 @@ from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.terms import roster_digest
+from hushgrid.recording import Recording
 from hushgrid.tracefile import is_trace, load_trace
-from hushgrid.zonefile import SECTIONS, ZoneFile, load_zone
+from hushgrid.zonefile import SECTIONS, ZoneFile, load_zone, zone_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,7 @@ class Case:
     terms: tuple[Terms, ...]
     chain: Check | None
     kind: str
+    recorded: Recording | None = None  # the whole trace, where it is one
 
 
 def load_case(
@@ -50,7 +52,7 @@ def load_case(
     path = Path(file)
     terms = [one for config in configs for one in load_terms(config)[0]]
     evidence: tuple[Evidence, ...] = ()
-    chain, kind = None, "zone file"
+    chain, kind, recorded = None, "zone file", None
     if path.suffix == ".toml":
         own, ledger = load_terms(path)
         terms += own
@@ -60,6 +62,8 @@ def load_case(
     elif is_trace(path):
         recorded = load_trace(path)
         evidence, kind = (from_recording(recorded),), "trace"
+        if not terms and recorded.config:
+            terms = [_of_zone(zone_of(recorded.config, path))]
         terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
     else:
         evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
@@ -68,7 +72,7 @@ def load_case(
     if zone is not None and not wanted and terms:
         names = ", ".join(sorted({one.zone.id for one in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    return Case(evidence, tuple(wanted), chain, kind)
+    return Case(evidence, tuple(wanted), chain, kind, recorded)
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -324,6 +328,29 @@ def load_factory(name: str) -> Factory:
         raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
     factory: Factory = found
     return factory
+
+
+def attacked(case: Case, seed: int) -> dict[str, Any] | None:
+    """Two attacks on a trace that holds the truth, scored; None for anything else."""
+    from hushgrid.attack import attack
+    from hushgrid.report.attack import attack_figures
+    from hushgrid.simulation import Scenario
+
+    recorded = case.recorded
+    if recorded is None or recorded.truth is None or not case.terms:
+        return None
+    terms = case.terms[0]
+    if terms.first_state().digest != recorded.digest:
+        return None
+    world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
+    found = {}
+    for knows in ("none", "others"):
+        asked: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        try:
+            found[knows] = attack_figures(attack(world, recorded.releases, recorded.truth, **asked))
+        except HushgridError:  # no filter reads these terms
+            continue
+    return found or None
 
 
 def fingerprint(path: Path) -> str | None:

@@ -35,16 +35,17 @@ def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
     """The attack on what was published under its public keys, then all versions of the day."""
     own = found["hushgrid"]
     return {
-        **_figures(own),
+        **attack_figures(own),
         "knows": own.knows,
         "filter": own.filter,
         "houses": list(own.houses) if len(own.houses) == 1 else len(own.houses),
         "steps": own.scores.steps,
-        "mechanisms": {name: _figures(each) for name, each in found.items()},
+        "mechanisms": {name: attack_figures(each) for name, each in found.items()},
     }
 
 
-def _figures(one: Attack) -> dict[str, Any]:
+def attack_figures(one: Attack) -> dict[str, Any]:
+    """All figures of one attack."""
     told: dict[str, Any] = {}
     for field in fields(one.scores):
         score = getattr(one.scores, field.name)

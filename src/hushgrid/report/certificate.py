@@ -15,6 +15,7 @@ from hushgrid.audit.certificate import Certificate
 from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.audit.terms import Terms
+from hushgrid.audit.watched import Watched
 from hushgrid.report.plan import PROMISE, finite_or_none
 from hushgrid.report.promise import WINDOW
 
@@ -53,8 +54,10 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
         "provenance": {} if found.terms is None else dict(found.terms.provenance),
         "black_box": None if found.black_box is None else _black_box(found.black_box, command),
         "zones": [
-            _zone(made, houses, f"{command} | jq .zones[{i}]")
-            for i, (made, houses) in enumerate(zip(found.recomputed, found.houses, strict=True))
+            _zone(made, houses, seen, f"{command} | jq .zones[{i}]")
+            for i, (made, houses, seen) in enumerate(
+                zip(found.recomputed, found.houses, found.watched, strict=True)
+            )
         ],
         "attack": None if found.attack is None else dict(found.attack),
         "inputs": dict(found.inputs),
@@ -137,7 +140,7 @@ def _bound(bound: Bound, promised: float) -> dict[str, Any]:
     }
 
 
-def _zone(made: Recomputed, houses: Houses, command: str) -> dict[str, Any]:
+def _zone(made: Recomputed, houses: Houses, seen: Watched | None, command: str) -> dict[str, Any]:
     worst = houses.worst
     by = houses.total if houses.leakage is None else houses.leakage
     order = np.argsort(-np.where(np.isfinite(by), by, np.inf), kind="stable")[:MOST_HOUSES]
@@ -161,6 +164,7 @@ def _zone(made: Recomputed, houses: Houses, command: str) -> dict[str, Any]:
         },
         "realised_max": max((one.loss for one in houses.realised), default=None),
         "mixture_max": max(mixture.values(), default=None),
+        "watched": None if seen is None else _watched(seen),
         "stated": [finite_or_none(b) for b in made.stated],
         "due": [finite_or_none(b) for b in made.due],
         "houses": [
@@ -174,11 +178,23 @@ def _zone(made: Recomputed, houses: Houses, command: str) -> dict[str, Any]:
                 "any_total": float(houses.any_total[house]),
                 "realised": realised[house].loss if house in realised else None,
                 "mixture": mixture.get(house),
+                "moved": None if seen is None else float(seen.moved[house]),
             }
             for house in order.tolist()
         ],
         "houses_left_out": len(houses.bound) - len(order),
         "recompute": command,
+    }
+
+
+def _watched(seen: Watched) -> dict[str, Any]:
+    return {
+        "filter": seen.filter,
+        "releases": seen.releases,
+        "moved_max": float(seen.moved.max()),
+        "house": seen.house,
+        "step": seen.step,
+        "bound": finite_or_none(seen.bound),
     }
 
 
@@ -200,6 +216,14 @@ def _summary(found: Certificate) -> list[str]:
         )
     for houses in found.houses:
         lines.append(_of_houses(houses))
+    for seen in found.watched:
+        if seen is not None:
+            limit = "" if seen.bound is None else f"; {seen.bound:.3f} is the most they could tell"
+            lines.append(
+                f"An attacker who sees what was published and knows the public models moved her"
+                f" log odds by at most {seen.moved.max():.3f} (house {seen.house}, step"
+                f" {seen.step}, {seen.releases} releases, {seen.filter} filter){limit}."
+            )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
         epsilon = made.terms.policy.epsilon_at(1)
         over = [one for one in houses.realised if one.loss > epsilon * (1 + 1e-9)]

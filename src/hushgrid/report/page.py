@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from hushgrid.report.attack import KNOWS
 from hushgrid.report.svg import bars, line_plot
 
 _STYLE = """
@@ -61,7 +62,7 @@ def certificate_page(values: Mapping[str, Any]) -> str:
         "<h2>Assumptions</h2>",
         _list(values["assumptions"]) if values["assumptions"] else _none("no terms were given"),
         *_tested(values["black_box"]),
-        *_attacked(values["attack"]),
+        *_attacked(values),
         *_checks(values["checks"]),
         *(part for zone in values["zones"] for part in _zone(zone)),
         "<h2>What this cannot show</h2>",
@@ -165,12 +166,47 @@ def _tested(box: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _attacked(attack: Mapping[str, Any] | None) -> list[str]:
-    title = "<h2>What an attacker with the paper's knowledge achieved</h2>"
-    if attack is None:
-        return [title, _none("no figures were given with --attack")]
-    rows = [(_t(key), _t(value)) for key, value in attack.items()]
-    return [title, _table(("figure", "value"), rows)]
+def _attacked(values: Mapping[str, Any]) -> list[str]:
+    parts = ["<h2>What an attacker with the paper's knowledge achieved</h2>"]
+    rows = [
+        (
+            _t(zone["zone"]),
+            _t(seen["releases"]),
+            _t(seen["filter"]),
+            f"{seen['moved_max']:.4f}",
+            _t(f"house {seen['house']}, step {seen['step']}"),
+            "–" if seen["bound"] is None else f"{seen['bound']:.4f}",
+        )
+        for zone in values["zones"]
+        if (seen := zone["watched"]) is not None
+    ]
+    if rows:
+        head = ("zone", "releases", "filter", "log odds moved", "where", "bound")
+        parts += [
+            "<p>She saw everything that was published and knows the public models. In hindsight,"
+            " each model apart, her log odds left the prior's by at most:</p>",
+            _table(head, rows),
+        ]
+    attack = values["attack"]
+    if attack is not None:
+        parts.append(_scored(attack))
+    return parts if len(parts) > 1 else [*parts, _none("nothing on record to attack")]
+
+
+_SCORES = ("auc", "auc_prior", "log_loss", "log_loss_prior", "brier", "accuracy")
+
+
+def _scored(attack: Mapping[str, Any]) -> str:
+    """Attacks scored against the truth of a simulated day; or figures as they were given."""
+    if not all(isinstance(each, Mapping) and "auc" in each for each in attack.values()):
+        return _table(("figure", "value"), [(_t(key), _t(value)) for key, value in attack.items()])
+    rows = [
+        (_t(KNOWS.get(knows, knows)), *(f"{one[k]:.3f}" if one[k] is not None else "–"
+                                         for k in _SCORES))
+        for knows, one in attack.items()
+    ]  # fmt: skip
+    head = ("she", "AUC", "AUC of the prior", "log loss", "of the prior", "Brier", "right")
+    return "<p>Scored against the truth of the simulated day, all houses:</p>" + _table(head, rows)
 
 
 def _checks(checks: Sequence[Mapping[str, Any]]) -> list[str]:

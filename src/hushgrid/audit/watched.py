@@ -1,0 +1,96 @@
+"""How far an adversary with the paper's knowledge gets on what is on record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.adversary import Adversary, Exact, Factored, Knowledge, look_back
+from hushgrid.attack import SMALL
+from hushgrid.audit.ledger import Recomputed
+from hushgrid.belief import at_home, marginals
+from hushgrid.errors import ModelError
+from hushgrid.mechanism import Release
+
+Floats = NDArray[np.float64]
+
+MOST = 5_000_000  # houses times steps that are looked at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """The largest move of her log odds away from the prior, in hindsight and each theta apart.
+
+    `moved` of every house; `house` and `step` where it was largest of all. `bound`: the most that
+    all releases together can move them, None where there is no such bound. `releases` looked at.
+    """
+
+    zone: str
+    filter: str
+    moved: Floats
+    house: int
+    step: int
+    bound: float | None
+    releases: int
+
+
+def watched(made: Recomputed) -> Watched | None:
+    """Let her watch an epoch; None where no filter reads it."""
+    terms, n = made.terms, made.terms.zone.n_houses
+    releases = _releases(made)[: max(1, MOST // n)]
+    if not releases or any(release.look for release in releases):
+        return None
+    known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
+    try:
+        adversary: Adversary = Exact(known) if n <= SMALL else Factored(known)
+    except ModelError:  # many houses that move together
+        return None
+    found = np.asarray(look_back(adversary, releases).home)
+    shift = np.zeros(found.shape[1:])
+    for home, model in zip(found, terms.models, strict=True):
+        prior = np.stack([at_home(b, model) for b in islice(marginals(model), len(home))])
+        shift = np.maximum(shift, _moved(home, prior))
+    t, house = np.unravel_index(int(shift.argmax()), shift.shape)
+    bound = None
+    if terms.policy.gaussian is None:
+        bound = temporal_leakage(terms.models, made.losses[: len(shift)]).worst
+    name = type(adversary).__name__.lower()
+    moved = shift.max(axis=0)
+    return Watched(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
+
+
+def _releases(made: Recomputed) -> list[Release]:
+    """The mechanism's releases again; what came from no reading tells nothing."""
+    return [
+        Release(
+            zone=made.terms.zone.id,
+            t=entry.step,
+            applies_from=entry.step + 1,
+            load_hat=int(entry.load_hat or 0),
+            put_back=entry.put_back,
+            estimate=entry.estimate,
+            rate=entry.rate,
+            scale=entry.scale,
+            look=entry.look,
+            epsilon=entry.epsilon,
+            delta=0.0,
+            epsilon_any=entry.epsilon_any,
+            rule=made.first.rule,
+            digest=made.epoch.digest,
+            simulated=False,
+        )
+        for entry in made.epoch.entries
+        if entry.source == "readings" and entry.load_hat is not None
+    ]
+
+
+def _moved(home: Floats, prior: Floats) -> Floats:
+    """|log odds - log odds|; nothing where the prior was sure already."""
+    sure = (prior <= 0) | (prior >= 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.abs(np.log(home) - np.log1p(-home) - np.log(prior) + np.log1p(-prior))
+    return np.where(sure, 0.0, found)

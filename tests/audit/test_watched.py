@@ -1,0 +1,113 @@
+"""What an attacker with the paper's knowledge makes of a record, beside what bounds her."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.adversary import Exact, Knowledge, look_back
+from hushgrid.audit.evidence import Entry, Epoch
+from hushgrid.audit.ledger import Recomputed, recompute
+from hushgrid.audit.terms import Terms
+from hushgrid.audit.watched import watched
+from hushgrid.cli import main
+from hushgrid.window import Window
+from tests.audit.test_command import SMALL
+from tests.audit.zones import releases, terms
+
+
+def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> Epoch:
+    made = releases(given, seed=seed)
+    entries = tuple(
+        Entry(
+            place=one.t, step=one.t, source="readings", load_hat=one.load_hat,
+            put_back=one.put_back, estimate=one.estimate, rate=one.rate, scale=one.scale,
+            look=one.look, epsilon=one.epsilon, epsilon_any=one.epsilon_any, digest=one.digest,
+        )
+        for one in made
+        if one.t not in without
+    )  # fmt: skip
+    return Epoch(1, made[0].digest, 1, len(made), entries)
+
+
+def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:
+    return recompute(epoch(given, seed, **rest), given)[0]
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.1, 1.0])
+def test_her_odds_stay_within_the_leakage(eta: float) -> None:
+    for seed in range(12):
+        found = watched(recomputed(terms(eta=eta), seed))
+        assert found is not None
+        assert found.bound is not None
+        assert 0 < found.moved.max() <= found.bound
+        assert found.moved[found.house] == found.moved.max()
+        assert (found.filter, found.releases) == ("exact", 24)
+
+
+def test_it_is_the_filter_held_against_the_prior() -> None:
+    """Chain (.5, .5), stay .9 and .8: the prior of step t by powers of the matrix."""
+    given = terms()
+    found = watched(recomputed(given))
+    assert found is not None
+    known = Knowledge(given.zone, given.models, given.consumption)
+    home = np.asarray(look_back(Exact(known), releases(given, seed=3)).home)[0]
+    a = np.array([[0.9, 0.1], [0.2, 0.8]])
+    prior = np.array([([0.5, 0.5] @ np.linalg.matrix_power(a, t))[1] for t in range(24)])
+    shift = np.abs(np.log(home / (1 - home)) - np.log(prior / (1 - prior))[:, None])
+    np.testing.assert_allclose(found.moved, shift.max(axis=0), rtol=1e-9)
+    assert shift[found.step - 1, found.house] == pytest.approx(shift.max())
+
+
+def test_many_houses_and_gaps_are_watched_too() -> None:
+    found = watched(recomputed(terms((1000,) * 30), without=(3, 4, 11)))
+    assert found is not None
+    assert (found.filter, found.releases) == ("factored", 21)
+    assert found.bound is not None
+    assert found.moved.max() <= found.bound
+
+
+def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
+    """A publisher that adds nothing: its record states a scale, but the loads are bare."""
+    given, made = terms(epsilon=0.05), recomputed(terms(epsilon=0.05))
+    bare = tuple(replace(one, scale=1.0) for one in made.epoch.entries)
+    seen = watched(replace(made, epoch=replace(made.epoch, entries=bare)))
+    honest = watched(made)
+    assert seen is not None
+    assert honest is not None
+    assert seen.moved.max() > 2 * honest.moved.max()
+    assert given.policy.epsilon == 0.05
+
+
+def test_a_window_is_read_by_no_filter() -> None:
+    given = terms(eta=1.0)
+    windowed = replace(given, policy=replace(given.policy, window=Window(4)))
+    assert watched(recomputed(windowed)) is None
+
+
+def test_a_trace_is_attacked_without_being_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone, trace, out = (tmp_path / name for name in ("zone.toml", "day.trace", "found.json"))
+    zone.write_text(SMALL)
+    for words in (
+        ["simulate", "--config", zone, "--days", 1, "--trace", trace],
+        ["audit", trace, "--json", out, "--html", tmp_path / "page.html"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        assert not ended.value.code
+    told = json.loads(out.read_text())
+    assert set(told["attack"]) == {"none", "others"}
+    assert told["attack"]["others"]["log_loss"] <= told["attack"]["none"]["log_loss"] + 0.05
+    (only,) = told["zones"]
+    assert only["watched"]["moved_max"] == max(h["moved"] for h in only["houses"])
+    assert only["watched"]["moved_max"] <= only["watched"]["bound"]
+    page = (tmp_path / "page.html").read_text()
+    assert "knows every other reading" in page
+    assert "log odds moved" in page
+    assert "log odds by at most" in capsys.readouterr().out
