@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.check import check
+from hushgrid.cli.client import app as client
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
@@ -25,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(client, name="client")
 app.add_typer(ledger, name="ledger")
 app.command()(check)
 app.command("import")(import_)

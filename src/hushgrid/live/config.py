@@ -47,6 +47,7 @@ def load_deployment(path: Path | str) -> Deployment:
         mode=settings["mode"],
         ledger=_store(stores["ledger"], main.folder),
         meters=_store(stores["meters"], main.folder),
+        clients=_store(stores["clients"], main.folder) if "clients" in stores else "",
         key=main.folder / settings["key"],
         http=http,
         mqtt=mqtt,
@@ -159,6 +160,7 @@ def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
         host=given.get("host", Http().host),
         port=given.get("port", Http().port),
         tokens=given.get("token_digests", ()),
+        token_lifetime=given.get("token_lifetime", Http().token_lifetime),
     )
     if not made.tokens and made.host not in _LOOPBACK and "token_digests" not in _raw(main, "http"):
         main.faults.add(

@@ -59,15 +59,16 @@ class ZoneService:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where readings come in over HTTP; `tokens` are SHA-256 digests (hex) of bearer tokens.
+    """The HTTP server; `tokens` are SHA-256 digests (hex) of bearer tokens that send readings.
 
-    `limit`: the most one body may hold [bytes].
+    `limit`: the most one body may hold [bytes]. `token_lifetime`: of a client's tokens [s].
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     tokens: tuple[str, ...] = ()
     limit: int = 64 << 20
+    token_lifetime: int = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +96,11 @@ class Deployment:
     mqtt: Mqtt | None = None
     price_file: Path | None = None  # the newest prices as plain JSON
     problems: tuple[str, ...] = field(default=())  # what can be run but deserves a look
+    clients: str = field(default="", repr=False)  # a store's path or URL; else beside the ledger
+
+    @property
+    def client_store(self) -> str:
+        """Where clients are kept: the ledger's folder or database where nothing else is said."""
+        if self.clients or "://" in self.ledger.removeprefix("sqlite:"):
+            return self.clients or self.ledger
+        return str(Path(self.ledger.removeprefix("sqlite:")).parent / "clients.sqlite")

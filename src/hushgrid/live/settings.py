@@ -193,11 +193,13 @@ TABLES: dict[str, dict[str, Setting]] = {
     "stores": {
         "ledger": Setting(store, required=True, secret=True),
         "meters": Setting(store, required=True, secret=True),
+        "clients": Setting(store, secret=True),
     },
     "http": {
         "host": Setting(host),
         "port": Setting(port),
         "token_digests": Setting(digests, secret=True),
+        "token_lifetime": Setting(duration("PT1H", 60, 86_400)),
     },
     "mqtt": {
         "host": Setting(host, required=True),
