@@ -10,7 +10,7 @@ from typing import Any
 
 from hushgrid.errors import ConfigError, FileError, Problem
 from hushgrid.files import read_text
-from hushgrid.live.deployment import Deployment, Http, Mqtt, ZoneService
+from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr, ZoneService
 from hushgrid.live.lines import line_at, lines_of
 from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
 from hushgrid.live.zones import read_zone
@@ -49,8 +49,10 @@ def load_deployment(path: Path | str) -> Deployment:
         meters=_store(stores["meters"], main.folder),
         clients=_store(stores["clients"], main.folder) if "clients" in stores else "",
         key=main.folder / settings["key"],
+        vtn=_store(stores["vtn"], main.folder) if "vtn" in stores else "",
         http=http,
         mqtt=mqtt,
+        openadr=_openadr(found),
         price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
         problems=_remarks(main.folder / settings["key"], http, mqtt),
     )
@@ -107,7 +109,7 @@ def _tables(main: _File) -> dict[str, dict[str, Any]]:
     service = content.get("service")
     named = isinstance(service, Mapping) and bool(service.get("zones"))
     lone = named and not set(content) & SECTIONS
-    optional = {"elasticity", "http", "mqtt", "publish", *(SECTIONS if lone else ())}
+    optional = {"elasticity", "http", "mqtt", "openadr", "publish", *(SECTIONS if lone else ())}
     known(content, "", SECTIONS | set(TABLES), optional, faults)
     return {
         name: read_settings(content, name, settings, faults, {})
@@ -200,6 +202,12 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
         username=given.get("username"),
         password_file=None if password is None else main.folder / password,
     )
+
+
+def _openadr(found: Mapping[str, dict[str, Any]]) -> OpenAdr | None:
+    """On where nothing is said: the prices are public anyway."""
+    given = dict(found.get("openadr", {}))
+    return OpenAdr(**given) if given.pop("enabled", True) else None
 
 
 def _store(value: str, folder: Path) -> str:

@@ -83,6 +83,21 @@ class Mqtt:
     password_file: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenAdr:
+    """The VTN. `anonymous`: anybody may read prices; `url`: how others know the service.
+
+    `mqtt_uris`: where notifications can be heard, as clients are told.
+    """
+
+    anonymous: bool = True
+    webhooks: bool = True
+    allow_private_callbacks: bool = False
+    url: str | None = None
+    mqtt: bool = True
+    mqtt_uris: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Deployment:
     """Everything a curator process needs."""
@@ -98,9 +113,20 @@ class Deployment:
     problems: tuple[str, ...] = field(default=())  # what can be run but deserves a look
     clients: str = field(default="", repr=False)  # a store's path or URL; else beside the ledger
 
+    openadr: OpenAdr | None = None
+    vtn: str = field(default="", repr=False)  # as clients
+
     @property
     def client_store(self) -> str:
         """Where clients are kept: the ledger's folder or database where nothing else is said."""
-        if self.clients or "://" in self.ledger.removeprefix("sqlite:"):
-            return self.clients or self.ledger
-        return str(Path(self.ledger.removeprefix("sqlite:")).parent / "clients.sqlite")
+        return self.clients or self._beside("clients.sqlite")
+
+    @property
+    def vtn_store(self) -> str:
+        """Where the objects of VENs are kept, likewise."""
+        return self.vtn or self._beside("vtn.sqlite")
+
+    def _beside(self, name: str) -> str:
+        if "://" in self.ledger.removeprefix("sqlite:"):
+            return self.ledger
+        return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)

@@ -124,6 +124,30 @@ def host(value: Any) -> str:
     return value
 
 
+def yes_or_no(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise UnusableError("give true or false")
+    return value
+
+
+def web_address(value: Any) -> str:
+    """An http:// or https:// URL without a path, as others see the service."""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", value):
+        raise UnusableError("give a URL without a path such as 'https://prices.example'")
+    return value.rstrip("/")
+
+
+def broker_addresses(value: Any) -> tuple[str, ...]:
+    """mqtt:// or mqtts:// URLs."""
+    form = r"(mqtts?|wss?)://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?"
+    if not isinstance(value, list) or not all(
+        isinstance(one, str) and re.fullmatch(form, one) for one in value
+    ):
+        raise UnusableError("give a list of URLs such as ['mqtts://broker.example:8883']")
+    return tuple(value)
+
+
 def path(value: Any) -> str:
     """A path."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
@@ -194,6 +218,7 @@ TABLES: dict[str, dict[str, Setting]] = {
         "ledger": Setting(store, required=True, secret=True),
         "meters": Setting(store, required=True, secret=True),
         "clients": Setting(store, secret=True),
+        "vtn": Setting(store, secret=True),
     },
     "http": {
         "host": Setting(host),
@@ -210,6 +235,15 @@ TABLES: dict[str, dict[str, Setting]] = {
         "password_file": Setting(path),
     },
     "publish": {"file": Setting(path, required=True)},
+    "openadr": {
+        "enabled": Setting(yes_or_no),
+        "anonymous": Setting(yes_or_no),
+        "webhooks": Setting(yes_or_no),
+        "allow_private_callbacks": Setting(yes_or_no),
+        "url": Setting(web_address),
+        "mqtt": Setting(yes_or_no),
+        "mqtt_uris": Setting(broker_addresses),
+    },
 }
 OWN = {name: setting for name, setting in SERVICE.items() if setting.own}
 POLICY_KEYS = {"secret", "rho", "eta_set_by"}

@@ -1,4 +1,4 @@
-"""What anybody may read: programs, events, ways to be notified. All of it follows from the ledger."""
+"""What anybody may read: programs, events, ways to be notified; all follows from the ledger."""
 
 from __future__ import annotations
 

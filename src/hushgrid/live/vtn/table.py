@@ -34,8 +34,10 @@ class Operation:
     status: int = 200
 
 
-def _read(name: str, path: str, scopes: tuple[str, ...], answer: str, **more: bool) -> Operation:
-    return Operation(name, "GET", path, scopes, answer=answer, **more)
+def _read(
+    name: str, path: str, scopes: tuple[str, ...], answer: str, public: bool = False
+) -> Operation:
+    return Operation(name, "GET", path, scopes, public, answer=answer)
 
 
 def _list(
