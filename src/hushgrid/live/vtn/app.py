@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.live.access import Access, Grant
@@ -69,6 +69,13 @@ def make_vtn(
         Exception: _failed,
     }
     return Starlette(routes=_merged(routes), exception_handlers=errors)
+
+
+def mounted(app: Starlette) -> Mount:
+    """The app at its place, whatever the rest of a path holds: a line break too is ours."""
+    made = Mount(BASE, app)
+    made.path_regex = re.compile(made.path_regex.pattern, re.DOTALL)
+    return made
 
 
 def _merged(routes: list[Route]) -> list[Route]:
