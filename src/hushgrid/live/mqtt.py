@@ -23,6 +23,7 @@ from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.intake import Parsed, Readings, collect
 from hushgrid.live.delivery import Delivery
 from hushgrid.live.deployment import Mqtt, ZoneService
+from hushgrid.live.feeds.homeassistant import discovery
 from hushgrid.live.formats import sniffed
 from hushgrid.live.gate import Gate, Receipt
 from hushgrid.live.ledger.standing import Published
@@ -156,13 +157,15 @@ def _parsed(payload: bytes) -> Parsed:
 class MqttPrices:
     """Publishes prices, retained.
 
-    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last.
+    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. Home
+    Assistant is told of each zone before its first price, where that is asked for.
     """
 
     def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
         if not mqtt.prices:
             raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
-        self._topic = mqtt.prices
+        self._topic, self._prefix = mqtt.prices, mqtt.home_assistant
+        self._announced: set[str] = set()
         self._client = _client(mqtt, client_id, keep=False)
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
         self._silent_until = 0.0
@@ -173,8 +176,14 @@ class MqttPrices:
         """Publish and wait for the broker's word; OSError where it does not come."""
         if not self._client.is_connected() or time.monotonic() < self._silent_until:
             raise ConnectionError("broker away")
-        text = json.dumps(price(zone, release))
-        sent = self._client.publish(topic_of(self._topic, zone.id), text, 1, retain=True)
+        topic = topic_of(self._topic, zone.id)
+        if self._prefix is not None and zone.id not in self._announced:
+            self._send(*discovery(zone, self._prefix, topic))
+            self._announced.add(zone.id)
+        self._send(topic, json.dumps(price(zone, release)))
+
+    def _send(self, topic: str, text: str) -> None:
+        sent = self._client.publish(topic, text, 1, retain=True)
         try:
             sent.wait_for_publish(CONFIRM)
         except (RuntimeError, ValueError):

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from hushgrid.errors import MeterError
+from hushgrid.live.access import Access, open_clients
 from hushgrid.live.clock import Clock
 from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.deployment import Deployment, Http, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.history import History
@@ -30,6 +31,7 @@ from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
 from hushgrid.live.web.app import make_app
 from hushgrid.live.web.board import Board
+from hushgrid.live.web.front import Front
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
@@ -46,7 +48,7 @@ def serve(
     with ExitStack() as stack:
         process = Process(deployment, stack)
         process.open(clock.now(), new_epoch)
-        process.listen()
+        process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
         while not stop.is_set():
             process.turn(clock)
@@ -65,7 +67,7 @@ class Process:
         self._metrics = Metrics()
         self.board = Board(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
-        shown: list[Publisher] = [self.history, self.board, *self._made_publishers()]
+        shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
@@ -106,12 +108,39 @@ class Process:
             self._stack.callback(zone.close)
             zone.open(now, new_epoch=new_epoch)
 
-    def listen(self) -> None:
+    def face(self, http: Http, clock: Clock) -> Front:
+        """The app that answers over HTTP."""
+        clients = open_clients(self.deployment.client_store)
+        self._stack.callback(clients.close)
+        access = Access(
+            clients,
+            self._key.derive("access tokens"),
+            clock,
+            lifetime=http.token_lifetime,
+            static=http.tokens,
+        )
+        return make_app(
+            self._gate,
+            self.board,
+            self._metrics,
+            http,
+            history=self.history,
+            access=access,
+            clock=clock,
+            lines=self._lines,
+        )
+
+    def _lines(self, zone: str) -> Iterator[str]:
+        """A zone's records as they are exported, read beside the writer."""
+        with open_store(self.deployment.ledger, create=False) as store:
+            for record in store.records(zone):
+                yield record.line + "\n"
+
+    def listen(self, clock: Clock) -> None:
         """Open the ways in."""
         http, mqtt = self.deployment.http, self.deployment.mqtt
         if http is not None:
-            app = make_app(self._gate, self.board, self._metrics, http)
-            self.server = Server(app, http.host, http.port)
+            self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
         if mqtt is not None and mqtt.readings:
