@@ -28,7 +28,6 @@ from hushgrid.live.deployment import Deployment, Http, Mqtt
 from hushgrid.live.logs import log_lines
 from hushgrid.live.serve import Process
 from hushgrid.live.status import from_ledger
-from hushgrid.live.web.app import make_app
 from tests.live.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
 from tests.live.worlds import START, deployment, service
 
@@ -211,8 +210,7 @@ class Seen:
 
     def _run(self, steps: range, stack: ExitStack, patch: pytest.MonkeyPatch) -> None:
         process = Process(self.made, stack)
-        http = Http(tokens=(DIGEST,), limit=100_000)
-        app = make_app(process._gate, process.board, process._metrics, http)
+        app = process.face(Http(tokens=(DIGEST,), limit=100_000, rate_limit=1e9), self.clock)
         self.client = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         inlet = mqtt.MqttReadings(self.made.mqtt, process._gate, process._metrics.received)
         if self.leak is not None:

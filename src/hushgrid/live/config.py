@@ -17,6 +17,7 @@ from hushgrid.live.zones import read_zone
 from hushgrid.tables import Faults, Table, known, masked, shown
 from hushgrid.zonefile import SECTIONS
 
+_HTTP = ("token_lifetime", "metrics", "rate_limit", "proxies", "connections")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -162,15 +163,19 @@ def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
         host=given.get("host", Http().host),
         port=given.get("port", Http().port),
         tokens=given.get("token_digests", ()),
-        token_lifetime=given.get("token_lifetime", Http().token_lifetime),
+        tls_certificate=_beside(given.get("tls_certificate"), main),
+        tls_key=_beside(given.get("tls_key"), main),
+        **{key: given[key] for key in _HTTP if key in given},
     )
-    if not made.tokens and made.host not in _LOOPBACK and "token_digests" not in _raw(main, "http"):
-        main.faults.add(
-            "http.token_digests",
-            f"http.token_digests is not set but http.host is {shown(made.host)}, so anybody could"
-            " send readings; give digests, or the host 127.0.0.1.",
-        )
+    raw = _raw(main, "http")
+    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if one in raw and other not in raw:
+            main.faults.add(f"http.{other}", f"http.{other} is not set but {one} is; give both.")
     return made
+
+
+def _beside(name: str | None, main: _File) -> Path | None:
+    return None if name is None else main.folder / name
 
 
 def _raw(main: _File, name: str) -> Table:
@@ -193,14 +198,20 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
         )
     if "host" not in given:
         return None
-    password = given.get("password_file")
+    told = given.get("home_assistant", False)
+    if told and "prices" not in raw:
+        main.faults.add(
+            "mqtt.home_assistant",
+            "mqtt.home_assistant is true but prices is not set; give the topic they go out on.",
+        )
     return Mqtt(
         host=given["host"],
         port=given.get("port", 1883),
         readings=given.get("readings"),
         prices=given.get("prices"),
         username=given.get("username"),
-        password_file=None if password is None else main.folder / password,
+        password_file=_beside(given.get("password_file"), main),
+        home_assistant=given.get("home_assistant_prefix", "homeassistant") if told else None,
     )
 
 
@@ -225,6 +236,11 @@ def _remarks(key: Path, http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]
         found.append(
             f"service.key: {key} does not exist; take the one that hushgrid init writes into a"
             " new folder."
+        )
+    if http is not None and http.host not in _LOOPBACK and http.tls_certificate is None:
+        found.append(
+            f"http.host is {shown(http.host)} without tls_certificate: tokens and readings travel"
+            " in the clear unless a proxy in front has TLS."
         )
     if http is None and (mqtt is None or mqtt.readings is None):
         found.append("No way in for readings: neither [http] nor mqtt.readings is set.")

@@ -62,6 +62,8 @@ class Http:
     """The HTTP server; `tokens` are SHA-256 digests (hex) of bearer tokens that send readings.
 
     `limit`: the most one body may hold [bytes]. `token_lifetime`: of a client's tokens [s].
+    `metrics`: who may read them. `rate_limit`: requests a second of one sender. `proxies`: networks
+    whose word on where a request comes from is taken. `connections`: open at the same time.
     """
 
     host: str = "127.0.0.1"
@@ -69,6 +71,12 @@ class Http:
     tokens: tuple[str, ...] = ()
     limit: int = 64 << 20
     token_lifetime: int = 3600
+    metrics: Literal["public", "operate"] = "public"
+    rate_limit: float = 200.0
+    proxies: tuple[str, ...] = ()
+    connections: int = 4096
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class Mqtt:
     prices: str | None = None
     username: str | None = None
     password_file: Path | None = None
+    home_assistant: str | None = None  # prefix of discovery topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,13 @@ class Deployment:
     def vtn_store(self) -> str:
         """Where the objects of VENs are kept, likewise."""
         return self.vtn or self._beside("vtn.sqlite")
+
+    @property
+    def mqtt_uris(self) -> tuple[str, ...]:
+        """Where OpenADR's notifications can be heard; none where they are not published."""
+        if self.openadr is None or self.mqtt is None or not self.openadr.mqtt:
+            return ()
+        return self.openadr.mqtt_uris or (f"mqtt://{self.mqtt.host}:{self.mqtt.port}",)
 
     def _beside(self, name: str) -> str:
         if "://" in self.ledger.removeprefix("sqlite:"):

@@ -23,6 +23,7 @@ from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.intake import Parsed, Readings, collect
 from hushgrid.live.delivery import Delivery
 from hushgrid.live.deployment import Mqtt, ZoneService
+from hushgrid.live.feeds.homeassistant import discovery
 from hushgrid.live.formats import sniffed
 from hushgrid.live.gate import Gate, Receipt
 from hushgrid.live.ledger.standing import Published
@@ -186,19 +187,24 @@ class MqttOut:
 class MqttPrices(MqttOut):
     """Publishes prices, retained.
 
-    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last.
+    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. Home
+    Assistant is told of each zone before its first price, where that is asked for.
     """
 
     def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
         if not mqtt.prices:
             raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
-        self._topic = mqtt.prices
+        self._topic, self._prefix = mqtt.prices, mqtt.home_assistant
+        self._announced: set[str] = set()
         super().__init__(mqtt, client_id)
 
     def publish(self, zone: ZoneService, release: Published) -> None:
         """Publish and wait for the broker's word; OSError where it does not come."""
-        text = json.dumps(price(zone, release))
-        self.send(topic_of(self._topic, zone.id), text, retain=True)
+        topic = topic_of(self._topic, zone.id)
+        if self._prefix is not None and zone.id not in self._announced:
+            self.send(*discovery(zone, self._prefix, topic), retain=True)
+            self._announced.add(zone.id)
+        self.send(topic, json.dumps(price(zone, release)), retain=True)
 
 
 def _hang_up(client: paho.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -117,6 +118,35 @@ def port(value: Any) -> int:
     return value
 
 
+def count(least: int, most: int) -> Read:
+    """A whole number within limits."""
+
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise UnusableError(f"give a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def yes(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise UnusableError("give true or false")
+    return value
+
+
+def networks(value: Any) -> tuple[str, ...]:
+    """Addresses and networks."""
+    fix = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise UnusableError(fix)
+    try:
+        return tuple(str(ip_network(one)) for one in value)
+    except ValueError:
+        raise UnusableError(fix) from None
+
+
 def host(value: Any) -> str:
     """A name or an address."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value):
@@ -225,6 +255,12 @@ TABLES: dict[str, dict[str, Setting]] = {
         "port": Setting(port),
         "token_digests": Setting(digests, secret=True),
         "token_lifetime": Setting(duration("PT1H", 60, 86_400)),
+        "metrics": Setting(one_of("public", "operate")),
+        "rate_limit": Setting(positive),
+        "proxies": Setting(networks),
+        "connections": Setting(count(10, 100_000)),
+        "tls_certificate": Setting(path),
+        "tls_key": Setting(path),
     },
     "mqtt": {
         "host": Setting(host, required=True),
@@ -233,6 +269,8 @@ TABLES: dict[str, dict[str, Setting]] = {
         "prices": Setting(topic(wildcards=False)),
         "username": Setting(some_text),
         "password_file": Setting(path),
+        "home_assistant": Setting(yes),
+        "home_assistant_prefix": Setting(topic(wildcards=False)),
     },
     "publish": {"file": Setting(path, required=True)},
     "openadr": {

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.applications import Starlette
 
 from hushgrid.live.access import Access, Client, open_clients
 from hushgrid.live.access.grants import KINDS
 from hushgrid.live.access.hashing import hashed
-from hushgrid.live.deployment import OpenAdr, ZoneService
+from hushgrid.live.deployment import Http, OpenAdr, ZoneService
+from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.vtn.app import BASE, mounted
 from hushgrid.live.vtn.service import Vtn
 from hushgrid.live.vtn.store import open_vtn
+from hushgrid.live.web.app import make_app
+from hushgrid.live.web.board import Board
+from hushgrid.live.web.metrics import Metrics
 from hushgrid.live.web.server import Server
 from tests.live.vtn.judge import judged
-from tests.live.worlds import START, service
+from tests.live.worlds import START, MemoryMeters, service
 
 SECONDS = 900
 ZONES = (service("elm-street"), service("oak-lane", 3))
@@ -101,8 +104,18 @@ class World:
         made = OpenAdr(**({"allow_private_callbacks": True} | settings))
         self.vtn = Vtn(self.history, self.store, self.access, self.clock, made, mqtt_uris=mqtt_uris)
         stack.enter_context(self.vtn)
-        app = Starlette(routes=[mounted(self.vtn.app)])
-        self.server = Server(app, "127.0.0.1", 0)
+        http = Http(rate_limit=1e6)
+        app = make_app(
+            Gate(zones, MemoryMeters(*zones)),
+            Board(zone.id for zone in zones),
+            Metrics(),
+            http,
+            history=self.history,
+            access=self.access,
+            clock=self.clock,
+            more=[mounted(self.vtn.app)],
+        )
+        self.server = Server(app, "127.0.0.1", 0, http)
         self.server.start()
         stack.callback(self.server.stop)
         self.root = f"http://127.0.0.1:{self.server.port}"

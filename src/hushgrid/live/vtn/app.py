@@ -19,7 +19,6 @@ from starlette.routing import Mount, Route
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.live.access import Access, Grant
 from hushgrid.live.clock import Clock
-from hushgrid.live.vtn import tokens
 from hushgrid.live.vtn.answers import Call, Refused, answer, problem
 from hushgrid.live.vtn.checking import Unfit, fitting, parsed
 from hushgrid.live.vtn.description import description
@@ -28,6 +27,8 @@ from hushgrid.live.vtn.public import Public
 from hushgrid.live.vtn.schemas import OBJECT_ID, REQUESTS, Schema
 from hushgrid.live.vtn.store.ports import Kind
 from hushgrid.live.vtn.table import OPERATIONS, Operation
+from hushgrid.live.vtn.tokens import Tokens
+from hushgrid.live.web.front import asked as sender_of
 
 log = logging.getLogger("hushgrid.openadr")
 
@@ -51,14 +52,14 @@ def make_vtn(
 ) -> Starlette:
     """The app, to be mounted at `BASE`. `url`: how others know the service."""
     handlers = _handlers(public, objects)
-    door = _Door(access, clock, anonymous, url)
+    door = _Door(clock, anonymous, url)
     routes = [
         Route(one.path, partial(door.answer, one, handlers.get(one.name)), methods=[one.method])
         for one in OPERATIONS
     ]
     routes += [
         Route("/auth/server", door.server, methods=["GET"]),
-        Route("/auth/token", door.token, methods=["POST"]),
+        Route("/auth/token", Tokens(access).token, methods=["POST"]),
         Route("/openapi.json", door.describe, methods=["GET"]),
     ]
     errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
@@ -149,14 +150,14 @@ def _unpublished(objects: Objects, call: Call) -> Any:
 class _Door:
     """Looks at each request before a handler does."""
 
-    def __init__(self, access: Access, clock: Clock, anonymous: bool, url: str | None) -> None:
-        self._access, self._clock, self._anonymous = access, clock, anonymous
+    def __init__(self, clock: Clock, anonymous: bool, url: str | None) -> None:
+        self._clock, self._anonymous = clock, anonymous
         self._url = url.rstrip("/") if url else None
         self._threads: anyio.CapacityLimiter | None = None  # made inside the event loop
 
     async def answer(self, one: Operation, handler: Handler | None, request: Request) -> Response:
         """Every operation of the table."""
-        grant = await self._in_thread(self._access.grant, request.headers.get("authorization"))
+        grant = sender_of(request.scope).grant
         self._check(one, grant)
         if handler is None:
             raise Refused(403, "Programs and events come from the ledger alone; read them.")
@@ -195,14 +196,6 @@ class _Door:
         return answer(
             {"tokenURL": f"{base}{BASE}/auth/token"}, headers={"Cache-Control": "no-store"}
         )
-
-    async def token(self, request: Request) -> Response:
-        """POST /auth/token."""
-        form = await read_body(request, tokens.LIMIT)
-        address = request.client.host if request.client else None
-        given = request.headers.get("authorization")
-        made: Response = await self._in_thread(tokens.token, self._access, form, given, address)
-        return made
 
     async def describe(self, request: Request) -> Response:
         """GET /openapi.json."""
@@ -279,11 +272,8 @@ async def _away(request: Request, error: VtnError) -> Response:
 
 async def _unknown(request: Request, error: AccessError) -> Response:
     del request
-    if error.kind != "invalid_token":
-        log.error("clients away", extra={"error": error.kind})
-        return problem(503, "Clients cannot be looked up now; try again later.", RETRY)
-    said = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
-    return problem(401, str(error), said)
+    log.error("clients away", extra={"error": error.kind})
+    return problem(503, "Clients cannot be looked up now; try again later.", RETRY)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
