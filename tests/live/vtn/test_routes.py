@@ -124,9 +124,10 @@ def test_a_token_expires(vtn: World) -> None:
 def test_programs_and_events_are_the_curators_alone(vtn: World, client: str | None) -> None:
     before = vtn.get("/programs").content, vtn.get("/events").content
     event = vtn.get("/events").json()[0]
+    one = f"/events/{event['id']}"
     for method, path in (
         ("POST", "/programs"), ("PUT", "/programs/elm-street"), ("DELETE", "/programs/elm-street"),
-        ("POST", "/events"), ("PUT", f"/events/{event['id']}"), ("DELETE", f"/events/{event['id']}"),
+        ("POST", "/events"), ("PUT", one), ("DELETE", one),
     ):  # fmt: skip
         assert vtn.ask(method, path, client, json=event).status_code == 403
     assert (vtn.get("/programs").content, vtn.get("/events").content) == before

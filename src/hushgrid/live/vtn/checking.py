@@ -133,8 +133,7 @@ def _check_number(schema: Schema, value: float, where: str) -> None:
 
 def _members(schema: Schema, value: dict[str, Any], where: str) -> dict[str, Any]:
     inside = "" if where == "The body" else f"{where}."
-    needed = schema["required"]
-    for name in needed:
+    for name in schema.get("required", ()):
         if value.get(name) is None:
             raise Unfit(f"{inside}{name} is missing; give it.")
     made = {}

@@ -46,7 +46,8 @@ def listed(items: Schema) -> Schema:
 def made_of(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
     """An object; optional members may be null."""
     could = {name: {**schema, "nullable": True} for name, schema in (optional or {}).items()}
-    return {"type": "object", "required": list(required), "properties": required | could}
+    made: Schema = {"type": "object", "properties": required | could}
+    return made | ({"required": list(required)} if required else {})
 
 
 def one_word(*words: str) -> Schema:

@@ -164,7 +164,7 @@ class Webhooks:
                     known = await asyncio.to_thread(lambda: list(self._callbacks()))
                 except VtnError:
                     log.warning("subscriptions away")
-                    await asyncio.sleep(self._pause)
+                    await self._rest(self._pause)
                     continue
                 self._keep(known)
                 for _ in range(len(self._notes)):
@@ -197,8 +197,10 @@ class Webhooks:
             for attempt in range(ATTEMPTS):
                 if attempt:
                     pause = min(self._pause * 2.0 ** (attempt - 1), LAST_PAUSE)
-                    await asyncio.sleep(pause * self._jitter.uniform(0.5, 1.0))
+                    await self._rest(pause * self._jitter.uniform(0.5, 1.0))
                 async with self._poorly if lane.ill else self._well:
+                    if self._end.is_set():
+                        return
                     outcome = await self._attempt(lane, content)
                 lane.ill = outcome != "delivered"
                 self._counted(outcome)
@@ -206,6 +208,11 @@ class Webhooks:
                     break
             else:
                 self._counted("dropped")
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._end.wait(), seconds)
 
     async def _attempt(self, lane: _Lane, content: bytes) -> str:
         """delivered, failed (try again) or refused (do not)."""

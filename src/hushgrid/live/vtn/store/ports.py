@@ -79,11 +79,14 @@ class VtnStore(Protocol):
 COLUMNS = ("name", "program", "event", "ven")  # what lists can be narrowed to
 
 
+_NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
+
+
 def columns_of(one: Kept) -> dict[str, str | None]:
     """The columns of an object, and the name that nobody else may have."""
     body = one.body
-    name = body.get("venName") or body.get("resourceName") or body.get("clientName")
-    unique = {"VEN": body.get("venName"), "RESOURCE": f"{body.get('venID')}/{name}"}.get(one.kind)
+    name = body.get(_NAMES.get(one.kind, "clientName"))
+    unique = {"VEN": name, "RESOURCE": f"{body.get('venID')}/{name}"}.get(one.kind)
     return {
         "name": name,
         "program": body.get("programID"),
