@@ -35,9 +35,12 @@ SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
 SPOILED = (1, 12)  # steps with malformed bodies
 ZONES = {"elm-street": 6, "oak-lane": 3}
+RANGED = ("prices", "prices.csv", "evcc", "emhass", "octopus")
 READERS = (
     "/v1/price?zone=elm-street", "/v1/price?zone=oak-lane", "/v1/price", "/v1/price?zone=other",
-    "/v1/status", "/healthz", "/readyz", "/docs",
+    *(f"/v1/{feed}?zone={zone}" for feed in RANGED for zone in ZONES),
+    "/v1/prices?zone=elm-street&from=2025-06-15T15:00:00Z&limit=3", "/v1/prices?limit=x",
+    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
 )  # fmt: skip
 Row = tuple[str, int, int, int]
 Leak = Callable[[Process, pytest.MonkeyPatch], None]
@@ -229,6 +232,8 @@ class Seen:
             process.turn(self.clock)
             for path in READERS:
                 self._ask("GET", path)
+            for zone in ZONES:
+                self._listen(app, f"zone={zone}")
             self.figures.append(self._ask("GET", "/metrics").content)
 
     def _deliver(self, step: int, inlet: mqtt.MqttReadings) -> None:
@@ -251,6 +256,9 @@ class Seen:
         self._post(as_ndjson(every * 200), "application/x-ndjson")  # too large, where any
         unknown = {"Authorization": "Bearer other"}
         self._ask("POST", "/v1/readings", content=as_ndjson(every), headers=unknown)
+        if step == 1:
+            form = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b"}
+            self._ask("POST", "/v1/token", data=form)
 
     def _post(self, body: bytes, media: str) -> None:
         self._ask("POST", "/v1/readings", content=body, headers={"Content-Type": media, **AUTH})
@@ -268,6 +276,24 @@ class Seen:
         head = f"{method} {path} {answer.status_code} {answer.headers.raw} "
         self.answers.append(head.encode() + answer.content)
         return answer
+
+    def _listen(self, app: Any, query: str) -> None:
+        """What a listener gets who hangs up at once."""
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/v1/stream", "raw_path": b"/v1/stream",
+            "query_string": query.encode(), "headers": [], "client": ("127.0.0.1", 1),
+            "server": ("x", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        asyncio.run(app(scope, receive, send))
+        self.answers.append(f"GET /v1/stream {sent!r}".encode())
 
     def all(self) -> dict[str, bytes]:
         """Each channel by its name."""
