@@ -17,7 +17,9 @@ from hushgrid.live.vtn.description import description
 from hushgrid.live.vtn.table import OPERATIONS
 from tests.live.vtn.setup import World
 
-EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "5"))  # of each operation that fit its schema, and as many that do not
+EXAMPLES = int(
+    os.environ.get("HUSHGRID_EXAMPLES", "5")
+)  # of each operation that fit its schema, and as many that do not
 SCHEMA = schemathesis.openapi.from_dict(description(BASE))
 DESCRIBED = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
 

@@ -23,7 +23,9 @@ from hushgrid.live.web.limits import Buckets, Senders
 from hushgrid.live.web.problems import openadr, problem, turned_away
 from hushgrid.live.web.security import Headers, adorned, security_headers
 
+LARGEST = 16_384  # [bytes] of a head
 OPENADR = "/openadr3/"  # its errors have another shape
+
 PRESENT = "hushgrid.asked"  # where a scope keeps who asks
 
 
@@ -69,7 +71,9 @@ class Front:
         if scope["type"] != "http":
             return
         authorization = unless = forwarded = None
+        length = len(scope["path"]) + len(scope["query_string"])
         for name, value in scope["headers"]:
+            length += len(name) + len(value)
             if name == b"if-none-match":
                 unless = value if unless is None else unless + b"," + value
             elif name == b"authorization":
@@ -92,6 +96,8 @@ class Front:
         wait = self._buckets.take(grant.client or sender)
         if wait > 0:
             refusal = _too_many(wait)
+        elif length > LARGEST:
+            refusal = problem(431, f"The head is beyond {LARGEST} bytes; send a shorter one.")
         if refusal is not None:
             if scope["path"].startswith(OPENADR):
                 refusal = openadr(refusal)

@@ -15,7 +15,6 @@ from hushgrid.live.web.security import security_headers
 
 HEAD = 10.0  # [s] for the whole head of a request
 STALLED = 30.0  # [s] a client may leave what was sent unread
-LARGEST = 16_384  # [bytes] of a head
 
 log = logging.getLogger("hushgrid.http")
 

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 
 from hushgrid.errors import ServiceError
 from hushgrid.live.deployment import Http
-from hushgrid.live.web.protocol import LARGEST, Patient
+from hushgrid.live.web.front import LARGEST
+from hushgrid.live.web.protocol import Patient
 
 log = logging.getLogger("hushgrid.http")
 
