@@ -129,7 +129,11 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ("bound = 2500", "bound = 2000000000", "give at most 1000000 Wh"),
         ('host = "127.0.0.1"', 'host = "0.0.0.0"\ntoken = 1', "http.token is not known"),
         ("token_digests = []", 'token_digests = ["hunter2"]', "never the token"),
-        ("[publish]", "[mqtt]\nhost = 'b'\n[publish]", "mqtt has neither readings nor prices"),
+        (
+            "[publish]",
+            "[mqtt]\nhost = 'b'\n[openadr]\nmqtt = false\n[publish]",
+            "mqtt has neither readings nor prices",
+        ),
         ("[publish]", "[mqtt]\npassword = 'hunter2'\n[publish]", "mqtt.password is not known"),
         ("[publish]", "[mqtt]\nhost='b'\nprices='a/#'\n[publish]", "without wildcards"),
         ("[zone]", "[zone", "this is not TOML"),

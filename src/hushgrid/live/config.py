@@ -188,7 +188,9 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
     if given is None:
         return None
     raw = _raw(main, "mqtt")
-    if "readings" not in raw and "prices" not in raw:
+    openadr = _openadr(found)
+    events = openadr is not None and openadr.mqtt
+    if "readings" not in raw and "prices" not in raw and not events:
         main.faults.add(
             "mqtt", "mqtt has neither readings nor prices; give the topic of one of them."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from openadr3_client import BlClient, VenClient
 from toadr3.models import Interval, Report, ValuesMap
 from toadr3.models.reportdata import ReportData
 
+from hushgrid.live.access.grants import KINDS
 from hushgrid.live.deployment import Mqtt
 from hushgrid.live.vtn.mqtt import MqttEvents
 from hushgrid.live.vtn.shapes import event_of
@@ -152,6 +154,22 @@ def test_oa3_is_called_back_on_a_release(vtn: World) -> None:
         (message,) = channel.await_messages(1, timeout=30)
         assert message.payload.object.id == event_of(ELM, one)["id"]
         assert float(message.payload.object.intervals[0].payloads[0].values[0]) == 0.31
+
+
+# ---- the guide
+
+
+def test_the_guides_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "openadr.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", guide, re.S)
+    with world(tmp_path, clients={"house-7": KINDS["ven"]}) as vtn:
+        names: dict[str, Any] = {"URL": vtn.url, "SECRET": SECRET}
+        newest = str(vtn.history.last("elm-street", 1)[0].rate)
+        exec(first, names)
+        assert newest in capsys.readouterr().out
+        exec(second, names)
+        asyncio.run(names["prices"]())
+        assert newest in capsys.readouterr().out
 
 
 # ---- toadr3

@@ -30,9 +30,9 @@ def test_whatever_is_sent_the_answer_is_described(
     vtn: World, label: str, mode: GenerationMode
 ) -> None:
     operation = DESCRIBED[label]
-    if mode is GenerationMode.NEGATIVE and not (operation.query or operation.path_parameters):
-        if not operation.body:
-            return  # there is nothing to get wrong
+    something = operation.query or operation.path_parameters or operation.body
+    if mode is GenerationMode.NEGATIVE and not something:
+        return  # there is nothing to get wrong
     client = "business" if operation.path.startswith(("/vens", "/resources")) else "ven-1"
 
     @given(case=operation.as_strategy(generation_mode=mode))

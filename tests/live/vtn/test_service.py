@@ -19,7 +19,7 @@ from hushgrid.live.access.grants import KINDS
 from hushgrid.live.clock import SystemClock
 from hushgrid.live.config import load_deployment
 from hushgrid.live.deployment import Http, Mqtt, OpenAdr
-from hushgrid.live.example import write
+from hushgrid.live.example import example
 from hushgrid.live.serve import serve
 from tests.live.brokers import Broker, free_port, until
 from tests.live.vtn.hooks import hooks
@@ -96,9 +96,9 @@ def test_a_tick_becomes_an_event_on_every_way_out(tmp_path: Path) -> None:
 
 
 def test_a_service_file_says_how_the_vtn_is(tmp_path: Path) -> None:
-    write(tmp_path)
     file = tmp_path / "service.toml"
-    plain = file.read_text()
+    plain = example(1_767_571_200)
+    file.write_text(plain)
     assert load_deployment(file).openadr == OpenAdr()
     file.write_text(
         plain + '\n[openadr]\nanonymous = false\nwebhooks = false\nurl = "https://a.example/"\n'
