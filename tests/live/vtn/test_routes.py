@@ -238,6 +238,7 @@ def test_a_ven_keeps_its_objects_and_nobody_else_sees_them(tmp_path: Any) -> Non
         }  # fmt: skip
         for path, one in places.items():
             above = path.rpartition("/")[0]
+            assert vtn.get(path, "ven-1").headers["cache-control"] == "no-store"
             assert vtn.get(path, "ven-1").json() == one
             assert vtn.get(above, "ven-1").json() == [one]
             assert vtn.get(path, "ven-2").status_code == 404

@@ -350,6 +350,15 @@ def test_the_address_that_was_checked_is_connected_to(
     assert taken.came[0].host == f"ven.example:{port}"
 
 
+def test_each_address_of_a_name_has_its_turn(taken: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, ["127.0.0.9", "127.0.0.1"])
+    port = taken.server.server_port
+    with Sending(callback(0, f"http://ven.example:{port}/ok/a")) as sending:
+        sending.webhooks.tell(NOTE)
+        assert until(lambda: "delivered" in sending.counted)
+    assert sending.counted == ["failed", "delivered"]
+
+
 def test_tls_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate(tmp_path, "ven.example")
     names(monkeypatch, ["127.0.0.1"])

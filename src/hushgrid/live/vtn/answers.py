@@ -51,7 +51,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
     """An error as OpenADR has it: a Problem of the type application/json."""
     title = HTTPStatus(status).phrase
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return answer(body, status, headers)
+    return answer(body, status, {"Cache-Control": "no-store", **(headers or {})})
 
 
 def nothing(what: str) -> Refused:

@@ -175,7 +175,9 @@ class _Door:
                 404, "There is no object of such an id; ids are letters, digits, - and _."
             )
         call = Call(grant, path, query, int(self._clock.now()), body)
-        return answer(await self._in_thread(handler, call), one.status)
+        kept = "no-cache" if one.public else "no-store"  # what is a client's own stays nowhere
+        made = await self._in_thread(handler, call)
+        return answer(made, one.status, {"Cache-Control": kept})
 
     def _check(self, one: Operation, grant: Grant) -> None:
         if one.closed or (one.public and self._anonymous) or grant.may(*one.scopes):

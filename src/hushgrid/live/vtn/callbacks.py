@@ -58,8 +58,11 @@ def check_callback(url: str, *, private: bool) -> httpx.URL:
     return parts
 
 
-async def found(url: str, *, private: bool, resolve: Resolve) -> Target:
-    """Resolve once. One address that may not be called is enough to refuse all."""
+async def found(url: str, *, private: bool, resolve: Resolve, turn: int = 0) -> Target:
+    """Resolve once. One address that may not be called is enough to refuse all.
+
+    Where a name has several addresses, each has its `turn`.
+    """
     parts = check_callback(url, private=private)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     addresses = [_parsed(text) for text in await resolve(parts.host, port)]
@@ -68,7 +71,7 @@ async def found(url: str, *, private: bool, resolve: Resolve) -> Target:
     if not private:
         for address in addresses:
             _check_public(address)
-    chosen = str(addresses[0])
+    chosen = str(addresses[turn % len(addresses)])
     return Target(parts.copy_with(host=chosen), parts.netloc.decode("ascii"), parts.host)
 
 

@@ -76,6 +76,7 @@ class _Lane:
     callback: Callback
     waiting: deque[bytes] = field(default_factory=lambda: deque(maxlen=LANE))
     ill: bool = False
+    turn: int = 0  # one more after each attempt that failed
     worker: asyncio.Task[None] | None = None
 
 
@@ -203,6 +204,7 @@ class Webhooks:
                         return
                     outcome = await self._attempt(lane, content)
                 lane.ill = outcome != "delivered"
+                lane.turn += lane.ill
                 self._counted(outcome)
                 if outcome != "failed":
                     break
@@ -236,6 +238,7 @@ class Webhooks:
             callback.url,
             private=self._private,
             resolve=lambda host, port: self._resolve(host, port, lane.ill),
+            turn=lane.turn,
         )
         headers = {"Host": target.host, "Content-Type": "application/json"}
         if callback.bearer:
