@@ -290,11 +290,13 @@ def test_no_text_is_more_than_text_in_any_place(
 
 
 def raw(port: int, *pieces: bytes) -> bytes:
-    """What a server says to some bytes, until it hangs up."""
+    """What a server says to some bytes, until it hangs up; each is sent after an answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as sock:
+        said = b""
         for piece in pieces:
             sock.sendall(piece)
-        said = b""
+            if piece is not pieces[-1]:
+                said += sock.recv(65_536)
         while more := sock.recv(65_536):
             said += more
         return said
