@@ -196,7 +196,7 @@ def test_a_client_gets_a_token_by_form_or_basic(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "status", "error"),
     [
-        ({"a": "b"}, 400, "unsupported_grant_type"),
+        ({"a": "b"}, 400, "invalid_request"),
         ({**OURS, "grant_type": "password"}, 400, "unsupported_grant_type"),
         (GRANT, 401, "invalid_client"),
         ({**OURS, "client_secret": "no"}, 401, "invalid_client"),
