@@ -15,6 +15,7 @@ from hushgrid.live.web.security import security_headers
 
 HEAD = 10.0  # [s] for the whole head of a request
 STALLED = 30.0  # [s] a client may leave what was sent unread
+PARTING = 2.0  # [s] of that when the server stops
 
 log = logging.getLogger("hushgrid.http")
 
@@ -25,6 +26,7 @@ class Patient(H11Protocol):
     most = 4096  # connections at the same time
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _parting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head; beyond the limit, hang up."""
@@ -46,9 +48,15 @@ class Patient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        _end(self._head)
-        _end(self._unread)
+        for timer in (self._head, self._unread, self._parting):
+            _end(timer)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: finish what is under way, but wait for no one who does not read."""
+        super().shutdown()
+        if self.transport.get_write_buffer_size() > 0:
+            self._parting = self.loop.call_later(PARTING, self.transport.abort)
 
     def pause_writing(self) -> None:
         """The client is behind."""
