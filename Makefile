@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 SETUP := pyproject.toml constraints.txt
 INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$0"'
 
-.PHONY: run test check soak bench services clean
+.PHONY: run test check soak bench services load clean
 
 run: $(VENV)/.run  ## the paper's experiment: table, figures, JSON
 	$(BIN)/hushgrid paper --days 200 --out out/paper
@@ -31,7 +31,11 @@ services:
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || $(INSTALL) postgresql || \
 	  echo "postgresql is not installed and cannot be: its tests are skipped"
 
-bench: $(VENV)/.bench  ## ratios against peers, as JSON
+# What makes load for a benchmark; without it there is one in Python.
+load:
+	@command -v wrk >/dev/null || $(INSTALL) wrk || echo "wrk is not installed and cannot be"
+
+bench: $(VENV)/.bench load  ## ratios against peers, as JSON
 	$(BIN)/python -m benchmarks --json bench.json
 
 $(BIN)/python:

@@ -22,6 +22,7 @@ from benchmarks import (
     schedule,
     simulate,
     step,
+    web,
 )
 from benchmarks.measure import Question, Result
 
@@ -36,6 +37,7 @@ QUESTIONS: dict[str, Question] = (
     | intake.QUESTIONS
     | million.QUESTIONS
     | adversary.QUESTIONS
+    | web.QUESTIONS
 )
 
 

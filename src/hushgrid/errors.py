@@ -83,8 +83,23 @@ class MeterRetryError(MeterError):
     """A meter store that cannot do its work just now: nothing was counted, try again later."""
 
 
+class VtnError(HushgridError):
+    """A store of VEN objects that cannot be used. Its message never shows what it holds."""
+
+
 class ServiceError(HushgridError):
     """A service that cannot run as its file says."""
+
+
+class AccessError(HushgridError):
+    """A client that may not do what it asks. `kind` is OAuth's word for it (RFC 6749, 6750).
+
+    `wait`: how long before it may try again [s]; 0 where trying again would not help.
+    """
+
+    def __init__(self, kind: str, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.kind, self.wait = kind, wait
 
 
 class NeverMixes(UserWarning):

@@ -16,8 +16,10 @@ import pytest
 
 from hushgrid import Policy, SimulatedNoise, Window
 from hushgrid.live import gate, serve
+from hushgrid.live.deployment import Http
 from hushgrid.live.gate import Receipt
 from hushgrid.live.ledger.keys import create
+from hushgrid.live.web.routes import ways
 from tests.live.twins import AWAY, EMPTY, STEPS, ZONES, Leak, Seen
 from tests.live.worlds import TOKEN
 
@@ -68,6 +70,10 @@ def test_the_worlds_have_seen_everything(tmp_path: Path) -> None:
     assert {EMPTY, STEPS} < published, "an interval without readings is published"
     assert not published & set(AWAY[:2]), "what is long past is left out"
     answers = public["answers"].decode()
+    for way in ways(Http()):
+        assert f"{way.method} {way.path}" in answers, "every path is compared"
+    assert "event: price" in answers
+    assert '"forecast":[{"start"' in answers
     for status in (200, 400, 401, 404, 413, 415):
         assert f" {status} [" in answers
     lines = [json.loads(line) for line in public["logs"].splitlines()]

@@ -21,6 +21,7 @@ from hushgrid.live import delivery
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http
 from hushgrid.live.gate import Gate
+from hushgrid.live.history import History
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.publish import utc
 from hushgrid.live.web.app import make_app
@@ -96,6 +97,13 @@ FORMATS = {
 }
 
 
+class Still:
+    """A clock that stands still."""
+
+    def now(self) -> float:
+        return START + 10.0
+
+
 class Face:
     """The app of one zone, called without a socket."""
 
@@ -106,8 +114,16 @@ class Face:
         self.meters.close(self.zone.id, START - 900)
         self.board = Board([zone.id for zone in services])
         self.metrics = Metrics()
+        self.history = History(services)
         gate = Gate(services, self.meters)
-        self.app = make_app(gate, self.board, self.metrics, Http(tokens=(DIGEST,), **http))
+        self.app = make_app(
+            gate,
+            self.board,
+            self.metrics,
+            Http(tokens=(DIGEST,), **http),
+            history=self.history,
+            clock=Still(),
+        )
 
     def call(self, method: str, path: str, **rest: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -289,7 +305,7 @@ def shown(zone: str = "elm-street", **changes: Any) -> Published:
 
 def test_prices_are_for_everyone(face: Face) -> None:
     assert "no price yet" in refused(face.call("GET", "/v1/price"), 404)
-    face.board.publish(face.zone, shown())
+    face.history.publish(face.zone, shown())
     answer = face.call("GET", "/v1/price").json()
     expected = {
         "zone": "elm-street", "start": utc(START), "end": utc(START + 900), "price": 0.25,
@@ -302,7 +318,7 @@ def test_prices_are_for_everyone(face: Face) -> None:
 
 def test_a_price_of_several_zones_needs_a_name() -> None:
     face = Face("elm-street", "oak-lane")
-    face.board.publish(face.zone, shown())
+    face.history.publish(face.zone, shown())
     assert "elm-street, oak-lane" in refused(face.call("GET", "/v1/price"), 400)
     assert face.call("GET", "/v1/price?zone=elm-street").status_code == 200
     refused(face.call("GET", "/v1/price?zone=oak-lane"), 404)

@@ -24,11 +24,10 @@ import pytest
 from hushgrid import Noise, Policy
 from hushgrid.cli.ledger import export
 from hushgrid.live import curator, mqtt, serve
-from hushgrid.live.deployment import Deployment, Http, Mqtt
+from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr
 from hushgrid.live.logs import log_lines
 from hushgrid.live.serve import Process
 from hushgrid.live.status import from_ledger
-from hushgrid.live.web.app import make_app
 from tests.live.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
 from tests.live.worlds import START, deployment, service
 
@@ -36,9 +35,19 @@ SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
 SPOILED = (1, 12)  # steps with malformed bodies
 ZONES = {"elm-street": 6, "oak-lane": 3}
+RANGED = ("prices", "prices.csv", "evcc", "emhass", "octopus")
+OPENADR = (
+    "programs", "programs/elm-street", "events", "events?active=true&programID=oak-lane",
+    "events?limit=2&skip=1", "events/none", "events?limit=x", "notifiers", "auth/server",
+    "notifiers/mqtt/topics/programs/elm-street/events", "notifiers/mqtt/topics/events",
+    "openapi.json", "vens", "reports", "none",
+)  # fmt: skip
 READERS = (
     "/v1/price?zone=elm-street", "/v1/price?zone=oak-lane", "/v1/price", "/v1/price?zone=other",
-    "/v1/status", "/healthz", "/readyz", "/docs",
+    *(f"/v1/{feed}?zone={zone}" for feed in RANGED for zone in ZONES),
+    "/v1/prices?zone=elm-street&from=2025-06-15T15:00:00Z&limit=3", "/v1/prices?limit=x",
+    *(f"/openadr3/3.1.0/{path}" for path in OPENADR),
+    "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
 )  # fmt: skip
 Row = tuple[str, int, int, int]
 Leak = Callable[[Process, pytest.MonkeyPatch], None]
@@ -167,6 +176,7 @@ class Seen:
             service("oak-lane", 3, policy=policy, budget=1.2),
             mqtt=Mqtt("nowhere", readings="in", prices="out/{zone}"),
             price_file=folder / "prices.json",
+            openadr=OpenAdr(),
         )
         with pytest.MonkeyPatch.context() as patch, self.logged() as lines:
             self._patch(patch)
@@ -211,8 +221,7 @@ class Seen:
 
     def _run(self, steps: range, stack: ExitStack, patch: pytest.MonkeyPatch) -> None:
         process = Process(self.made, stack)
-        http = Http(tokens=(DIGEST,), limit=100_000)
-        app = make_app(process._gate, process.board, process._metrics, http)
+        app = process.face(Http(tokens=(DIGEST,), limit=100_000, rate_limit=1e9), self.clock)
         self.client = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         inlet = mqtt.MqttReadings(self.made.mqtt, process._gate, process._metrics.received)
         if self.leak is not None:
@@ -231,6 +240,8 @@ class Seen:
             process.turn(self.clock)
             for path in READERS:
                 self._ask("GET", path)
+            for zone in ZONES:
+                self._listen(app, f"zone={zone}")
             self.figures.append(self._ask("GET", "/metrics").content)
 
     def _deliver(self, step: int, inlet: mqtt.MqttReadings) -> None:
@@ -253,6 +264,9 @@ class Seen:
         self._post(as_ndjson(every * 200), "application/x-ndjson")  # too large, where any
         unknown = {"Authorization": "Bearer other"}
         self._ask("POST", "/v1/readings", content=as_ndjson(every), headers=unknown)
+        if step == 1:
+            form = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b"}
+            self._ask("POST", "/v1/token", data=form)
 
     def _post(self, body: bytes, media: str) -> None:
         self._ask("POST", "/v1/readings", content=body, headers={"Content-Type": media, **AUTH})
@@ -270,6 +284,24 @@ class Seen:
         head = f"{method} {path} {answer.status_code} {answer.headers.raw} "
         self.answers.append(head.encode() + answer.content)
         return answer
+
+    def _listen(self, app: Any, query: str) -> None:
+        """What a listener gets who hangs up at once."""
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/v1/stream", "raw_path": b"/v1/stream",
+            "query_string": query.encode(), "headers": [], "client": ("127.0.0.1", 1),
+            "server": ("x", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        asyncio.run(app(scope, receive, send))
+        self.answers.append(f"GET /v1/stream {sent!r}".encode())
 
     def all(self) -> dict[str, bytes]:
         """Each channel by its name."""

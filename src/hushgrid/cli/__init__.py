@@ -11,6 +11,7 @@ import typer
 from hushgrid.cli.attack import attack
 from hushgrid.cli.audit import audit
 from hushgrid.cli.check import check
+from hushgrid.cli.client import app as client
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
@@ -27,6 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(client, name="client")
 app.add_typer(ledger, name="ledger")
 app.command()(attack)
 app.command()(audit)

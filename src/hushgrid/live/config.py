@@ -10,13 +10,14 @@ from typing import Any
 
 from hushgrid.errors import ConfigError, FileError, Problem
 from hushgrid.files import read_text
-from hushgrid.live.deployment import Deployment, Http, Mqtt, ZoneService
+from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr, ZoneService
 from hushgrid.live.lines import line_at, lines_of
 from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
 from hushgrid.live.zones import read_zone
 from hushgrid.tables import Faults, Table, known, masked, shown
 from hushgrid.zonefile import SECTIONS
 
+_HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -47,9 +48,12 @@ def load_deployment(path: Path | str) -> Deployment:
         mode=settings["mode"],
         ledger=_store(stores["ledger"], main.folder),
         meters=_store(stores["meters"], main.folder),
+        clients=_store(stores["clients"], main.folder) if "clients" in stores else "",
         key=main.folder / settings["key"],
+        vtn=_store(stores["vtn"], main.folder) if "vtn" in stores else "",
         http=http,
         mqtt=mqtt,
+        openadr=_openadr(found),
         price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
         problems=_remarks(main.folder / settings["key"], http, mqtt),
     )
@@ -106,7 +110,7 @@ def _tables(main: _File) -> dict[str, dict[str, Any]]:
     service = content.get("service")
     named = isinstance(service, Mapping) and bool(service.get("zones"))
     lone = named and not set(content) & SECTIONS
-    optional = {"elasticity", "http", "mqtt", "publish", *(SECTIONS if lone else ())}
+    optional = {"elasticity", "http", "mqtt", "openadr", "publish", *(SECTIONS if lone else ())}
     known(content, "", SECTIONS | set(TABLES), optional, faults)
     return {
         name: read_settings(content, name, settings, faults, {})
@@ -159,15 +163,19 @@ def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
         host=given.get("host", Http().host),
         port=given.get("port", Http().port),
         tokens=given.get("token_digests", ()),
-        limit=given.get("limit", Http().limit),
+        tls_certificate=_beside(given.get("tls_certificate"), main),
+        tls_key=_beside(given.get("tls_key"), main),
+        **{key: given[key] for key in _HTTP if key in given},
     )
-    if not made.tokens and made.host not in _LOOPBACK and "token_digests" not in _raw(main, "http"):
-        main.faults.add(
-            "http.token_digests",
-            f"http.token_digests is not set but http.host is {shown(made.host)}, so anybody could"
-            " send readings; give digests, or the host 127.0.0.1.",
-        )
+    raw = _raw(main, "http")
+    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if one in raw and other not in raw:
+            main.faults.add(f"http.{other}", f"http.{other} is not set but {one} is; give both.")
     return made
+
+
+def _beside(name: str | None, main: _File) -> Path | None:
+    return None if name is None else main.folder / name
 
 
 def _raw(main: _File, name: str) -> Table:
@@ -180,7 +188,9 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
     if given is None:
         return None
     raw = _raw(main, "mqtt")
-    if "readings" not in raw and "prices" not in raw:
+    openadr = _openadr(found)
+    events = openadr is not None and openadr.mqtt
+    if "readings" not in raw and "prices" not in raw and not events:
         main.faults.add(
             "mqtt", "mqtt has neither readings nor prices; give the topic of one of them."
         )
@@ -190,15 +200,27 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
         )
     if "host" not in given:
         return None
-    password = given.get("password_file")
+    told = given.get("home_assistant", False)
+    if told and "prices" not in raw:
+        main.faults.add(
+            "mqtt.home_assistant",
+            "mqtt.home_assistant is true but prices is not set; give the topic they go out on.",
+        )
     return Mqtt(
         host=given["host"],
         port=given.get("port", 1883),
         readings=given.get("readings"),
         prices=given.get("prices"),
         username=given.get("username"),
-        password_file=None if password is None else main.folder / password,
+        password_file=_beside(given.get("password_file"), main),
+        home_assistant=given.get("home_assistant_prefix", "homeassistant") if told else None,
     )
+
+
+def _openadr(found: Mapping[str, dict[str, Any]]) -> OpenAdr | None:
+    """On where nothing is said: the prices are public anyway."""
+    given = dict(found.get("openadr", {}))
+    return OpenAdr(**given) if given.pop("enabled", True) else None
 
 
 def _store(value: str, folder: Path) -> str:
@@ -216,6 +238,11 @@ def _remarks(key: Path, http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]
         found.append(
             f"service.key: {key} does not exist; take the one that hushgrid init writes into a"
             " new folder."
+        )
+    if http is not None and http.host not in _LOOPBACK and http.tls_certificate is None:
+        found.append(
+            f"http.host is {shown(http.host)} without tls_certificate: tokens and readings travel"
+            " in the clear unless a proxy in front has TLS."
         )
     if http is None and (mqtt is None or mqtt.readings is None):
         found.append("No way in for readings: neither [http] nor mqtt.readings is set.")

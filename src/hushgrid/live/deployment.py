@@ -61,15 +61,24 @@ class ZoneService:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where readings come in over HTTP; `tokens` are SHA-256 digests (hex) of bearer tokens.
+    """The HTTP server; `tokens` are SHA-256 digests (hex) of bearer tokens that send readings.
 
-    `limit`: the most one body may hold [bytes].
+    `limit`: the most one body may hold [bytes]. `token_lifetime`: of a client's tokens [s].
+    `metrics`: who may read them. `rate_limit`: requests a second of one sender. `proxies`: networks
+    whose word on where a request comes from is taken. `connections`: open at the same time.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     tokens: tuple[str, ...] = ()
     limit: int = 64 << 20
+    token_lifetime: int = 3600
+    metrics: Literal["public", "operate"] = "public"
+    rate_limit: float = 200.0
+    proxies: tuple[str, ...] = ()
+    connections: int = 4096
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,22 @@ class Mqtt:
     prices: str | None = None
     username: str | None = None
     password_file: Path | None = None
+    home_assistant: str | None = None  # prefix of discovery topics
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAdr:
+    """The VTN. `anonymous`: anybody may read prices; `url`: how others know the service.
+
+    `mqtt_uris`: where notifications can be heard, as clients are told.
+    """
+
+    anonymous: bool = True
+    webhooks: bool = True
+    allow_private_callbacks: bool = False
+    url: str | None = None
+    mqtt: bool = True
+    mqtt_uris: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,3 +122,29 @@ class Deployment:
     mqtt: Mqtt | None = None
     price_file: Path | None = None  # the newest prices as plain JSON
     problems: tuple[str, ...] = field(default=())  # what can be run but deserves a look
+    clients: str = field(default="", repr=False)  # a store's path or URL; else beside the ledger
+
+    openadr: OpenAdr | None = None
+    vtn: str = field(default="", repr=False)  # as clients
+
+    @property
+    def client_store(self) -> str:
+        """Where clients are kept: the ledger's folder or database where nothing else is said."""
+        return self.clients or self._beside("clients.sqlite")
+
+    @property
+    def vtn_store(self) -> str:
+        """Where the objects of VENs are kept, likewise."""
+        return self.vtn or self._beside("vtn.sqlite")
+
+    @property
+    def mqtt_uris(self) -> tuple[str, ...]:
+        """Where OpenADR's notifications can be heard; none where they are not published."""
+        if self.openadr is None or self.mqtt is None or not self.openadr.mqtt:
+            return ()
+        return self.openadr.mqtt_uris or (f"mqtt://{self.mqtt.host}:{self.mqtt.port}",)
+
+    def _beside(self, name: str) -> str:
+        if "://" in self.ledger.removeprefix("sqlite:"):
+            return self.ledger
+        return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)

@@ -72,6 +72,12 @@ class History:
         low = bisect.bisect_left(known, since, key=_applies)
         return known[low : bisect.bisect_left(known, until, key=_applies)]
 
+    def at(self, zone: str, t: int) -> Published | None:
+        """The release of step t, where it can be asked for."""
+        known = self._releases[zone]
+        place = bisect.bisect_left(known, t, key=_step)
+        return known[place] if place < len(known) and known[place].t == t else None
+
     def last(self, zone: str, number: int) -> list[Published]:
         """The newest releases, oldest first."""
         return self._releases[zone][-number:] if number > 0 else []
@@ -79,3 +85,7 @@ class History:
 
 def _applies(release: Published) -> int:
     return release.applies_start
+
+
+def _step(release: Published) -> int:
+    return release.t

@@ -23,6 +23,7 @@ from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.intake import Parsed, Readings, collect
 from hushgrid.live.delivery import Delivery
 from hushgrid.live.deployment import Mqtt, ZoneService
+from hushgrid.live.feeds.homeassistant import discovery
 from hushgrid.live.formats import sniffed
 from hushgrid.live.gate import Gate, Receipt
 from hushgrid.live.ledger.standing import Published
@@ -153,28 +154,21 @@ def _parsed(payload: bytes) -> Parsed:
         return Parsed(Readings.empty(), 1, (str(error),))
 
 
-class MqttPrices:
-    """Publishes prices, retained.
+class MqttOut:
+    """A line to a broker on which something is published; `stop` ends it."""
 
-    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last.
-    """
-
-    def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
-        if not mqtt.prices:
-            raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
-        self._topic = mqtt.prices
+    def __init__(self, mqtt: Mqtt, client_id: str) -> None:
         self._client = _client(mqtt, client_id, keep=False)
         self._client.reconnect_delay_set(1, int(LAST_PAUSE))
         self._silent_until = 0.0
         self._client.connect_async(mqtt.host, mqtt.port, KEEP_ALIVE)
         self._client.loop_start()
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
-        """Publish and wait for the broker's word; OSError where it does not come."""
+    def send(self, topic: str, text: str, *, retain: bool) -> None:
+        """Publish with QoS 1 and wait for the broker's word; OSError where it does not come."""
         if not self._client.is_connected() or time.monotonic() < self._silent_until:
             raise ConnectionError("broker away")
-        text = json.dumps(price(zone, release))
-        sent = self._client.publish(topic_of(self._topic, zone.id), text, 1, retain=True)
+        sent = self._client.publish(topic, text, 1, retain=retain)
         try:
             sent.wait_for_publish(CONFIRM)
         except (RuntimeError, ValueError):
@@ -188,6 +182,29 @@ class MqttPrices:
         self._client.disconnect()
         self._client.loop_stop()
         _hang_up(self._client)
+
+
+class MqttPrices(MqttOut):
+    """Publishes prices, retained.
+
+    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. Home
+    Assistant is told of each zone before its first price, where that is asked for.
+    """
+
+    def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
+        if not mqtt.prices:
+            raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
+        self._topic, self._prefix = mqtt.prices, mqtt.home_assistant
+        self._announced: set[str] = set()
+        super().__init__(mqtt, client_id)
+
+    def publish(self, zone: ZoneService, release: Published) -> None:
+        """Publish and wait for the broker's word; OSError where it does not come."""
+        topic = topic_of(self._topic, zone.id)
+        if self._prefix is not None and zone.id not in self._announced:
+            self.send(*discovery(zone, self._prefix, topic), retain=True)
+            self._announced.add(zone.id)
+        self.send(topic, json.dumps(price(zone, release)), retain=True)
 
 
 def _hang_up(client: paho.Client) -> None:

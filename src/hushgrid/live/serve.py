@@ -15,10 +15,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from starlette.routing import BaseRoute
+
 from hushgrid.errors import LedgerError, MeterError
+from hushgrid.live.access import Access, open_clients
 from hushgrid.live.clock import Clock
 from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.history import History
@@ -29,8 +32,13 @@ from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
+from hushgrid.live.vtn.app import mounted
+from hushgrid.live.vtn.mqtt import MqttEvents
+from hushgrid.live.vtn.service import Vtn
+from hushgrid.live.vtn.store import open_vtn
 from hushgrid.live.web.app import make_app
 from hushgrid.live.web.board import Board
+from hushgrid.live.web.front import Front
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
@@ -47,7 +55,7 @@ def serve(
     with ExitStack() as stack:
         process = Process(deployment, stack)
         process.open(clock.now(), new_epoch)
-        process.listen()
+        process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
         while not stop.is_set():
             process.turn(clock)
@@ -66,7 +74,7 @@ class Process:
         self._metrics = Metrics()
         self.board = Board(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
-        shown: list[Publisher] = [self.history, self.board, *self._made_publishers()]
+        shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
@@ -81,6 +89,11 @@ class Process:
             prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
             yield prices
+        if self.deployment.mqtt is not None and self.deployment.mqtt_uris:
+            name = f"hushgrid-openadr-{self._key.public[:12]}"
+            events = MqttEvents(self.deployment.mqtt, name)
+            self._stack.callback(events.stop)
+            yield events
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
@@ -110,12 +123,56 @@ class Process:
             moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
         _check_arrived(moves)
 
-    def listen(self) -> None:
+    def face(self, http: Http, clock: Clock) -> Front:
+        """The app that answers over HTTP."""
+        clients = open_clients(self.deployment.client_store)
+        self._stack.callback(clients.close)
+        access = Access(
+            clients,
+            self._key.derive("access tokens"),
+            clock,
+            lifetime=http.token_lifetime,
+            static=http.tokens,
+        )
+        more = (
+            [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
+        )
+        return make_app(
+            self._gate,
+            self.board,
+            self._metrics,
+            http,
+            history=self.history,
+            access=access,
+            clock=clock,
+            lines=self._lines,
+            more=more,
+        )
+
+    def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
+        store = open_vtn(self.deployment.vtn_store)
+        made = Vtn(
+            self.history,
+            store,
+            access,
+            clock,
+            settings,
+            mqtt_uris=self.deployment.mqtt_uris,
+            counted=self._metrics.sent,
+        )
+        return mounted(self._stack.enter_context(made).app)
+
+    def _lines(self, zone: str) -> Iterator[str]:
+        """A zone's records as they are exported, read beside the writer."""
+        with open_store(self.deployment.ledger, create=False) as store:
+            for record in store.records(zone):
+                yield record.line + "\n"
+
+    def listen(self, clock: Clock) -> None:
         """Open the ways in."""
         http, mqtt = self.deployment.http, self.deployment.mqtt
         if http is not None:
-            app = make_app(self._gate, self.board, self._metrics, http)
-            self.server = Server(app, http.host, http.port)
+            self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
         if mqtt is not None and mqtt.readings:

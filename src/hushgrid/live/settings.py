@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -117,15 +118,33 @@ def port(value: Any) -> int:
     return value
 
 
-def size(least: int, most: int) -> Read:
-    """Bytes within limits."""
+def count(least: int, most: int) -> Read:
+    """A whole number within limits."""
 
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise UnusableError(f"give bytes from {least} to {most}")
+            raise UnusableError(f"give a whole number from {least} to {most}")
         return value
 
     return read
+
+
+def yes(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise UnusableError("give true or false")
+    return value
+
+
+def networks(value: Any) -> tuple[str, ...]:
+    """Addresses and networks."""
+    fix = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise UnusableError(fix)
+    try:
+        return tuple(str(ip_network(one)) for one in value)
+    except ValueError:
+        raise UnusableError(fix) from None
 
 
 def host(value: Any) -> str:
@@ -133,6 +152,23 @@ def host(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value):
         raise UnusableError("give a host name or an address such as '127.0.0.1'")
     return value
+
+
+def web_address(value: Any) -> str:
+    """An http:// or https:// URL without a path, as others see the service."""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", value):
+        raise UnusableError("give a URL without a path such as 'https://prices.example'")
+    return value.rstrip("/")
+
+
+def broker_addresses(value: Any) -> tuple[str, ...]:
+    """mqtt:// or mqtts:// URLs."""
+    form = r"(mqtts?|wss?)://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?"
+    if not isinstance(value, list) or not all(
+        isinstance(one, str) and re.fullmatch(form, one) for one in value
+    ):
+        raise UnusableError("give a list of URLs such as ['mqtts://broker.example:8883']")
+    return tuple(value)
 
 
 def path(value: Any) -> str:
@@ -204,12 +240,21 @@ TABLES: dict[str, dict[str, Setting]] = {
     "stores": {
         "ledger": Setting(store, required=True, secret=True),
         "meters": Setting(store, required=True, secret=True),
+        "clients": Setting(store, secret=True),
+        "vtn": Setting(store, secret=True),
     },
     "http": {
         "host": Setting(host),
         "port": Setting(port),
         "token_digests": Setting(digests, secret=True),
-        "limit": Setting(size(1 << 10, 4 << 30)),
+        "limit": Setting(count(1 << 10, 4 << 30)),
+        "token_lifetime": Setting(duration("PT1H", 60, 86_400)),
+        "metrics": Setting(one_of("public", "operate")),
+        "rate_limit": Setting(positive),
+        "proxies": Setting(networks),
+        "connections": Setting(count(10, 100_000)),
+        "tls_certificate": Setting(path),
+        "tls_key": Setting(path),
     },
     "mqtt": {
         "host": Setting(host, required=True),
@@ -218,8 +263,19 @@ TABLES: dict[str, dict[str, Setting]] = {
         "prices": Setting(topic(wildcards=False)),
         "username": Setting(some_text),
         "password_file": Setting(path),
+        "home_assistant": Setting(yes),
+        "home_assistant_prefix": Setting(topic(wildcards=False)),
     },
     "publish": {"file": Setting(path, required=True)},
+    "openadr": {
+        "enabled": Setting(yes),
+        "anonymous": Setting(yes),
+        "webhooks": Setting(yes),
+        "allow_private_callbacks": Setting(yes),
+        "url": Setting(web_address),
+        "mqtt": Setting(yes),
+        "mqtt_uris": Setting(broker_addresses),
+    },
 }
 OWN = {name: setting for name, setting in SERVICE.items() if setting.own}
 POLICY_KEYS = {"secret", "rho", "eta_set_by"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,11 @@ class Key:
     def sign(self, digest: str) -> str:
         """The signature (hex) of a record's digest."""
         return self._private.sign(signed_text(digest)).hex()
+
+    def derive(self, purpose: str) -> bytes:
+        """A secret key (32 bytes) for something else, the same each time; tells nothing of ours."""
+        text = f"hushgrid/1 derived\n{purpose}\n".encode()
+        return hmac.digest(self._private.private_bytes_raw(), text, "sha256")
 
 
 def create(path: Path | str) -> Key:

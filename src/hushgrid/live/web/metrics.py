@@ -27,6 +27,7 @@ from hushgrid.live.publish import Publisher
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")
 WAYS = ("http", "mqtt")
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would tell the exact time of a zone's first release
+OUTCOMES = ("delivered", "failed", "refused", "dropped")
 SECONDS = (0.1, 1.0, 10.0, 60.0)  # coarse: the exact time of a tick is nobody's business
 
 
@@ -61,9 +62,18 @@ class Metrics:
             "hushgrid_tick_seconds", "Time of a pass with releases, up to its bucket.", ["zone"],
             registry=own, buckets=SECONDS,
         )  # fmt: skip
+        self._webhooks = Counter(
+            "hushgrid_webhooks", "Attempts to notify subscribers.", ["outcome"], registry=own
+        )
+        for outcome in OUTCOMES:
+            self._webhooks.labels(outcome)
         for way in WAYS:
             for kind in KINDS:
                 self._readings.labels(way, kind)
+
+    def sent(self, outcome: str) -> None:
+        """Count an attempt to notify, or a notification that is given up."""
+        self._webhooks.labels(outcome).inc()
 
     def received(self, way: str, receipt: Receipt) -> None:
         """Count a delivery."""

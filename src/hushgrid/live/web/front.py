@@ -1,0 +1,190 @@
+"""What every request passes first: who sends it, how often, and what is ready to be given out.
+
+Plain ASGI: a price that is made already is two messages, without routing or a request object.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anyio import to_thread
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hushgrid.errors import AccessError
+from hushgrid.live.access import NOBODY, Access, Grant
+from hushgrid.live.clock import Clock
+from hushgrid.live.deployment import Http
+from hushgrid.live.feeds.pages import FEEDS, Page, Pages
+from hushgrid.live.web.limits import Buckets, Senders
+from hushgrid.live.web.problems import openadr, problem, turned_away
+from hushgrid.live.web.security import Headers, adorned, security_headers
+
+LARGEST = 16_384  # [bytes] of a head
+OPENADR = "/openadr3/"  # its errors have another shape
+
+PRESENT = "hushgrid.asked"  # where a scope keeps who asks
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, and from where."""
+
+    grant: Grant
+    sender: str
+
+
+def asked(scope: Scope) -> Asked:
+    """Who makes a request, as the front found out."""
+    found = scope.get(PRESENT)
+    return found if isinstance(found, Asked) else Asked(NOBODY, "")
+
+
+class Front:
+    """The whole app: the front, then `inner` for what is not ready."""
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        pages: Pages,
+        access: Access,
+        http: Http,
+        clock: Clock,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
+        self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)
+        self._always = security_headers(http.tls_certificate is not None)
+        self._usual = _usual(pages)
+        self.ending: list[Callable[[], None]] = []  # what to call before the server stops
+
+    def end(self) -> None:
+        """Let go of those who listen for what is to come."""
+        for one in self.ending:
+            one()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        authorization = unless = forwarded = None
+        length = len(scope["path"]) + len(scope["query_string"])
+        for name, value in scope["headers"]:
+            length += len(name) + len(value)
+            if name == b"if-none-match":
+                unless = value if unless is None else unless + b"," + value
+            elif name == b"authorization":
+                # two of them are none that we know
+                authorization = value if authorization is None else authorization + b"," + value
+            elif name == b"x-forwarded-for":
+                forwarded = value if forwarded is None else forwarded + b"," + value
+        peer = scope["client"]
+        sender = self._senders.of(
+            peer[0] if peer else None, None if forwarded is None else forwarded.decode("latin-1")
+        )
+        grant, refusal = NOBODY, None
+        if authorization is not None:
+            try:
+                grant = await to_thread.run_sync(
+                    self._access.grant, authorization.decode("latin-1")
+                )
+            except AccessError as error:
+                refusal = turned_away(error)
+        wait = self._buckets.take(grant.client or sender)
+        if wait > 0:
+            refusal = _too_many(wait)
+        elif length > LARGEST:
+            refusal = problem(431, f"The head is beyond {LARGEST} bytes; send a shorter one.")
+        if refusal is not None:
+            if scope["path"].startswith(OPENADR):
+                refusal = openadr(refusal)
+            await refusal(scope, receive, self._adorning(send))
+            return
+        if scope["method"] in ("GET", "HEAD"):
+            usual = self._usual.get((scope["path"], scope["query_string"]))
+            page = self._pages.ready(*usual) if usual is not None else None
+            if page is not None:
+                await self._give(page, unless, send)
+                return
+        scope[PRESENT] = Asked(grant, sender)
+        await self._inner(scope, receive, self._adorning(send))
+
+    async def _give(self, page: Page, unless: bytes | None, send: Send) -> None:
+        headers = page_headers(page, self._clock.now())
+        known = unless is not None and matches(unless, page.etag)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 304 if known else 200,
+                "headers": (headers[:2] if known else headers) + self._always,
+            }
+        )
+        await send({"type": "http.response.body", "body": b"" if known else page.body})
+
+    def _adorning(self, send: Send) -> Send:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = adorned(list(message.get("headers", [])), self._always)
+            await send(message)
+
+        return sent
+
+
+def page_headers(page: Page, now: float) -> Headers:
+    """Of an answer with a page; the first two are of a 304 as well."""
+    return [
+        (b"etag", page.etag),
+        (b"cache-control", b"public, max-age=%d" % page.age(now)),
+        (b"content-type", page.media),
+        (b"content-length", b"%d" % len(page.body)),
+    ]
+
+
+def page_answer(page: Page, unless: str | None, now: float) -> Response:
+    """A page as an answer."""
+    headers = page_headers(page, now)
+    if unless is not None and matches(unless.encode("latin-1"), page.etag):
+        answer = Response(status_code=304)
+        answer.raw_headers = headers[:2]
+        return answer
+    answer = Response(page.body)
+    answer.raw_headers = headers
+    return answer
+
+
+def matches(unless: bytes, etag: bytes) -> bool:
+    """Whether a value of If-None-Match names the tag.
+
+    >>> matches(b'W/"a", "b"', b'"b"'), matches(b"*", b'"b"'), matches(b'"a"', b'"b"')
+    (True, True, False)
+    """
+    if unless == etag:
+        return True
+    named = (one.strip().removeprefix(b"W/") for one in unless.split(b","))
+    return any(one in (etag, b"*") for one in named)
+
+
+def _usual(pages: Pages) -> dict[tuple[str, bytes], tuple[str, str]]:
+    """The requests nearly everyone makes: path and query -> path and zone."""
+    from urllib.parse import quote, quote_plus
+
+    found: dict[tuple[str, bytes], tuple[str, str]] = {}
+    for feed in FEEDS:
+        for zone in pages.zones:
+            for name in {quote(zone), quote(zone, safe=""), quote_plus(zone)}:
+                found[feed.path, f"zone={name}".encode()] = (feed.path, zone)
+        if len(pages.zones) == 1:
+            found[feed.path, b""] = (feed.path, pages.zones[0])
+    return found
+
+
+def _too_many(wait: float) -> Response:
+    seconds = max(math.ceil(wait), 1)
+    return problem(
+        429,
+        f"Too many requests; send the next one in {seconds} s.",
+        headers={"Retry-After": str(seconds)},
+    )

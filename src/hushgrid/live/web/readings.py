@@ -1,0 +1,171 @@
+"""Readings in, over HTTP.
+
+A body is parsed while it arrives, in a thread that asks for the next piece when it has stored the
+last: memory stays bounded, and a slow disk slows the sender down.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import anyio
+from anyio import from_thread, to_thread
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from hushgrid.errors import ExtraError, IntakeError, MeterError
+from hushgrid.live.delivery import Delivery
+from hushgrid.live.formats import BY_MEDIA_TYPE, mapping_named
+from hushgrid.live.gate import Gate
+from hushgrid.live.web.metrics import Metrics
+from hushgrid.live.web.problems import problem
+
+log = logging.getLogger("hushgrid.http")
+
+AT_ONCE = 16  # bodies parsed at the same time; more wait
+PATIENCE = 300.0  # [s] for all of a body, so that slow senders cannot hold the threads for ever
+RETRY = "5"  # [s]
+FIRST = 1 << 16  # [bytes] of a body that are taken before it is its turn to be parsed
+TOGETHER = 1 << 18  # [bytes] of a body that are handed over at a time
+PARQUET = "application/vnd.apache.parquet"
+
+
+class _TooLarge(Exception):  # noqa: N818
+    """No OSError or ValueError: those are the parsers' own."""
+
+
+class _TooSlow(Exception):  # noqa: N818
+    pass
+
+
+class TakeReadings:
+    """POST /v1/readings; `limit` is the most one body may hold [bytes]."""
+
+    def __init__(self, gate: Gate, metrics: Metrics, limit: int) -> None:
+        self._gate, self._metrics, self._limit = gate, metrics, limit
+        self._threads: anyio.CapacityLimiter | None = None  # made inside the event loop
+        self._one_parquet = threading.Lock()  # one is held whole
+
+    async def take(self, request: Request) -> Response:
+        """POST /v1/readings."""
+        delivery = Delivery()
+        answer = await self._answer(request, delivery)
+        self._metrics.received("http", delivery.receipt)
+        told = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
+        log.info("readings", extra={"status": answer.status_code, **told})
+        return answer
+
+    async def _answer(self, request: Request, delivery: Delivery) -> Response:
+        """Take the body. On an error, what was taken before it is durable and told."""
+        refused = self._unfit(request)
+        if refused is not None:
+            return refused
+        try:
+            await self._take(request, delivery)
+        except IntakeError as error:
+            return problem(400, str(error), delivery)
+        except ExtraError as error:
+            return problem(415, str(error), delivery)
+        except _TooLarge:
+            return self._too_large(delivery)
+        except _TooSlow:
+            return problem(408, f"The body took more than {PATIENCE:g} s; send less.", delivery)
+        except ClientDisconnect:
+            return problem(400, "The body ended before its end; send it again.", delivery)
+        except (MeterError, OSError):
+            return problem(
+                503,
+                "The meter store cannot take readings now; send the same again later.",
+                delivery,
+                headers={"Retry-After": RETRY},
+            )
+        return JSONResponse(delivery.receipt._asdict() | {"problems": list(delivery.problems)})
+
+    def _unfit(self, request: Request) -> Response | None:
+        """What the head of a request already rules out."""
+        media = _media_type(request)
+        if media not in BY_MEDIA_TYPE:
+            known = ", ".join(BY_MEDIA_TYPE)
+            return problem(415, f"The content type is {media[:60]!r}; send one of {known}.")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            return problem(415, "The body is compressed; send it as it is.")
+        try:
+            mapping_named(request.query_params.get("mapping", "canonical"))
+        except IntakeError as error:
+            return problem(400, str(error))
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:19]) > self._limit:
+            return self._too_large(Delivery())
+        return None
+
+    def _too_large(self, delivery: Delivery) -> Response:
+        return problem(413, f"The body is beyond {self._limit} bytes; send it in parts.", delivery)
+
+    async def _take(self, request: Request, delivery: Delivery) -> None:
+        media = _media_type(request)
+        mapping = mapping_named(request.query_params.get("mapping", "canonical"))
+        chunks = await self._chunks(request)
+
+        def work() -> None:
+            if media == PARQUET:
+                with self._one_parquet:
+                    delivery.take(self._gate, BY_MEDIA_TYPE[media](chunks, mapping))
+            else:
+                delivery.take(self._gate, BY_MEDIA_TYPE[media](chunks, mapping))
+
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(AT_ONCE)
+        await to_thread.run_sync(work, limiter=self._threads)
+
+    async def _chunks(self, request: Request) -> Iterator[bytes]:
+        """The body piece by piece, asked for from a worker thread; the first is there already.
+
+        Small pieces come together: each way from one thread to another and back takes time.
+        """
+        body = _Body(request, anyio.current_time() + PATIENCE)
+
+        def pieces(found: list[bytes]) -> Iterator[bytes]:
+            taken = 0
+            while True:
+                for piece in found:
+                    taken += len(piece)
+                    if taken > self._limit:
+                        raise _TooLarge
+                    yield piece
+                if body.ended:
+                    return
+                found = from_thread.run(body.more, TOGETHER)
+
+        return pieces(await body.more(FIRST))
+
+
+class _Body:
+    """A body as it comes in; what came before an error is given before the error."""
+
+    def __init__(self, request: Request, deadline: float) -> None:
+        self._stream, self._deadline = request.stream(), deadline
+        self._error: Exception | None = None
+        self.ended = False
+
+    async def more(self, enough: int) -> list[bytes]:
+        """The next pieces, until there are `enough` bytes or no more."""
+        found: list[bytes] = []
+        try:
+            if self._error is not None:
+                raise self._error
+            with anyio.fail_after(self._deadline - anyio.current_time()):
+                while sum(map(len, found)) < enough and not self.ended:
+                    piece = await anext(self._stream, None)
+                    self.ended = piece is None
+                    found += [piece] if piece else []
+        except (TimeoutError, ClientDisconnect) as error:
+            self._error = _TooSlow() if isinstance(error, TimeoutError) else error
+            if not found:
+                raise self._error from None
+        return found
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

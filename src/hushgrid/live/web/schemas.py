@@ -1,0 +1,208 @@
+"""What goes in and comes out of each path, as JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hushgrid.live.feeds.series import MOST
+
+Schema = dict[str, Any]
+Said = tuple[str, str | None, Schema | None]
+
+JSON, PROBLEM_JSON = "application/json", "application/problem+json"
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"}
+SOURCE: Schema = {"enum": ["readings", "forecast", "fallback"]}
+
+
+def _object(optional: dict[str, Schema] | None = None, /, **fields: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": fields | (optional or {}),
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _or_none(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_OWN = {"start": TIME, "end": TIME, "price": NUMBER}
+_RECEIPT = dict.fromkeys(
+    ("accepted", "duplicate", "late", "clamped", "unknown", "malformed"), COUNT
+)
+_STANDS = {
+    "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
+    "missing": COUNT, "state": TEXT,
+}  # fmt: skip
+SCHEMAS: dict[str, Schema] = {
+    "Price": _object(
+        zone=TEXT, **_OWN, currency=TEXT, rule=TEXT, source=SOURCE, simulated={"type": "boolean"},
+        head=TEXT, signature=TEXT,
+    ),
+    "Prices": _object(
+        zone=TEXT, currency=TEXT, unit=TEXT, interval_s=COUNT, simulated={"type": "boolean"},
+        head=TEXT, published=_list(_object(**_OWN, source=SOURCE)),
+        forecast=_list(_object(**_OWN)), next=_or_none(TIME),
+    ),
+    "Evcc": _list(_object(start=TIME, end=TIME, value=NUMBER)),
+    "Emhass": _object(load_cost_forecast={"type": "object", "additionalProperties": NUMBER}),
+    "Octopus": _object(
+        count=COUNT, next={"type": "null"}, previous={"type": "null"},
+        results=_list(
+            _object(value_exc_vat=NUMBER, value_inc_vat=NUMBER, valid_from=TIME, valid_to=TIME)
+        ),
+    ),
+    "Status": _object(zones=_list(_object(**_STANDS))),
+    "State": _object({"zones": _list(TEXT)}, status=TEXT),
+    "Receipt": _object(**_RECEIPT, problems=_list(TEXT)),
+    "Token": _object(
+        access_token=TEXT, token_type={"const": "Bearer"}, expires_in=COUNT, scope=TEXT
+    ),
+    "TokenError": _object(error=TEXT, error_description=TEXT),
+    "Problem": {
+        "type": "object",
+        "properties": {
+            "type": TEXT, "status": {"type": "integer"}, "detail": TEXT, "field": TEXT,
+            "value": _or_none(TEXT), "fix": TEXT,
+        },
+        "required": ["type", "status", "detail"],
+    },
+}  # fmt: skip
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+PROBLEM = _ref("Problem")
+ZONE: Schema = {
+    "name": "zone",
+    "in": "query",
+    "schema": TEXT,
+    "description": "The zone; may be left out where there is one alone.",
+}
+_RANGE: list[Schema] = [
+    ZONE,
+    {
+        "name": "from",
+        "in": "query",
+        "schema": {"type": "string", "format": "date-time"},
+        "description": "Prices that start then or later; else from a day before the newest.",
+    },
+    {
+        "name": "to",
+        "in": "query",
+        "schema": {"type": "string", "format": "date-time"},
+        "description": "Prices that start before; else to the end of the forecast.",
+    },
+    {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST},
+        "description": "The most prices to give; default 1000.",
+    },
+]
+_RANGED = ("/v1/prices", "/v1/prices.csv", "/v1/evcc", "/v1/emhass", "/v1/octopus")
+PARAMETERS: dict[str, list[Schema]] = {
+    **dict.fromkeys(_RANGED, _RANGE),
+    "/v1/price": [ZONE],
+    "/v1/ledger": [ZONE],
+    "/v1/stream": [
+        ZONE,
+        {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "schema": TEXT,
+            "description": "The last event seen: what came after it is sent first.",
+        },
+    ],
+    "/v1/readings": [
+        {
+            "name": "mapping",
+            "in": "query",
+            "schema": {"enum": ["canonical", "lcl", "pecan"]},
+            "description": "What the columns of a table mean.",
+        }
+    ],
+}
+BODIES: dict[str, Schema] = {
+    "/v1/token": {
+        "required": True,
+        "content": {
+            "application/x-www-form-urlencoded": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "grant_type": {"const": "client_credentials"},
+                        "client_id": TEXT,
+                        "client_secret": TEXT,
+                        "scope": TEXT,
+                    },
+                    "required": ["grant_type"],
+                }
+            }
+        },
+    }
+}
+
+
+def _feed(media: str, schema: Schema | None, said: str) -> dict[str, Said]:
+    return {
+        "200": (said, media, schema),
+        "304": ("Nothing new since the ETag in If-None-Match.", None, None),
+        "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
+        "404": ("No such zone, or no price yet.", PROBLEM_JSON, PROBLEM),
+    }
+
+
+_REFUSED: Said = ("The body cannot be taken.", PROBLEM_JSON, PROBLEM)
+_NO_TOKEN: Said = ("No token.", JSON, _ref("TokenError"))
+RESPONSES: dict[str, dict[str, Said]] = {
+    "/v1/price": _feed(JSON, _ref("Price"), "The newest price."),
+    "/v1/prices": _feed(JSON, _ref("Prices"), "Prices, published and forecast apart."),
+    "/v1/prices.csv": _feed("text/csv", None, "start, end, price, currency, kind."),
+    "/v1/evcc": _feed(JSON, _ref("Evcc"), "start, end, value."),
+    "/v1/emhass": _feed(JSON, _ref("Emhass"), "Prices by time."),
+    "/v1/octopus": _feed(JSON, _ref("Octopus"), "Unit rates, the newest first."),
+    "/v1/stream": {
+        **_feed("text/event-stream", None, "An event for each release; its id is t."),
+        "503": ("Too many listen already.", PROBLEM_JSON, PROBLEM),
+    },
+    "/v1/token": {
+        "200": ("A token.", JSON, _ref("Token")),
+        "400": _NO_TOKEN,
+        "401": ("The id or the secret is wrong.", JSON, _ref("TokenError")),
+        "429": ("Too many wrong secrets.", JSON, _ref("TokenError")),
+        "503": _NO_TOKEN,
+    },
+    "/v1/readings": {
+        "200": ("What became of the readings.", JSON, _ref("Receipt")),
+        **dict.fromkeys(("400", "408", "413", "415", "503"), _REFUSED),
+    },
+    "/v1/status": {"200": ("Where each zone stands.", JSON, _ref("Status"))},
+    "/v1/ledger": {
+        "200": (
+            "Records, one a line; docs/ledger.md has the format.",
+            "application/x-ndjson",
+            None,
+        ),
+        "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
+        "404": ("No such zone.", PROBLEM_JSON, PROBLEM),
+    },
+    "/v1/openapi.json": {"200": ("OpenAPI 3.1.", JSON, {"type": "object"})},
+    "/v1/docs": {"200": ("This page.", "text/html", None)},
+    "/healthz": {"200": ("It does.", JSON, _ref("State"))},
+    "/readyz": {
+        "200": ("All are.", JSON, _ref("State")),
+        "503": ("Some are not.", JSON, _ref("State")),
+    },
+    "/metrics": {"200": ("The text format.", "text/plain", None)},
+}

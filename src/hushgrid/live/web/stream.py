@@ -1,0 +1,159 @@
+"""Prices as they come: server-sent events, one queue a listener, and none holds up the tick.
+
+The loop that makes releases only leaves a note for the server's thread. There each listener gets
+the same bytes; one that does not take them in time is let go and may resume with Last-Event-ID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.history import History
+from hushgrid.live.ledger.standing import Published
+from hushgrid.live.publish import price
+from hushgrid.live.web.feeds import zone_asked
+from hushgrid.live.web.problems import RETRY, UnfitError, problem
+
+HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close what is silent
+QUEUE = 16  # events a listener may be behind
+AGAIN = 1000  # releases sent again at most to who resumes
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes events on at once
+]
+
+Event = tuple[int, bytes]  # t, as it goes out
+END: Event = (-1, b"")
+
+
+def event(zone: ZoneService, release: Published) -> Event:
+    """A release as an event; its id is t."""
+    data = json.dumps(price(zone, release), separators=(",", ":"))
+    return release.t, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
+
+
+class Streams:
+    """All listeners; everything but `tell` and `close` happens in the server's event loop."""
+
+    def __init__(self, history: History, most: int) -> None:
+        self._history, self._most = history, most
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: dict[str, set[asyncio.Queue[Event]]] = {z: set() for z in history.zones}
+        self._unwatch: Callable[[], None] = history.watch(self.tell)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._listeners.values()))
+
+    def tell(self, zone: ZoneService, release: Published) -> None:
+        """Leave a note of a release; returns at once. Any thread may call it."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the server has stopped
+                loop.call_soon_threadsafe(self._spread, zone.id, event(zone, release))
+
+    def close(self) -> None:
+        """Let every listener go."""
+        self._unwatch()
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end)
+
+    def _spread(self, zone: str, made: Event) -> None:
+        for queue in tuple(self._listeners[zone]):
+            if queue.qsize() >= QUEUE:
+                self._let_go(zone, queue)
+            else:
+                queue.put_nowait(made)
+
+    def _end(self) -> None:
+        for zone, queues in self._listeners.items():
+            for queue in tuple(queues):
+                self._let_go(zone, queue)
+
+    def _let_go(self, zone: str, queue: asyncio.Queue[Event]) -> None:
+        self._listeners[zone].discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(END)
+
+    async def stream(self, request: Request) -> Response:
+        """GET /v1/stream."""
+        try:
+            zone = zone_asked(request.query_params, self._listeners)
+        except UnfitError as error:
+            return error.answer()
+        if len(self) >= self._most:
+            return problem(503, "Too many listen already; try again later.", headers=RETRY)
+        last = request.headers.get("last-event-id", "")
+        return _Listening(self, zone, int(last) if re.fullmatch("[0-9]{1,18}", last) else None)
+
+    def join(self, zone: str, after: int | None) -> tuple[asyncio.Queue[Event], list[Event]]:
+        """A new listener's queue, and what it gets first: what it missed, or the newest."""
+        self._loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._listeners[zone].add(queue)
+        known = self._history.last(zone, 1 if after is None else AGAIN)
+        missed = [one for one in known if after is None or one.t > after]
+        return queue, [event(self._history.zones[zone], one) for one in missed]
+
+    def leave(self, zone: str, queue: asyncio.Queue[Event]) -> None:
+        """A listener has gone."""
+        self._listeners[zone].discard(queue)
+
+
+class _Listening(Response):
+    """The answer to one listener, until either side ends it."""
+
+    def __init__(self, streams: Streams, zone: str, after: int | None) -> None:
+        super().__init__()
+        self._streams, self._zone, self._after = streams, zone, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        queue, first = self._streams.join(self._zone, self._after)
+        watch = asyncio.create_task(_gone(receive, queue))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            await self._write(queue, first, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._streams.leave(self._zone, queue)
+            watch.cancel()
+
+    async def _write(self, queue: asyncio.Queue[Event], first: list[Event], send: Send) -> None:
+        begin = b"retry: 5000\n\n" + b"".join(text for _, text in first)
+        await send({"type": "http.response.body", "body": begin, "more_body": True})
+        sent = first[-1][0] if first else self._after or 0
+        while True:
+            try:
+                t, text = await asyncio.wait_for(queue.get(), HEARTBEAT)
+            except TimeoutError:
+                t, text = sent + 1, b": still here\n\n"
+            else:
+                if t < 0:
+                    return
+                if t <= sent:
+                    continue  # came between joining and the first look
+                sent = t
+            await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+async def _gone(receive: Receive, queue: asyncio.Queue[Event]) -> None:
+    """Wait until the listener hangs up, then say so."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    queue.put_nowait(END)
