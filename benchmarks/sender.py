@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-INTERVAL, TOKEN, TOPIC = 900, "a-token", "readings/bench"
+INTERVAL, TOKEN, TOPIC, BARE = 900, "a-token", "readings/bench", "bare/bench"
 MEDIA = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 
 
@@ -53,9 +53,9 @@ def arrow(meters: np.ndarray, start: int, wh: np.ndarray) -> bytes:
 
 
 def bodies(form: str, start: int, size: int, deliveries: int) -> list[bytes]:
-    """Every meter once, in random order."""
-    rng = np.random.default_rng(start)
-    order, wh = rng.permutation(size * deliveries), rng.integers(0, 2500, size * deliveries)
+    """Every meter once, in an order of the sender's own that stays the same."""
+    order = np.random.default_rng(1).permutation(size * deliveries)
+    wh = np.random.default_rng(start).integers(0, 2500, size * deliveries)
     rows = [slice(k * size, (k + 1) * size) for k in range(deliveries)]
     return [(ndjson if form == "ndjson" else arrow)(order[r], start, wh[r]) for r in rows]
 
@@ -94,17 +94,17 @@ class Http:
 class Mqtt:
     """QoS 1, as many messages under way as there are."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, topic: str) -> None:
         import paho.mqtt.client as paho
         from paho.mqtt.enums import CallbackAPIVersion
 
-        self._client = paho.Client(CallbackAPIVersion.VERSION2)
+        self._topic, self._client = topic, paho.Client(CallbackAPIVersion.VERSION2)
         self._client.max_inflight_messages_set(65_535)
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
 
     def send(self, made: list[bytes]) -> int:
-        sent = [self._client.publish(TOPIC, body, qos=1) for body in made]
+        sent = [self._client.publish(self._topic, body, qos=1) for body in made]
         for each in sent:
             each.wait_for_publish(60)
         return len(sent)
@@ -112,9 +112,10 @@ class Mqtt:
 
 def main() -> None:
     way, port, size, deliveries, connections = sys.argv[1], *map(int, sys.argv[2:])
-    sender = Mqtt(port) if way == "mqtt" else Http(way, port, connections)
+    topics = {"mqtt": TOPIC, "mqtt-bare": BARE}
+    sender = Mqtt(port, topics[way]) if way in topics else Http(way, port, connections)
     for line in sys.stdin:
-        made = bodies("ndjson" if way == "mqtt" else way, int(line), size, deliveries)
+        made = bodies("ndjson" if way in topics else way, int(line), size, deliveries)
         print("ready", flush=True)
         sys.stdin.readline()
         begin = time.perf_counter()
