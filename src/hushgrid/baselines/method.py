@@ -1,0 +1,159 @@
+"""What a baseline is: a name, its trust, and from a promise to a publisher or a refusal.
+
+A method that cannot give the asked promise answers with a `Refusal`; it is never run at another
+promise than the one asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.checks import is_real
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
+from hushgrid.noise import SimulatedNoise
+from hushgrid.planning import Secret
+from hushgrid.simulation import Scenario
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What nobody may learn more than epsilon about (docs/plan.md), but for a chance delta.
+
+    A trajectory's promise holds for any interval of it, and an interval's for the step.
+    """
+
+    secret: Secret = "interval"
+    epsilon: float = 1.0
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.secret not in get_args(Secret):
+            raise PolicyError(
+                f"secret is {self.secret!r}; give one of {', '.join(get_args(Secret))}."
+            )
+        if not (is_real(self.epsilon) and self.epsilon > 0):
+            raise PolicyError(f"epsilon is {self.epsilon}; give a positive number.")
+        if not (is_real(self.delta) and 0 <= self.delta < 0.5):
+            raise PolicyError(f"delta is {self.delta}; give a probability from 0 to below 0.5.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """A zone, what is promised in it, the steps of a day, and the public before the first release.
+
+    Methods of one zone share `public`: what it computes, it computes once.
+    """
+
+    scenario: Scenario
+    promise: Promise
+    horizon: int
+    public: Public = field(repr=False)
+
+    @classmethod
+    def of(cls, scenario: Scenario, promise: Promise, horizon: int) -> Setting:
+        """The setting of a zone whose readings do not react to rates."""
+        if scenario.consumption.reacts or (scenario.consumed and scenario.consumed.reacts):
+            raise PlanError(
+                "readings react to rates, so methods that need the whole day first have no day to"
+                " publish; give a zone without elasticity."
+            )
+        return cls(scenario, promise, horizon, Public.start(scenario.models, scenario.consumption))
+
+    @property
+    def alone(self) -> bool:
+        """Whether every house moves on its own under every model."""
+        return all(piece.size == 1 for model in self.scenario.models for piece in model.chains)
+
+    @property
+    def largest(self) -> int:
+        """The largest bound of a house [Wh]."""
+        return int(self.scenario.zone.bound.max())
+
+
+class Outcome(NamedTuple):
+    """A published day: loads [Wh] as released, and the public's best estimate from them.
+
+    `scale` [Wh] is the noise a watcher reckons with, by step; `laplace` says of which law. Offline
+    transforms give the standard deviation of their noise.
+    """
+
+    raw: Floats
+    estimated: Floats
+    scale: Floats
+    laplace: bool = True
+
+
+Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A method that keeps the promise: how, with which noise [Wh], and what it does to a day."""
+
+    guarantee: str
+    scale: float
+    publish: Publish
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a method cannot give the asked promise."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A way to publish. `eta` is the share of a reading's law it does not trust; None: no readings.
+
+    `online` methods publish step by step; the others need the whole day first.
+    """
+
+    name: str
+    label: str
+    online: bool
+    eta: float | None
+    prepare: Callable[[Setting], Ready | Refusal]
+
+
+def laplace(setting: Setting, scales: Sequence[float], guarantee: str) -> Ready:
+    """Independent integer Laplace noise of these scales [Wh], one a step."""
+    return _stepwise(setting, scales, guarantee, LAPLACE)
+
+
+def gaussian(setting: Setting, scales: Sequence[float], guarantee: str) -> Ready:
+    """Independent integer Gaussian noise of these standard deviations [Wh], one a step."""
+    return _stepwise(setting, scales, guarantee, GAUSSIAN)
+
+
+def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: Shape) -> Ready:
+    fixed = np.array(scales, np.float64)
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        noise = SimulatedNoise(seed)
+        draw = noise.draw if shape is LAPLACE else noise.draw_gaussian
+        raw = load + np.array([draw(float(b)) for b in fixed], np.float64)
+        estimated = learnt(setting.public, raw, fixed, shape)
+        return Outcome(raw, estimated, fixed, shape is LAPLACE)
+
+    return Ready(guarantee, float(fixed.max()), publish)
+
+
+def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE) -> Floats:
+    """The public's estimate at every step, from that step's release and those before it."""
+    from dataclasses import replace
+
+    now, out = replace(public.anew(USUAL_FACTOR), shape=shape), []
+    for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
+        guess, now = now.learn(seen, scale)
+        out.append(guess)
+    return np.array(out)
