@@ -1,0 +1,89 @@
+"""The noise of a release as the public knows it, and any law of whole Wh behind it."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.adversary.arrays import log, log_sum
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FEW = 1 << 22  # numbers looked at together
+
+
+class Blur(NamedTuple):
+    """Integer noise: its shape, and its scale [Wh] (its standard deviation where Gaussian)."""
+
+    shape: Literal["laplace", "gaussian", "none"]
+    scale: float
+
+    def log_pmf(self, k: Ints) -> Floats:
+        """log Pr[K = k]."""
+        if self.shape == "laplace":
+            return np.asarray(math.log(math.tanh(1 / (2 * self.scale))) - np.abs(k) / self.scale)
+        if self.shape == "gaussian":
+            return np.asarray(-((k / self.scale) ** 2) / 2 - math.log(self._weight))
+        return np.where(k == 0, 0.0, -np.inf)
+
+    def characteristic(self, w: Floats) -> Floats:
+        """E[e^(iwK)], real because the noise is symmetric."""
+        if self.shape == "laplace":
+            # 1 - 2q cos w + q^2 = (1-q)^2 + 4q sin^2(w/2): nothing cancels
+            odds = math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
+            return np.asarray(1 / (1 + 4 * odds * np.sin(w / 2) ** 2))
+        if self.shape == "gaussian":
+            turns = 2 * math.pi * np.arange(-2, 3)[:, None]
+            each = np.exp(-((self.scale * (w + turns)) ** 2) / 2).sum(axis=0)
+            return np.asarray(each * self.scale * math.sqrt(2 * math.pi) / self._weight)
+        return np.ones_like(w)
+
+    @property
+    def _weight(self) -> float:
+        """Sum of e^(-k^2 / (2 scale^2)) over whole k, by Poisson's formula where that is short."""
+        if self.scale > 1:
+            turns = np.exp(-2 * (math.pi * self.scale * np.arange(1, 4)) ** 2)
+            return self.scale * math.sqrt(2 * math.pi) * (1 + 2 * float(turns.sum()))
+        return 1 + 2 * float(np.exp(-((np.arange(1, 60) / self.scale) ** 2) / 2).sum())
+
+
+def log_blurred(pmf: Floats, at: Ints, blur: Blur) -> Floats:
+    """log of (pmf plus noise) at whole Wh `at`; `pmf` (..., L) gives (..., points).
+
+    Only positive terms are added, so the tails are as exact as the middle.
+    """
+    if blur.shape == "laplace":
+        return _laplace(log(pmf), at, blur)
+    if blur.shape == "none":
+        inside = (at >= 0) & (at < pmf.shape[-1])
+        return np.where(inside, log(pmf)[..., np.where(inside, at, 0)], -np.inf)
+    return _gaussian(log(pmf), at, blur)
+
+
+def _laplace(log_f: Floats, at: Ints, blur: Blur) -> Floats:
+    """Two first-order recursions over the law, then a geometric tail on either side."""
+    b, top = blur.scale, log_f.shape[-1] - 1
+    x = np.arange(top + 1) / b
+    left = np.logaddexp.accumulate(log_f + x, axis=-1) - x
+    right = np.logaddexp.accumulate((log_f - x)[..., ::-1], axis=-1)[..., ::-1] + x
+    both = np.array(left)
+    both[..., :-1] = np.logaddexp(left[..., :-1], right[..., 1:] - 1 / b)
+    both[..., 0] = right[..., 0]
+    beyond = np.maximum(np.maximum(-at, at - top), 0)
+    constant = math.log(math.tanh(1 / (2 * b)))
+    return np.asarray(both[..., np.clip(at, 0, top)] - beyond / b + constant)
+
+
+def _gaussian(log_f: Floats, at: Ints, blur: Blur) -> Floats:
+    x = np.arange(log_f.shape[-1])
+    found = np.empty((*log_f.shape[:-1], at.size))
+    some = max(1, _FEW // log_f.size)
+    for start in range(0, at.size, some):
+        part = at[start : start + some]
+        noise = blur.log_pmf(part[:, None] - x)
+        found[..., start : start + some] = log_sum(log_f[..., None, :] + noise, axis=-1)
+    return found

@@ -1,0 +1,151 @@
+"""The joint law of everybody's occupancy, 2^N states: the adversary as the paper defines her."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
+from hushgrid.adversary.blur import Blur, log_blurred
+from hushgrid.adversary.filtering import Adversary
+from hushgrid.adversary.knowledge import Knowledge, Laws
+from hushgrid.errors import ModelError, PolicyError
+from hushgrid.occupancy import OccupancyModel
+
+Floats = NDArray[np.float64]
+
+MOST = 14  # houses
+_DEEP = 600.0  # a likelihood that varies by more than e^600 is added up in logarithms
+
+
+@final
+class Exact(Adversary):
+    """Any models, blocked or joint too, of up to 14 houses. Nothing is approximated."""
+
+    def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
+        super().__init__(knowledge, like)
+        n = knowledge.n_houses
+        if n > MOST:
+            raise ModelError(
+                f"the zone has {n} houses, 2^{n} joint states; give Population or Factored a zone"
+                f" of more than {MOST}."
+            )
+        refuse_others(knowledge, "Exact")
+        self.houses = range(n)
+
+    def prior(self, model: OccupancyModel) -> Array:
+        """Pi as (2,) * N, house i on axis i."""
+        n = model.n_houses
+        law = np.zeros((2,) * n)
+        for piece in model.chains:
+            for block, chain in zip(piece.members.tolist(), piece.chain_of.tolist(), strict=True):
+                one = log(piece.initial[chain]).reshape((2,) * piece.size)
+                # the block's axes, in its own order, then as the houses are numbered
+                one = np.transpose(one, np.argsort(block))
+                shape = [2 if house in block else 1 for house in range(n)]
+                law = law + one.reshape(shape)
+        return like(law, self.like)
+
+    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+        """Eq. (2), one block after the other."""
+        for block, a in self._moves(model, t):
+            law = _contracted(law, block, log(a))
+        return law
+
+    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+        """The transposed moves."""
+        for block, a in self._moves(model, t):
+            message = _contracted(message, block, log(a.T))
+        return message
+
+    def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
+        """The law of the load given every state, seen through the noise at z."""
+        found = joint_likelihood(self.knowledge.laws(t, rate), z, blur)
+        return like(found.reshape(law.shape), self.like)
+
+    def home(self, law: Array) -> Array:
+        """The N marginals."""
+        xp, n = array_namespace(law), self.knowledge.n_houses
+        rows = [xp.reshape(law, (2**i, 2, -1))[:, 1, :] for i in range(n)]
+        return xp.stack([xp.exp(log_sum(row)) for row in rows])
+
+    def _moves(self, model: OccupancyModel, t: int) -> Iterator[tuple[list[int], Floats]]:
+        slot = model.calendar.slot(t)
+        for piece in model.chains:
+            for block, chain in zip(piece.members.tolist(), piece.chain_of.tolist(), strict=True):
+                yield block, piece.transition[slot, chain]
+
+
+def refuse_others(knowledge: Knowledge, name: str) -> None:
+    """Refuse what only `Factored` can use."""
+    if knowledge.others is not None:
+        raise PolicyError(
+            f"others is {type(knowledge.others).__name__}, which {name} does not use;"
+            " give it to Factored."
+        )
+
+
+def _contracted(law: Array, block: list[int], log_a: Floats) -> Array:
+    """Sum over the block's old state of law times a, in logarithms."""
+    xp, n, k = array_namespace(law), law.ndim, len(log_a)
+    order = [axis for axis in range(n) if axis not in block] + block
+    flat = xp.reshape(xp.permute_dims(law, tuple(order)), (-1, k))
+    a = like(log_a, law)
+    if k == 2:
+        moved = xp.logaddexp(flat[:, :1] + a[:1, :], flat[:, 1:] + a[1:, :])
+    else:
+        rows = range(flat.shape[0])
+        moved = xp.stack([log_sum(flat[row, :][:, None] + a, axis=0) for row in rows])
+    back = tuple(int(axis) for axis in np.argsort(order))
+    return xp.permute_dims(xp.reshape(moved, law.shape), back)
+
+
+def joint_likelihood(laws: Laws, z: int, blur: Blur) -> Floats:
+    """(2^N,): log Pr[load_hat = z given state], the first house the most significant bit.
+
+    Houses are split in two halves with laws A_i and B_k of their sums. At one point z only,
+    sum_j A_i(j) (B_k plus noise)(z - j) is one matrix product for all pairs of states.
+    """
+    a, b = _half_sums(laws)
+    noisy = log_blurred(b, z - np.arange(a.shape[1]), blur)
+    most = float(noisy.max())
+    if most == -np.inf:
+        return np.full(len(a) * len(b), -np.inf)
+    seen = noisy[noisy > -np.inf]
+    if most - float(seen.min()) <= _DEEP:
+        return np.asarray(log(a @ np.exp(noisy - most).T) + most).ravel()
+    return np.stack([log_sum(noisy + row, axis=1) for row in log(a)]).ravel()
+
+
+@lru_cache(maxsize=4)
+def _half_sums(laws: Laws) -> tuple[Floats, Floats]:
+    """The laws of both halves' sums in all their states: (states, Wh) each."""
+    kinds = laws.kind_of.tolist()
+    cut = len(kinds) // 2
+    return _sums(kinds[:cut], laws), _sums(kinds[cut:], laws)
+
+
+def _sums(kinds: list[int], laws: Laws) -> Floats:
+    """By direct convolution, exact in every tail; equal sums are convolved once."""
+    known: dict[tuple[tuple[int, int], ...], Floats] = {(): np.ones(1)}
+
+    def sum_of(parts: tuple[tuple[int, int], ...]) -> Floats:
+        if parts not in known:
+            kind, home = parts[-1]
+            known[parts] = np.convolve(sum_of(parts[:-1]), laws.pairs[kind][home])
+        return known[parts]
+
+    n = len(kinds)
+    states = [
+        sum_of(tuple(sorted((kind, state >> (n - 1 - i) & 1) for i, kind in enumerate(kinds))))
+        for state in range(2**n)
+    ]
+    table = np.zeros((2**n, max(len(law) for law in states)))
+    for row, law in zip(table, states, strict=True):
+        row[: len(law)] = law
+    return table

@@ -1,0 +1,192 @@
+"""Each house by itself, up to a million of them: the others are a normal law around it.
+
+A house's own reading keeps its law; what all others use together is taken as normal, with the mean
+and variance that the beliefs about them give. One pass over the houses a step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum, on_host
+from hushgrid.adversary.blur import Blur, log_blurred
+from hushgrid.adversary.exact import MOST, joint_likelihood
+from hushgrid.adversary.filtering import Adversary
+from hushgrid.adversary.knowledge import Knowledge, Laws
+from hushgrid.adversary.nodes import LawNodes, law_nodes
+from hushgrid.adversary.normal import log_density
+from hushgrid.errors import ModelError
+from hushgrid.occupancy import OccupancyModel
+
+Floats = NDArray[np.float64]
+
+CHUNK = 1 << 13  # houses looked at together
+_CERTAIN = 1e-9  # of the load's variance: below it the others' sum is as good as known
+
+
+@final
+class Factored(Adversary):
+    """Independent houses, each with its own chain and law; what she knows of others is used too.
+
+    Exact for one house, and for an adversary who knows all other readings (or, up to 14 houses,
+    all other occupancies). Else every house's belief is its own marginal: how readings of a step
+    tie houses together is forgotten after the step.
+    """
+
+    def __init__(self, knowledge: Knowledge, like: Array = HOST, chunk: int = CHUNK) -> None:
+        super().__init__(knowledge, like)
+        self.houses, self._chunk = range(knowledge.n_houses), chunk
+        self._chains = {id(model): self._chain_of(model) for model in knowledge.models}
+        self._nodes: dict[Laws, tuple[LawNodes, Array]] = {}
+        self._moves: dict[tuple[int, int], Array] = {}
+
+    def prior(self, model: OccupancyModel) -> Array:
+        """(2, N)."""
+        xp = array_namespace(self.like)
+        chains = like(log(model.chains[0].initial.T), self.like)
+        return xp.take(chains, self._chains[id(model)], axis=1)
+
+    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+        """Eq. (2), every house by itself."""
+        xp, a = array_namespace(law), self._moves_into(model, t)
+        return xp.stack([xp.logaddexp(law[0, :] + a[s], law[1, :] + a[2 + s]) for s in (0, 1)])
+
+    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+        """The transposed moves."""
+        xp, a = array_namespace(message), self._moves_into(model, t)
+        return xp.stack(
+            [xp.logaddexp(message[0, :] + a[2 * s], message[1, :] + a[2 * s + 1]) for s in (0, 1)]
+        )
+
+    def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
+        """(2, N): log Pr[load_hat = z given one house's state], the others as believed."""
+        laws = self.knowledge.laws(t, rate)
+        known = self.knowledge.occupancy(t)
+        if known is not None and len(known) <= MOST:
+            return like(_given_others(laws, known, z, blur), self.like)
+        nodes, kind_of = self._nodes_of(laws)
+        mean, variance = self._others(law, nodes, kind_of, t)
+        return seen_by_each(nodes, kind_of, mean, variance, z, blur, laws, self._chunk)
+
+    def home(self, law: Array) -> Array:
+        """Pr[at home] of every house."""
+        return array_namespace(law).exp(law[1, :])
+
+    def total(self, law: Array) -> Array:
+        """(N,): each house has its own idea of how likely the release was."""
+        return array_namespace(law).logaddexp(law[0, :], law[1, :])
+
+    def normalised(self, law: Array) -> Array:
+        """Every house's law by itself."""
+        return law - self.total(law)[None, :]
+
+    def _others(self, law: Array, nodes: LawNodes, kind_of: Array, t: int) -> tuple[Array, Array]:
+        """Mean and variance of what all others use, for each house."""
+        xp = array_namespace(law)
+        readings, known = self.knowledge.cut_readings(t), self.knowledge.occupancy(t)
+        if readings is not None:
+            mean = like((readings.sum() - readings).astype(np.float64), law)
+            return mean, xp.zeros_like(mean)
+        chance = xp.exp(law)
+        if known is not None:
+            chance = like(np.stack([1.0 - known, 1.0 * known]), law)
+        return leave_one_out(chance, nodes, kind_of)
+
+    def _nodes_of(self, laws: Laws) -> tuple[LawNodes, Array]:
+        if laws not in self._nodes:
+            if len(self._nodes) >= 128:
+                self._nodes.clear()
+            kind_of = like(laws.kind_of.astype(np.int64), self.like)
+            self._nodes[laws] = (law_nodes(laws.pairs).on(self.like), kind_of)
+        return self._nodes[laws]
+
+    def _moves_into(self, model: OccupancyModel, t: int) -> Array:
+        """(4, N): log a00, a01, a10, a11 of every house; those of the last slot are kept."""
+        key = (id(model), model.calendar.slot(t))
+        if key not in self._moves:
+            xp = array_namespace(self.like)
+            a = log(model.chains[0].transition[key[1]].reshape(-1, 4).T)
+            if len(self._moves) >= len(self.knowledge.models):
+                self._moves.clear()
+            self._moves[key] = xp.take(like(a, self.like), self._chains[id(model)], axis=1)
+        return self._moves[key]
+
+    def _chain_of(self, model: OccupancyModel) -> Array:
+        piece = model.chains[0]
+        if len(model.chains) > 1 or piece.size > 1:
+            raise ModelError(
+                f"model {model.name} has houses that move together; give independent houses, or"
+                f" use Exact for up to {MOST}."
+            )
+        chain_of = np.empty(len(piece.members), np.int64)
+        chain_of[piece.members[:, 0]] = piece.chain_of
+        return like(chain_of, self.like)
+
+
+def leave_one_out(chance: Array, nodes: LawNodes, kind_of: Array) -> tuple[Array, Array]:
+    """Mean and variance of the sum of all readings but one; `chance` (2, N) of out and home."""
+    xp = array_namespace(chance)
+    means, variances = (xp.take(each, kind_of, axis=1) for each in (nodes.mean, nodes.variance))
+    mean = xp.sum(chance * means, axis=0)
+    within = xp.sum(chance * variances, axis=0)
+    between = chance[0, :] * chance[1, :] * (means[1, :] - means[0, :]) ** 2
+    variance = within + between
+    return xp.sum(mean) - mean, xp.clip(xp.sum(variance) - variance, 0.0, None)
+
+
+def seen_by_each(
+    nodes: LawNodes,
+    kind_of: Array,
+    mean: Array,
+    variance: Array,
+    z: int,
+    blur: Blur,
+    laws: Laws,
+    chunk: int = CHUNK,
+) -> Array:
+    """(2, N): each house's law, plus the others' normal law, plus noise, at z; in logarithms."""
+    xp = array_namespace(mean)
+    certain = variance <= _CERTAIN * xp.max(variance) + 1e-12
+    safe = xp.where(certain, 1.0, variance)
+    parts = []
+    for start in range(0, mean.shape[0], chunk):
+        some = slice(start, start + chunk)
+        kinds = kind_of[some]
+        at = xp.take(nodes.at, kinds, axis=1)  # (2, houses, nodes)
+        weight = xp.take(nodes.log_weight, kinds, axis=1)
+        distance = (z - mean[some])[None, :, None] - at
+        parts.append(log_sum(weight + log_density(distance, safe[some][None, :, None], blur), 2))
+    found = xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+    if not bool(xp.any(certain)):
+        return found
+    exact = _known_sum(laws, on_host(mean), on_host(certain), z, blur)
+    return xp.where(certain[None, :], like(exact, mean), found)
+
+
+def _known_sum(laws: Laws, mean: Floats, which: Any, z: int, blur: Blur) -> Floats:
+    """Where the others' sum is known nothing is approximated: the house's own law and noise."""
+    found = np.zeros((2, mean.size))
+    for kind, pair in enumerate(laws.pairs):
+        mine = np.flatnonzero(which & (laws.kind_of == kind))
+        at = z - np.rint(mean[mine]).astype(np.int64)
+        for s in (0, 1):
+            if mine.size:
+                found[s, mine] = log_blurred(pair[s], at, blur)
+    return found
+
+
+def _given_others(laws: Laws, known: NDArray[np.int32], z: int, blur: Blur) -> Floats:
+    """(2, N) where she knows everybody else's occupancy: exact, from the joint likelihood."""
+    n = len(known)
+    joint = joint_likelihood(laws, z, blur).reshape((2,) * n)
+    found = np.empty((2, n))
+    for i in range(n):
+        state = known.tolist()
+        for s in (0, 1):
+            state[i] = s
+            found[s, i] = joint[tuple(state)]
+    return found

@@ -1,0 +1,113 @@
+"""The filter every adversary is: move with the model, weigh by a release (Eq. (2) and (3)).
+
+Beliefs are kept as logarithms. No release however unlikely makes a possible state impossible.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from array_api_compat import array_namespace
+
+from hushgrid.adversary.arrays import HOST, Array, log_sum
+from hushgrid.adversary.blur import Blur
+from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.errors import ModelError
+from hushgrid.occupancy import OccupancyModel
+
+if TYPE_CHECKING:
+    from hushgrid.mechanism import Release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beliefs:
+    """What she believes after step t, under each model of Theta apart.
+
+    `laws`: logarithms of probabilities, an array a model; `evidence`: log probability of all
+    releases so far under each model, (1,) or one a house; `rate` the last one shown.
+    """
+
+    t: int
+    laws: tuple[Array, ...]
+    evidence: tuple[Array, ...]
+    rate: float | None = None
+    digest: str | None = None
+
+
+class Adversary(ABC):
+    """Start with `start`, then `step` (or `skip`) with the beliefs passed in and out."""
+
+    houses: tuple[int, ...] | range  # those she guesses about
+
+    def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
+        """`like`: an array of the library and device to work on; numpy if none is given."""
+        self.knowledge, self.like = knowledge, like
+
+    @abstractmethod
+    def prior(self, model: OccupancyModel) -> Array:
+        """Pi."""
+
+    @abstractmethod
+    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+        """Eq. (2): the law of step t from that of step t - 1."""
+
+    @abstractmethod
+    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+        """E[message(S^t) given S^{t-1}], in logarithms: for smoothing."""
+
+    @abstractmethod
+    def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
+        """log Pr[release given state], of the law's own shape."""
+
+    @abstractmethod
+    def home(self, law: Array) -> Array:
+        """Pr[at home] of each of `houses`."""
+
+    def total(self, law: Array) -> Array:
+        """log of all the weight there is, as (1,)."""
+        return array_namespace(law).reshape(log_sum(law), (1,))
+
+    def normalised(self, law: Array) -> Array:
+        """The law with weights that sum to 1."""
+        return law - log_sum(law)
+
+    def start(self) -> Beliefs:
+        """Before the first release: t = 0."""
+        laws = tuple(self.prior(model) for model in self.knowledge.models)
+        return Beliefs(0, laws, tuple(0.0 * self.total(law) for law in laws))
+
+    def step(self, beliefs: Beliefs, release: Release) -> Beliefs:
+        """Her beliefs after a release. Steps left out before it are only predicted."""
+        return self.seen(beliefs, release)[0]
+
+    def skip(self, beliefs: Beliefs, rate: float | None = None) -> Beliefs:
+        """Her beliefs after a step without a release; `rate` is what was shown instead."""
+        t, models = beliefs.t + 1, self.knowledge.models
+        laws = beliefs.laws
+        if beliefs.t > 0:
+            laws = tuple(self.moved(law, m, t) for law, m in zip(laws, models, strict=True))
+        return replace(beliefs, t=t, laws=laws, rate=beliefs.rate if rate is None else rate)
+
+    def seen(self, beliefs: Beliefs, release: Release) -> tuple[Beliefs, tuple[Array, ...]]:
+        """`step`, and the likelihoods it used under each model."""
+        blur = self.knowledge.check_release(release, beliefs.t, beliefs.digest)
+        while beliefs.t < release.t:
+            beliefs = self.skip(beliefs)
+        laws, evidence, weights = [], [], []
+        for law, sum_before, model in zip(
+            beliefs.laws, beliefs.evidence, self.knowledge.models, strict=True
+        ):
+            weight = self.likelihood(law, release.t, beliefs.rate, release.load_hat, blur)
+            total = self.total(law + weight)
+            if not bool(array_namespace(total).all(total > -float("inf"))):
+                raise ModelError(
+                    f"release of step {release.t} has probability 0 under model {model.name};"
+                    " give a model and laws that allow it."
+                )
+            laws.append(self.normalised(law + weight))
+            evidence.append(sum_before + total)
+            weights.append(weight)
+        after = Beliefs(release.t, tuple(laws), tuple(evidence), release.rate, release.digest)
+        return after, tuple(weights)
