@@ -7,7 +7,7 @@ promise than the one asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -80,14 +80,15 @@ class Setting:
 
 
 class Outcome(NamedTuple):
-    """A published day: loads [Wh] as released, and the public's best estimate from them.
+    """A published day: loads [Wh] behind the raw rates, and the public's best estimate.
 
-    `scale` [Wh] is the noise a watcher reckons with, by step; `laplace` says of which law. Offline
-    transforms give the standard deviation of their noise.
+    `seen` [Wh] is what a watcher learns at each step, behind noise of `scale` [Wh]; `laplace` says
+    of which law (else normal, and the scale its standard deviation). No `seen`: nothing released.
     """
 
     raw: Floats
     estimated: Floats
+    seen: Floats | None
     scale: Floats
     laplace: bool = True
 
@@ -143,15 +144,13 @@ def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: 
         draw = noise.draw if shape is LAPLACE else noise.draw_gaussian
         raw = load + np.array([draw(float(b)) for b in fixed], np.float64)
         estimated = learnt(setting.public, raw, fixed, shape)
-        return Outcome(raw, estimated, fixed, shape is LAPLACE)
+        return Outcome(raw, estimated, raw, fixed, shape is LAPLACE)
 
     return Ready(guarantee, float(fixed.max()), publish)
 
 
 def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE) -> Floats:
     """The public's estimate at every step, from that step's release and those before it."""
-    from dataclasses import replace
-
     now, out = replace(public.anew(USUAL_FACTOR), shape=shape), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)

@@ -35,7 +35,8 @@ def offline(
         tail = np.maximum(np.minimum(uniforms, 1 - uniforms), 2.0**-54)
         noise = np.where(uniforms < 0.5, 1.0, -1.0) * scales * np.log(2 * tail)
         seen = forward @ load + noise
-        return Outcome(inverse @ seen, estimator.estimate(seen), spread, laplace=False)
+        raw = inverse @ seen
+        return Outcome(raw, estimator.estimate(seen), raw, spread, laplace=False)
 
     return Ready(guarantee, float(spread.max()), publish)
 

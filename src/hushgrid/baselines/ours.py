@@ -6,7 +6,6 @@ out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -62,19 +61,13 @@ def _planned(eta: float, setting: Setting) -> Ready:
 
 
 def _forecast(setting: Setting) -> Ready:
-    law = setting.public
-    means = np.array([_mean(law, ahead) for ahead in range(setting.horizon)])
+    moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
+    means = np.array([np.mean([m.mean for m in each]) for each in moments])  # models alike
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:  # noqa: ARG001
-        return Outcome(means, means, np.full(len(means), np.inf))
+        return Outcome(means, means, None, np.zeros(len(means)))
 
     return Ready("no reading is used, so nothing is given away", 0.0, publish)
-
-
-def _mean(public: object, ahead: int) -> float:
-    law = public.predicted((), ahead)  # type: ignore[attr-defined]
-    # models equally likely, the common factor 1: what a forecast without releases knows
-    return float(law.mean[:, 0].mean())
 
 
 def _windowed(setting: Setting) -> Ready:
@@ -89,16 +82,17 @@ def _windowed(setting: Setting) -> Ready:
     alpha, beta = scenario.tariff.alpha, scenario.tariff.beta
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        outs, scales = [], []
+        outs, releases = [], []
         for first in states:
             state, noise, rates = first, SimulatedNoise(seed), []
             for z in load.tolist():
                 release, state = step(state, z, noise)
                 rates.append(release.rate)
                 if first is states[0]:
-                    scales.append(release.scale)
+                    releases.append(release)
             outs.append((np.array(rates) - beta) / alpha * 1000 - scenario.tariff.inelastic)
-        return Outcome(outs[0], outs[1], np.array(scales))
+        seen = np.array([release.load_hat for release in releases], np.float64)
+        return Outcome(outs[0], outs[1], seen, np.array([release.scale for release in releases]))
 
     widest = 2 * w * setting.largest / promise.epsilon
     return Ready(
@@ -122,8 +116,6 @@ def _unlikely(setting: Setting) -> Ready | Refusal:
         + ("" if parts == 1 else " in all; steps add up"),
     )
 
-
-Prepare = Callable[[Setting], Ready | Refusal]
 
 HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
 HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)

@@ -1,0 +1,96 @@
+"""What an adversary makes of a published day: her AUC about who was at home."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.adversary import Factored, Knowledge, look_back
+from hushgrid.baselines.method import Outcome
+from hushgrid.belief import marginals
+from hushgrid.mechanism import Release
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.simulation import Scenario
+
+Floats = NDArray[np.float64]
+
+
+class Watcher:
+    """She knows the public model and all releases of the day, and looks back at its end.
+
+    Each house by itself (Factored). Noise of an offline transform she takes as normal and
+    independent from step to step, so for those her AUC is a lower bound of a lower bound.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._zone, self._models = scenario.zone.id, scenario.models
+        self._adversary = Factored(
+            Knowledge(scenario.zone, scenario.models, scenario.consumption)
+        )
+
+    def auc(self, made: Outcome, home: NDArray[np.uint8]) -> float:
+        """Mean over houses of the chance that a step at home scores above one away."""
+        if made.seen is None:
+            chance = np.mean([_prior(model, len(home)) for model in self._models], axis=0)
+        else:
+            chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
+        return mean_auc(chance, home)
+
+    def _releases(self, made: Outcome) -> list[Release]:
+        assert made.seen is not None
+        rule = "" if made.laplace else "gaussian"
+        return [
+            Release(
+                zone=self._zone,
+                t=t,
+                applies_from=t + 1,
+                load_hat=round(seen),
+                put_back=0.0,
+                estimate=None,
+                rate=0.0,
+                scale=scale,
+                look=0.0,
+                epsilon=0.0,
+                delta=0.0,
+                epsilon_any=0.0,
+                rule=rule,
+                digest="compare",
+                simulated=True,
+            )
+            for t, (seen, scale) in enumerate(
+                zip(made.seen.tolist(), made.scale.tolist(), strict=True), 1
+            )
+        ]
+
+
+def _prior(model: OccupancyModel, horizon: int) -> Floats:
+    """(T, houses): the public chance that somebody is at home, before any release."""
+    out = np.empty((horizon, model.n_houses))
+    beliefs = marginals(model)
+    for t in range(horizon):
+        belief = next(beliefs)
+        for law, piece in zip(belief.laws, model.chains, strict=True):
+            m = piece.size
+            bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
+            out[t, piece.members] = (law @ bits)[piece.chain_of]
+    return out
+
+
+def mean_auc(chance: Floats, home: NDArray[np.uint8]) -> float:
+    """Mean over houses that were both at home and away; a column a house.
+
+    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    there = home > 0
+    n1 = there.sum(axis=0)
+    n0 = len(home) - n1
+    both = (n1 > 0) & (n0 > 0)
+    if not both.any():
+        return float("nan")
+    ranks = rankdata(chance[:, both], axis=0)
+    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
+    wins = above - n1[both] * (n1[both] + 1) / 2
+    return float((wins / (n1[both] * n0[both])).mean())
