@@ -24,9 +24,11 @@ from hushgrid.watcher import Watcher
 from hushgrid.worlds import Day, Source
 
 Floats = NDArray[np.float64]
-Row = dict[str, dict[str, list[float]]]  # method -> raw, estimated: FIGURES; auc
+Row = dict[str, dict[str, list[float]]]  # method -> raw, clipped, estimated: FIGURES; auc
 
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
+AUCS = ("auc", "auc_others")  # she knows prices alone; she knows all other readings as well
+OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
 
@@ -64,7 +66,7 @@ class Bench:
         """One day of every method that keeps the promise, and of the batteries."""
         zone = number % len(self.source.scenarios)
         scenario, day = self.source.scenarios[zone], self.source.day(number)
-        watcher = Watcher(scenario) if attack and day.home is not None else None
+        watchers = _watchers(scenario, day) if attack else {}
         out: Row = {}
         for name, method in self.ready(zone).items():
             if isinstance(method, Refusal):
@@ -72,9 +74,14 @@ class Bench:
             noise = np.random.SeedSequence([self._seed, number, _NOISE])
             made = method.publish(day.load, noise)
             out[name] = _judged(made, day, scenario.tariff)
-            if watcher is not None and day.home is not None:
-                out[name]["auc"] = [watcher.auc(made, day.home)]
-        return out | self._batteries(scenario, day, number)
+            for key, watcher in watchers.items():
+                out[name][key] = [watcher.auc(made, _home(day))]
+        out |= self._batteries(scenario, day, number)
+        if watchers:
+            bare = day.load.astype(np.float64)
+            openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
+            out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
+        return out
 
     def _batteries(self, scenario: Scenario, day: Day, number: int) -> Row:
         bound = scenario.zone.bound.astype(np.int64)
@@ -94,17 +101,38 @@ class Bench:
         return out
 
 
+def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
+    """She who knows prices alone, and she who knows all other readings too."""
+    alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
+    if day.home is None or not alone:
+        return {}
+    return dict(zip(AUCS, (Watcher(scenario), Watcher(scenario, day.readings)), strict=True))
+
+
+def _home(day: Day) -> NDArray[np.uint8]:
+    assert day.home is not None
+    return day.home
+
+
 def _judged(made: Outcome, day: Day, tariff: Tariff) -> dict[str, list[float]]:
     return {
-        "raw": errors(made.raw, day.load, tariff),
+        "raw": errors(made.raw, day.load, tariff, cut=False),
+        "clipped": errors(made.raw, day.load, tariff),
         "estimated": errors(made.estimated, day.load, tariff),
     }
 
 
-def errors(published: Floats, load: NDArray[np.int64], tariff: Tariff) -> list[float]:
-    """FIGURES of the rates of published loads [Wh], cut to the tariff's limits after the noise."""
+def errors(
+    published: Floats, load: NDArray[np.int64], tariff: Tariff, *, cut: bool = True
+) -> list[float]:
+    """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
+
+    Cutting is post-processing, the simplest there is, so a raw rate is told without it.
+    """
     best = optimal_rate(load.astype(np.float64), tariff)
-    rates = np.array([public_rate(z, tariff) for z in published.tolist()])
+    rates = optimal_rate(published, tariff)
+    if cut:
+        rates = np.array([public_rate(z, tariff) for z in published.tolist()])
     usual = float(np.sqrt(np.mean(((rates - best) / best) ** 2)))
     wasted = float(np.sum((rates - best) ** 2) / (2 * tariff.alpha))
     return [usual / float(np.sqrt(len(load))), usual, wasted]
@@ -139,7 +167,7 @@ class Comparison:
         }
 
     def values(self, name: str, part: str, figure: str = "rmsre_paper") -> Floats:
-        """(days,) of one figure of a method's raw or estimated price."""
+        """(days,) of one figure of a method's raw, clipped or estimated price."""
         at = FIGURES.index(figure)
         return np.array([row[name][part][at] for row in self.rows])
 
@@ -155,9 +183,9 @@ class Comparison:
         """Error of one method less another's, on paired days."""
         return summarise(self.values(above, part) - self.values(below, part))
 
-    def auc(self, name: str) -> Summary | None:
-        """The adversary's AUC over the days on which she was asked."""
-        found = [row[name]["auc"][0] for row in self.rows if "auc" in row[name]]
+    def auc(self, name: str, knows: str = "auc") -> Summary | None:
+        """The adversary's AUC over the days on which she was asked; "open": without noise."""
+        found = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
         return summarise(found) if found else None
 
 

@@ -35,7 +35,7 @@ class _Fit:
 
 
 def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) -> Scenario:
-    """A zone from readings (days, T, homes) [Wh], -1 where missing, all under one contract bound."""
+    """A zone from readings (days, T, homes) [Wh], -1 where missing, under one contract bound."""
     days, horizon, homes = readings.shape
     if days < 2 or homes < 1 or horizon < PERIODS:
         raise ModelError(
@@ -49,8 +49,10 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     class_of[np.argsort(size, kind="stable")] = np.arange(homes) * kinds // homes
     edges = _edges(bound)
     slots = np.arange(horizon) * PERIODS // horizon
-    fits = [_fitted(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
-            for k in range(kinds)]
+    fits = [
+        _fitted(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
+        for k in range(kinds)
+    ]
     fits = [_ordered(fit, edges) for fit in fits]
     theta = OccupancyModel.factored(
         [fit.initial for fit in fits],

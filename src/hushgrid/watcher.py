@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.adversary import Factored, Knowledge, look_back
+from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
 from hushgrid.baselines.method import Outcome
 from hushgrid.belief import marginals
 from hushgrid.mechanism import Release
@@ -18,15 +18,16 @@ Floats = NDArray[np.float64]
 class Watcher:
     """She knows the public model and all releases of the day, and looks back at its end.
 
-    Each house by itself (Factored). Noise of an offline transform she takes as normal and
+    With `others` she also knows every other house's readings (T, houses), and the noise alone
+    stands between her and a reading. Each house by itself (Factored). Noise of an offline transform she takes as normal and
     independent from step to step, so for those her AUC is a lower bound of a lower bound.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, others: NDArray[np.int32] | None = None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
-        self._adversary = Factored(
-            Knowledge(scenario.zone, scenario.models, scenario.consumption)
-        )
+        known = None if others is None else KnownReadings(others)
+        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
+        self._adversary = Factored(knowledge)
 
     def auc(self, made: Outcome, home: NDArray[np.uint8]) -> float:
         """Mean over houses of the chance that a step at home scores above one away."""

@@ -1,4 +1,4 @@
-"""Worlds to compare methods in: a public model of a zone, and days in which it is more or less true.
+"""Worlds to compare methods in: a public model of a zone, and days in which it is true or not.
 
 The paper's zone; a common shock on top of any of them; large consumers; chains of a time-use
 survey; real readings. A day is what the zone drew, and who was at home where that is known.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid import paper, sweeps
+from hushgrid.belief import expected_readings, marginals
 from hushgrid.calendar import Calendar
 from hushgrid.checks import is_real
 from hushgrid.errors import ModelError, PolicyError
@@ -119,7 +120,9 @@ def survey_world(
         raise ModelError("the survey has no chains; give p01, p10 and p1 for some households.")
     steps = {len(part) for p01, p10, _ in chains.values() for part in (p01, p10)}
     if len(steps) != 1:
-        raise ModelError(f"the survey's chains have {sorted(steps)} slots; give one number of them.")
+        raise ModelError(
+            f"the survey's chains have {sorted(steps)} slots; give one number of them."
+        )
     (horizon,) = steps
     drawn = [_surveyed(chains, horizon, seed + zone, n) for zone in range(zones)]
     return Simulated(drawn, seed, shock, horizon)
@@ -172,3 +175,14 @@ class Recorded:
             )
         bound = self.scenario.zone.bound
         return Day(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
+
+
+def filled(readings: NDArray[np.integer], scenario: Scenario) -> NDArray[np.int32]:
+    """Readings (days, T, houses) with the model's public expectation where one is missing (-1)."""
+    out = np.array(readings, np.int32)
+    beliefs = marginals(scenario.models[0])
+    for t in range(out.shape[1]):
+        expected = expected_readings(next(beliefs), scenario.models[0], scenario.consumption)
+        slot = out[:, t, :]
+        slot[...] = np.where(slot < 0, np.rint(expected).astype(np.int32), slot)
+    return out

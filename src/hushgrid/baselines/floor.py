@@ -37,8 +37,10 @@ def floor_sd(absent: ArrayLike, present: ArrayLike, epsilon: float) -> float:
 
 
 def _pair(absent: ArrayLike, present: ArrayLike) -> tuple[Floats, Floats]:
-    laws = [float_array(law, name, ConsumptionError) for law, name in
-            ((absent, "absent"), (present, "present"))]
+    laws = [
+        float_array(law, name, ConsumptionError)
+        for law, name in ((absent, "absent"), (present, "present"))
+    ]
     size = max(law.size for law in laws)
     if size > MAX_CELLS:
         raise ConsumptionError(
@@ -135,7 +137,7 @@ def floor_of_uniform(
 
 def _cells(u: int, top: int, cells: int) -> Floats:
     """A uniform law on 0..u as shares of the grid's cells on 0..top."""
-    if not 1 <= u:
+    if u < 1:
         raise ConsumptionError(f"a law's top is {u}; give whole Wh, 1 or more.")
     edges = np.minimum(np.arange(cells + 1) * top / cells, u)
     return np.asarray(np.diff(edges) / u)

@@ -13,6 +13,7 @@ from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.belief import marginals
 from hushgrid.intervals import Summary, summarise
 from hushgrid.occupancy import OccupancyModel
+from hushgrid.simulation import Scenario
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +84,28 @@ def battery_scores(
             out.append(Score(name, size, scored(hidden.draw.astype(np.float64)), moved))
             tick()
     return out
+
+
+def score_zone(
+    scenario: Scenario,
+    days: Sequence[Any],
+    *,
+    houses: int,
+    seed: int,
+    tick: Callable[[], Any] = lambda: None,
+) -> list[Score]:
+    """Scores for some houses of a zone, evenly chosen, on days with readings and occupancy."""
+    model, n = scenario.models[0], scenario.zone.n_houses
+    (piece,) = model.chains
+    some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
+    place = np.empty(n, np.int64)
+    place[piece.members[:, 0]] = piece.chain_of
+    chosen = OccupancyModel.factored(
+        piece.initial, piece.transition, calendar=model.calendar, chain_of=place[some]
+    )
+    readings = np.stack([day.readings[:, some] for day in days])
+    home = np.stack([day.home[:, some] for day in days])
+    return battery_scores(readings, home, scenario.zone.bound[some], chosen, seed=seed, tick=tick)
 
 
 def prior_odds(model: OccupancyModel, horizon: int) -> Floats:

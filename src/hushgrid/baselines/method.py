@@ -23,6 +23,8 @@ from hushgrid.simulation import Scenario
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from hushgrid.baselines.method import (
+    FRESH,
     Ints,
     Method,
     Outcome,
@@ -56,7 +57,7 @@ def _planned(eta: float, setting: Setting) -> Ready:
     )
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
-    fresh = "" if promise.secret == "step" or eta == 1 else ", drawn afresh at each step"
+    fresh = "" if promise.secret == "step" else FRESH
     return (gaussian if normal else laplace)(setting, found.scale, f"{kind}, {trust}{fresh}")
 
 
@@ -105,9 +106,7 @@ def _unlikely(setting: Setting) -> Ready | Refusal:
     if promise.delta == 0:
         return Refusal("its constraint leaves out houses that are all but certain: give a delta")
     parts = 1 if promise.secret == "step" else setting.horizon
-    policy = Policy(
-        promise.epsilon / parts, setting.horizon, negligible=promise.delta / parts
-    )
+    policy = Policy(promise.epsilon / parts, setting.horizon, negligible=promise.delta / parts)
     made = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
     return laplace(
         setting,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.baselines.method import Method, Ready, Refusal, Setting, laplace
+from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calendar import Calendar
 from hushgrid.occupancy import OccupancyModel
 
@@ -51,6 +51,8 @@ def _multiple(pi: Floats, a: Floats, calendar: Calendar, horizon: int, epsilon: 
 
 def _score(laws: list[Floats], steps: list[Floats], i: int, epsilon: float) -> Floats:
     """The smallest score of a quilt around step i (from 0), for every chain."""
+    from hushgrid.kernels.quilt import two_sided
+
     horizon = len(laws)
     before, after = _influences(laws, steps, i)
     a, b = np.arange(1, i + 1), np.arange(1, horizon - i)
@@ -61,9 +63,7 @@ def _score(laws: list[Floats], steps: list[Floats], i: int, epsilon: float) -> F
         if one.shape[1]:
             best = np.minimum(best, one.min(axis=1))
     if len(a) and len(b):
-        both = (before[:, :, None, :] + after[:, None, :, :]).max(axis=3)
-        sizes = a[:, None] + b[None, :] - 1
-        best = np.minimum(best, _scores(both, sizes, epsilon).min(axis=(1, 2)))
+        best = two_sided(before, after, epsilon, best)
     return best
 
 
@@ -84,7 +84,8 @@ def _influences(laws: list[Floats], steps: list[Floats], i: int) -> tuple[Floats
     for a in range(i):
         reach = steps[i - 1 - a] @ reach  # rows: the state at i-a-1, columns: at i
         joint = laws[i - 1 - a][:, :, None] * reach
-        back[:, a] = _ratios(np.swapaxes(joint / np.maximum(joint.sum(axis=1), 1e-300)[:, None], 1, 2))
+        given = joint / np.maximum(joint.sum(axis=1), 1e-300)[:, None]
+        back[:, a] = _ratios(np.swapaxes(given, 1, 2))
     return back, forward
 
 
@@ -125,7 +126,7 @@ def _prepare(setting: Setting) -> Ready | Refusal:
         setting,
         [b] * setting.horizon,
         "pure epsilon for any one step of a house from all releases, if the occupancy model is"
-        " true, whatever anyone consumes",
+        " true, whatever anyone consumes" + FRESH,
     )
 
 

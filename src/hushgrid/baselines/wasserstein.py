@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.baselines.method import Method, Ready, Refusal, Setting, laplace
+from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calibration import exposures_of
 from hushgrid.laws import Law
 from hushgrid.policy import MIN_SCALE, Policy
@@ -89,7 +89,7 @@ def _prepare(setting: Setting) -> Ready | Refusal:
         setting,
         np.maximum(widest / each, MIN_SCALE).tolist(),
         "pure epsilon, if the occupancy model is true and every reading follows its public law"
-        + ("" if promise.secret == "step" else ", drawn afresh at each step"),
+        + ("" if promise.secret == "step" else FRESH),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.check import check
+from hushgrid.cli.compare import compare
+from hushgrid.cli.floor import floor
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 app.add_typer(ledger, name="ledger")
 app.command()(check)
+app.command()(compare)
+app.command()(floor)
 app.command("import")(import_)
 app.command()(init)
 app.command()(meters)

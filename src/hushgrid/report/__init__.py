@@ -1,5 +1,14 @@
 """Results as tables, prose and figures. Returns them; writing is the edge's business."""
 
+from hushgrid.report.compare import (
+    battery_figure,
+    battery_table,
+    comparison_figure,
+    comparison_html,
+    comparison_json,
+    comparison_prose,
+    comparison_table,
+)
 from hushgrid.report.paper import (
     experiment_figures,
     experiment_json,
@@ -15,6 +24,13 @@ from hushgrid.report.promise import Outlook, outlook_json, outlook_prose
 
 __all__ = [
     "Outlook",
+    "battery_figure",
+    "battery_table",
+    "comparison_figure",
+    "comparison_html",
+    "comparison_json",
+    "comparison_prose",
+    "comparison_table",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",
