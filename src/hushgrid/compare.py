@@ -106,7 +106,9 @@ def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
     alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
     if day.home is None or not alone:
         return {}
-    return dict(zip(AUCS, (Watcher(scenario), Watcher(scenario, day.readings)), strict=True))
+    return dict(
+        zip(AUCS, (Watcher(scenario), Watcher.knowing_others(scenario, day.readings)), strict=True)
+    )
 
 
 def _home(day: Day) -> NDArray[np.uint8]:

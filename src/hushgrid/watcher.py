@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
-from hushgrid.baselines.method import Outcome
+from hushgrid.baselines.method import Outcome, part_of
 from hushgrid.belief import marginals
 from hushgrid.mechanism import Release
 from hushgrid.occupancy import OccupancyModel
@@ -15,15 +15,35 @@ from hushgrid.simulation import Scenario
 Floats = NDArray[np.float64]
 
 
+SOME = 40  # houses asked about by her who knows all other readings
+
+
 class Watcher:
     """She knows the public model and all releases of the day, and looks back at its end.
 
-    With `others` she also knows every other house's readings (T, houses), and the noise alone
-    stands between her and a reading. Each house by itself (Factored). Noise of an offline transform she takes as normal and
+    Each house by itself (Factored). Noise of an offline transform she takes as normal and
     independent from step to step, so for those her AUC is a lower bound of a lower bound.
     """
 
-    def __init__(self, scenario: Scenario, others: NDArray[np.int32] | None = None) -> None:
+    def __init__(self, scenario: Scenario) -> None:
+        self._setup(scenario, None)
+        self._houses: NDArray[np.int64] = np.arange(scenario.zone.n_houses)
+        self._outside: NDArray[np.int64] | None = None
+
+    @classmethod
+    def knowing_others(cls, scenario: Scenario, readings: NDArray[np.int32]) -> Watcher:
+        """She also knows every other reading (T, houses): the noise alone hides a house from her.
+
+        What the houses she is not asked about use is taken off first.
+        """
+        n = scenario.zone.n_houses
+        self, some = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
+        self._houses = some
+        self._outside = np.delete(readings, some, axis=1).sum(axis=1, dtype=np.int64)
+        self._setup(part_of(scenario, some), readings[:, some])
+        return self
+
+    def _setup(self, scenario: Scenario, others: NDArray[np.int32] | None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
         known = None if others is None else KnownReadings(others)
         knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
@@ -35,17 +55,18 @@ class Watcher:
             chance = np.mean([_prior(model, len(home)) for model in self._models], axis=0)
         else:
             chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
-        return mean_auc(chance, home)
+        return mean_auc(chance, home[:, self._houses])
 
     def _releases(self, made: Outcome) -> list[Release]:
         assert made.seen is not None
+        seen = made.seen if self._outside is None else made.seen - self._outside
         rule = "" if made.laplace else "gaussian"
         return [
             Release(
                 zone=self._zone,
                 t=t,
                 applies_from=t + 1,
-                load_hat=round(seen),
+                load_hat=round(z),
                 put_back=0.0,
                 estimate=None,
                 rate=0.0,
@@ -58,9 +79,7 @@ class Watcher:
                 digest="compare",
                 simulated=True,
             )
-            for t, (seen, scale) in enumerate(
-                zip(made.seen.tolist(), made.scale.tolist(), strict=True), 1
-            )
+            for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
         ]
 
 

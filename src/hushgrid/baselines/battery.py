@@ -46,8 +46,9 @@ Rule = Callable[[Ints, Ints, Ints, Ints, Ints, Floats], Ints]
 """(use, last draw, least draw, most draw, charge, uniform numbers) -> the draw wanted."""
 
 
-def best_effort(use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats) -> Ints:  # noqa: ARG001
+def best_effort(use: Ints, last: Ints, *_: object) -> Ints:
     """Hold the last grid draw as well as the battery can (Kalogridis et al. 2010)."""
+    del use
     return last
 
 
@@ -60,9 +61,7 @@ class Stepping:
 
     step: Ints
 
-    def __call__(
-        self, use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats
-    ) -> Ints:
+    def __call__(self, use: Ints, last: Ints, least: Ints, most: Ints, *_: object) -> Ints:
         """The last multiple where it fits, else the one nearest to what is used."""
         low, high = -(-least // self.step), most // self.step  # multiples that fit
         kept = (least <= last) & (last <= most) & (last % self.step == 0)
@@ -80,6 +79,7 @@ class RandomCharging:
         self, use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats
     ) -> Ints:
         """The most or the least draw, by a coin."""
+        del use, last
         return np.where(u < 1 - charge / self.capacity, most, least)
 
 

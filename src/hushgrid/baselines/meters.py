@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hushgrid.baselines.attacker import auc, meter_auc
 from hushgrid.baselines.battery import RULES, Battery, hide
+from hushgrid.baselines.method import part_of
 from hushgrid.belief import marginals
 from hushgrid.intervals import Summary, summarise
 from hushgrid.occupancy import OccupancyModel
@@ -95,17 +96,12 @@ def score_zone(
     tick: Callable[[], Any] = lambda: None,
 ) -> list[Score]:
     """Scores for some houses of a zone, evenly chosen, on days with readings and occupancy."""
-    model, n = scenario.models[0], scenario.zone.n_houses
-    (piece,) = model.chains
+    n = scenario.zone.n_houses
     some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
-    place = np.empty(n, np.int64)
-    place[piece.members[:, 0]] = piece.chain_of
-    chosen = OccupancyModel.factored(
-        piece.initial, piece.transition, calendar=model.calendar, chain_of=place[some]
-    )
+    part = part_of(scenario, some)
     readings = np.stack([day.readings[:, some] for day in days])
     home = np.stack([day.home[:, some] for day in days])
-    return battery_scores(readings, home, scenario.zone.bound[some], chosen, seed=seed, tick=tick)
+    return battery_scores(readings, home, part.zone.bound, part.models[0], seed=seed, tick=tick)
 
 
 def prior_odds(model: OccupancyModel, horizon: int) -> Floats:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
+from hushgrid.grid import Zone
 from hushgrid.noise import SimulatedNoise
+from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Secret
 from hushgrid.simulation import Scenario
 
@@ -158,3 +160,25 @@ def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPL
         guess, now = now.learn(seen, scale)
         out.append(guess)
     return np.array(out)
+
+
+def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
+    """A few houses of a zone whose houses move on their own, as a zone."""
+    models = []
+    for model in scenario.models:
+        (piece,) = model.chains
+        chain_of = np.empty(model.n_houses, np.int64)
+        chain_of[piece.members[:, 0]] = piece.chain_of
+        models.append(
+            OccupancyModel.factored(
+                piece.initial,
+                piece.transition,
+                calendar=model.calendar,
+                chain_of=chain_of[some],
+                name=model.name,
+            )
+        )
+    f = scenario.consumption
+    zone = Zone(scenario.zone.id, scenario.zone.bound[some])
+    kept = replace(f, class_of=f.class_of[some])
+    return Scenario(zone, scenario.tariff, tuple(models), kept)
