@@ -214,11 +214,11 @@ def _rows(
     bench: Bench, days: int, attack_days: int, known: Known | None, tick: Callable[[], Any]
 ) -> Iterator[Row]:
     for day in range(days):
-        row = known.get(bench.promise.epsilon, day) if known else None
+        row = known.get(bench.promise.epsilon, day) if known is not None else None
         wants = day < attack_days and "auc" not in next(iter((row or {}).values()), {})
         if row is None or wants:
             row = bench.row(day, attack=day < attack_days)
-            if known:
+            if known is not None:
                 known.put(bench.promise.epsilon, day, row)
         tick()
         yield row

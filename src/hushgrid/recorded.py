@@ -48,7 +48,8 @@ def read_days(path: Path, interval_s: int) -> tuple[tuple[str, ...], NDArray[np.
     out[day - first, settled.start % DAY // interval_s, place[settled.code]] = np.clip(
         settled.wh, 0, 2**31 - 1
     )
-    whole = (out >= 0).any(axis=2).all(axis=1)  # some meter told every interval
+    told = np.asarray((out >= 0).any(axis=2))
+    whole = np.asarray(told.all(axis=1))  # some meter told every interval
     return tuple(order), out[whole]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,17 +58,19 @@ def _pair(absent: ArrayLike, present: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _solved(f0: Floats, f1: Floats, epsilon: float) -> float:
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix, vstack
+    from scipy import optimize, sparse
 
+    solver, matrices = cast(Any, optimize), cast(Any, sparse)  # scipy has no types
     width = len(f0)
     half = _REACH * width
     right, left = (_rate(f0, f1, sign, epsilon, width) for sign in (1.0, -1.0))
     p, mass, cost = _noise(half, 2 * width, left, right)
-    seen = [csr_matrix(_convolution(f, len(p))[width - 1 : len(p)] @ p) for f in (f0, f1)]
+    seen: list[Any] = [
+        matrices.csr_matrix(_convolution(f, len(p))[width - 1 : len(p)] @ p) for f in (f0, f1)
+    ]
     grown = math.exp(epsilon)
-    limits = vstack([seen[1] - grown * seen[0], seen[0] - grown * seen[1]])
-    found = linprog(
+    limits = matrices.vstack([seen[1] - grown * seen[0], seen[0] - grown * seen[1]])
+    found = solver.linprog(
         cost / width**2,  # near 1: the solver's tolerances are absolute
         A_ub=limits,
         b_ub=np.zeros(limits.shape[0]),
@@ -82,7 +85,7 @@ def _solved(f0: Floats, f1: Floats, epsilon: float) -> float:
 
 def _rate(f0: Floats, f1: Floats, sign: float, epsilon: float, width: int) -> float:
     """The fastest fall of a tail, a cell, that keeps the laws' ratio within epsilon."""
-    from scipy.optimize import brentq
+    from scipy import optimize
 
     x = sign * np.arange(len(f0))
 
@@ -95,7 +98,7 @@ def _rate(f0: Floats, f1: Floats, sign: float, epsilon: float, width: int) -> fl
         top *= 2
     if beyond(top) < 0:
         return top
-    return float(brentq(beyond, 0.0, top, xtol=1e-12))
+    return float(cast(Any, optimize).brentq(beyond, 0.0, top, xtol=1e-12))
 
 
 def _noise(half: int, extra: int, left: float, right: float) -> tuple[Floats, Floats, Floats]:

@@ -146,7 +146,7 @@ def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         noise = SimulatedNoise(seed)
         draw = noise.draw if shape is LAPLACE else noise.draw_gaussian
-        raw = load + np.array([draw(float(b)) for b in fixed], np.float64)
+        raw = load.astype(np.float64) + np.array([draw(float(b)) for b in fixed])
         estimated = learnt(setting.public, raw, fixed, shape)
         return Outcome(raw, estimated, raw, fixed, shape is LAPLACE)
 

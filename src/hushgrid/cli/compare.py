@@ -61,12 +61,13 @@ def compare(
     from hushgrid.journal import Journal
 
     need("matplotlib", "plot")
-    promise, methods = Promise(secret, epsilon, delta), methods_with(eta)  # type: ignore[arg-type]
+    asked: Any = secret
+    promise, methods = Promise(asked, epsilon, delta), methods_with(eta)
     make_folder(out)
     source = _source(world, sigma, shock, zones, chains, readings, config, interval, bound,
                      train_days, seed)  # fmt: skip
     if readings is not None:
-        days = min(days, len(source.readings))  # type: ignore[attr-defined]
+        days = min(days, len(source.readings))
     settings = {
         "secret": secret, "delta": delta, "eta": eta, "world": world, "sigma": sigma,
         "shock": shock, "zones": zones, "seed": seed, "interval": interval, "bound": bound,

@@ -128,7 +128,7 @@ def _curve_point(point: Comparison) -> dict[str, Any]:
 
 def comparison_table(result: Comparison) -> str:
     """Errors in thousandths, the paper's formula; best estimate first."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             "method",
             "eta",
