@@ -1,14 +1,13 @@
 """Results as tables, prose and figures. Returns them; writing is the edge's business."""
 
 from hushgrid.report.compare import (
-    battery_figure,
     battery_table,
-    comparison_figure,
     comparison_html,
     comparison_json,
     comparison_prose,
     comparison_table,
 )
+from hushgrid.report.compare_figures import battery_figure, comparison_figure
 from hushgrid.report.paper import (
     experiment_figures,
     experiment_json,

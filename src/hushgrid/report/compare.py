@@ -5,24 +5,17 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hushgrid.baselines import Ready
 from hushgrid.baselines.battery import LABELS, NO_PROMISE
 from hushgrid.baselines.meters import Score
 from hushgrid.compare import AUCS, BATTERY_POWER, BATTERY_SIZE, FIGURES, OPEN, Comparison
 from hushgrid.intervals import Summary, summarise
-from hushgrid.report.shared import finish, table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from hushgrid.report.shared import table
 
 PARTS = ("estimated", "raw")
 ALL_PARTS = ("estimated", "raw", "clipped")  # clipped: raw, cut to the tariff's limits
-COLOURS = (
-    "#2e7d32", "#66a61e", "#0b6e99", "#7570b3", "#a6761d",
-    "#d95f02", "#e7298a", "#666666", "#1f78b4", "#b2182b",
-)  # fmt: skip
 
 
 def _plain(value: float) -> float | None:
@@ -211,68 +204,6 @@ def battery_table(scores: Sequence[Score]) -> str:
             )
         )
     return table(rows)
-
-
-def comparison_figure(curve: Sequence[Comparison]) -> Figure:
-    """Error against promise, a line a method: estimated and raw."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
-    axes = figure.subplots(1, 2)
-    methods = curve[0].methods
-    for part, ax in zip(PARTS, axes, strict=True):
-        shown = [m for m in methods if m.name != "forecast"]
-        for colour, method in zip(COLOURS, shown, strict=False):
-            points = [c for c in curve if method.name in c.names]
-            if not points:
-                continue
-            found = [c.summary(method.name, part) for c in points]
-            at = [c.promise.epsilon for c in points]
-            style = "o-" if method.online else "s--"
-            ax.plot(at, [s.mean for s in found], style, markersize=4, color=colour,
-                    label=method.label)  # fmt: skip
-            ax.fill_between(
-                at, [s.ci95[0] for s in found], [s.ci95[1] for s in found], alpha=0.15, color=colour
-            )
-        at = [c.promise.epsilon for c in curve]
-        ax.plot(at, [c.summary("forecast", "raw").mean for c in curve], ":", color="#111111",
-                label="forecast, no readings")  # fmt: skip
-        ax.set(
-            xscale="log",
-            yscale="log",
-            xlabel=f"promised epsilon ({curve[0].promise.secret})",
-            ylabel="RMSRE, paper's formula",
-            title=f"{part} price",
-        )
-        finish(ax)
-    return figure
-
-
-def battery_figure(scores: Sequence[Score]) -> Figure:
-    """AUC against battery size and against energy moved."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    size_axes, moved_axes = figure.subplots(1, 2)
-    for name, label in LABELS.items():
-        mine = [s for s in scores if s.name == name]
-        low, high = zip(*(s.auc.ci95 for s in mine), strict=True)
-        auc = [s.auc.mean for s in mine]
-        size_axes.plot([s.size for s in mine], auc, "o-", markersize=4, label=label)
-        size_axes.fill_between([s.size for s in mine], low, high, alpha=0.15)
-        moved_axes.plot([s.moved for s in mine], auc, "o-", markersize=4, label=label)
-    for s in scores:
-        if s.name in ("open", "prior"):
-            text = "no battery" if s.name == "open" else "public model alone"
-            for ax in (size_axes, moved_axes):
-                ax.axhline(s.auc.mean, linestyle=":", color="#555555")
-                ax.annotate(text, (0.02, s.auc.mean), xycoords=("axes fraction", "data"),
-                            fontsize=7, va="bottom")  # fmt: skip
-    size_axes.set(xscale="log", xlabel="capacity, in a house's bound", ylabel="AUC at the meter")
-    moved_axes.set(xlabel="energy moved / energy used", ylabel="AUC at the meter")
-    for ax in (size_axes, moved_axes):
-        finish(ax)
-    return figure
 
 
 def comparison_html(title: str, parts: Mapping[str, str], drawings: Sequence[str]) -> str:
