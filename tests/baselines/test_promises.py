@@ -118,6 +118,17 @@ def test_quilt_leaves_out_what_it_cannot_promise() -> None:
         assert "move together" in answer.reason
 
 
+def test_contradicting_models_protect_all_the_same() -> None:
+    """Surely away under one model, surely at home under the other: group privacy's noise."""
+    stay = [[1.0, 0.0], [0.0, 1.0]]
+    models = [OccupancyModel.factored([pi], [[stay]]) for pi in ([1.0, 0.0], [0.0, 1.0])]
+    zone = house(1)
+    torn = Scenario(zone.zone, zone.tariff, models, zone.consumption)
+    for name in ("quilt", "wasserstein", "bound"):
+        scales = scales_of(name, torn, Promise("interval", 1.0))
+        assert float((U / scales).sum()) == pytest.approx(1.0, rel=1e-5)
+
+
 def test_quilt_golden() -> None:
     """MATH.md section 11: the paper's chain, epsilon = 1: 66.57 u."""
     pi, a = paper.chains(0.0, 1, np.random.default_rng(1))

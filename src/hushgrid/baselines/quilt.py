@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calendar import Calendar
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.occupancy import OccupancyModel, possible_states
 
 Floats = NDArray[np.float64]
 
 _CHUNK = 128  # chains looked at together
+_SMALL = 1e-290  # chances below it lose digits: then only the trivial quilt counts
 
 
 def quilt_multiple(
@@ -38,14 +39,18 @@ def quilt_multiple(
 
 def _multiple(pi: Floats, a: Floats, calendar: Calendar, horizon: int, epsilon: float) -> Floats:
     steps = [a[calendar.slot(t)] for t in range(2, horizon + 1)]  # into steps 2..T
-    laws = [pi]
+    laws, possible = [pi], [pi > 0]  # in Booleans: a chance that underflows is not impossible
     for matrix in steps:
         laws.append(np.einsum("cs,csk->ck", laws[-1], matrix))
+        possible.append((possible[-1][:, :, None] & (matrix > 0)).any(axis=1))
+    lost = np.any(
+        [(p & (law < _SMALL)).any(axis=1) for p, law in zip(possible, laws, strict=True)], axis=0
+    )
     worst = np.zeros(len(pi))
     for i in range(horizon):
-        score = _score(laws, steps, i, epsilon)
-        certain = (laws[i] == 0).any(axis=1)  # no secret at a step whose state is known
-        worst = np.maximum(worst, np.where(certain, 0.0, score))
+        score = np.where(lost, horizon / epsilon, _score(laws, steps, i, epsilon))
+        # no secret at a step whose state is known
+        worst = np.maximum(worst, np.where(possible[i].all(axis=1), score, 0.0))
     return worst
 
 
@@ -112,6 +117,21 @@ def _of_model(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
     return out
 
 
+def _torn(setting: Setting) -> NDArray[np.bool_]:
+    """Houses that some step leaves open only because the models contradict each other."""
+    every = [possible_states(model) for model in setting.scenario.models]
+    out = np.zeros(setting.scenario.zone.n_houses, np.bool_)
+    for _ in range(setting.horizon):
+        states = []
+        for model, steps in zip(setting.scenario.models, every, strict=True):
+            piece, own = model.chains[0], np.empty((model.n_houses, 2), np.bool_)
+            own[piece.members[:, 0]] = next(steps)[0][piece.chain_of]
+            states.append(own)
+        together = np.any(states, axis=0).all(axis=1)
+        out |= together & ~np.any([one.all(axis=1) for one in states], axis=0)
+    return out
+
+
 def _prepare(setting: Setting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.secret == "trajectory":
@@ -119,7 +139,10 @@ def _prepare(setting: Setting) -> Ready | Refusal:
     if not setting.alone:
         return Refusal("houses move together, and the quilt is for one chain a house")
     each = [_of_model(model, setting.horizon, promise.epsilon) for model in scenario.models]
-    b = float((scenario.zone.bound * np.max(each, axis=0)).max())
+    multiple = np.max(each, axis=0)
+    if len(scenario.models) > 1:  # certain under each model, yet not known: all of T counts
+        multiple = np.where(_torn(setting), setting.horizon / promise.epsilon, multiple)
+    b = float((scenario.zone.bound * multiple).max())
     if b == 0:
         return Refusal("no house is uncertain at any step, so no quilt is asked for")
     return laplace(

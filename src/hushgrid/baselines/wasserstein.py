@@ -103,9 +103,16 @@ def _largest(setting: Setting, shares: Floats) -> float:
     low, high = promise.epsilon / (8 * len(shares)), promise.epsilon
     while high / low - 1 > 1e-6:
         middle = math.sqrt(low * high)
-        kept = temporal_leakage(setting.scenario.models, middle * shares).worst <= promise.epsilon
+        kept = _leakage(setting, middle * shares) <= promise.epsilon
         low, high = (middle, high) if kept else (low, middle)
     return low
+
+
+def _leakage(setting: Setting, losses: Floats) -> float:
+    """The worst leakage; a house that only contradicting models leave open has no chain."""
+    total = temporal_leakage(setting.scenario.models, losses).total
+    torn = ((losses > 0) & (total <= 0)).any(axis=0)
+    return float(np.where(torn, np.maximum(total, losses.sum(axis=0)), total).max())
 
 
 WASSERSTEIN = Method("wasserstein", "Wasserstein", True, 0.0, _prepare)
