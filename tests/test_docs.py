@@ -15,7 +15,7 @@ import hushgrid
 
 ROOT = Path(__file__).parent.parent
 MAP = (ROOT / "docs" / "paper-map.md").read_text()
-ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `(test_\w+\.py)::(\w+)` \|$"
+ROW = r"^\| (.+?) \| .+? \| `(hushgrid[\w.]+)` \| `((?:\w+/)?test_\w+\.py)::(\w+)` \|$"
 ROWS = re.findall(ROW, MAP, re.M)
 
 
@@ -136,3 +136,12 @@ def test_public_names_are_sorted_and_there() -> None:
 def test_no_download_address_in_constraints() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+
+
+def test_adversary_guide_runs() -> None:
+    (code,) = code_blocks(ROOT / "docs" / "adversary.md")
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert found.stderr == ""
+    assert found.stdout.splitlines() == ["(1, 96, 50)", "(96, 50)"]

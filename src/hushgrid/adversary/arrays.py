@@ -15,7 +15,8 @@ def like(values: Any, other: Array) -> Array:
     """`values` as an array of the same library and device as `other`."""
     if isinstance(other, np.ndarray):
         return np.asarray(values)
-    return array_namespace(other).asarray(np.ascontiguousarray(values), device=device(other))
+    own = np.array(values)  # a copy: some libraries share memory, and ours is read-only
+    return array_namespace(other).asarray(own, device=device(other))
 
 
 def on_host(values: Array) -> Any:

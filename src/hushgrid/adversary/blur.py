@@ -13,6 +13,7 @@ from hushgrid.adversary.arrays import log, log_sum
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
 _FEW = 1 << 22  # numbers looked at together
 
 
@@ -27,23 +28,11 @@ class Blur(NamedTuple):
         if self.shape == "laplace":
             return np.asarray(math.log(math.tanh(1 / (2 * self.scale))) - np.abs(k) / self.scale)
         if self.shape == "gaussian":
-            return np.asarray(-((k / self.scale) ** 2) / 2 - math.log(self._weight))
+            return np.asarray(-((k / self.scale) ** 2) / 2 - math.log(self.weight))
         return np.where(k == 0, 0.0, -np.inf)
 
-    def characteristic(self, w: Floats) -> Floats:
-        """E[e^(iwK)], real because the noise is symmetric."""
-        if self.shape == "laplace":
-            # 1 - 2q cos w + q^2 = (1-q)^2 + 4q sin^2(w/2): nothing cancels
-            odds = math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
-            return np.asarray(1 / (1 + 4 * odds * np.sin(w / 2) ** 2))
-        if self.shape == "gaussian":
-            turns = 2 * math.pi * np.arange(-2, 3)[:, None]
-            each = np.exp(-((self.scale * (w + turns)) ** 2) / 2).sum(axis=0)
-            return np.asarray(each * self.scale * math.sqrt(2 * math.pi) / self._weight)
-        return np.ones_like(w)
-
     @property
-    def _weight(self) -> float:
+    def weight(self) -> float:
         """Sum of e^(-k^2 / (2 scale^2)) over whole k, by Poisson's formula where that is short."""
         if self.scale > 1:
             turns = np.exp(-2 * (math.pi * self.scale * np.arange(1, 4)) ** 2)
@@ -61,7 +50,7 @@ def log_blurred(pmf: Floats, at: Ints, blur: Blur) -> Floats:
     if blur.shape == "none":
         inside = (at >= 0) & (at < pmf.shape[-1])
         return np.where(inside, log(pmf)[..., np.where(inside, at, 0)], -np.inf)
-    return _gaussian(log(pmf), at, blur)
+    return _gaussian(pmf, at, blur)
 
 
 def _laplace(log_f: Floats, at: Ints, blur: Blur) -> Floats:
@@ -78,12 +67,20 @@ def _laplace(log_f: Floats, at: Ints, blur: Blur) -> Floats:
     return np.asarray(both[..., np.clip(at, 0, top)] - beyond / b + constant)
 
 
-def _gaussian(log_f: Floats, at: Ints, blur: Blur) -> Floats:
-    x = np.arange(log_f.shape[-1])
-    found = np.empty((*log_f.shape[:-1], at.size))
-    some = max(1, _FEW // log_f.size)
+def _gaussian(pmf: Floats, at: Ints, blur: Blur) -> Floats:
+    """One sum a point: as products where no weight can underflow, else in logarithms."""
+    x = np.arange(pmf.shape[-1])
+    found = np.empty((*pmf.shape[:-1], at.size))
+    least = int(at.min(initial=0)) - x[-1]
+    noise = blur.log_pmf(np.arange(least, int(at.max(initial=0)) + 1))
+    most, flat = float(noise.max()), float(np.ptp(noise)) <= DEEP
+    noise, log_f = (np.exp(noise - most), None) if flat else (noise, log(pmf))
+    some = max(1, _FEW // (x.size if flat else pmf.size))
     for start in range(0, at.size, some):
-        part = at[start : start + some]
-        noise = blur.log_pmf(part[:, None] - x)
-        found[..., start : start + some] = log_sum(log_f[..., None, :] + noise, axis=-1)
+        weights = noise[at[start : start + some, None] - x - least]
+        if log_f is None:
+            sums = log(pmf @ weights.T) + most
+        else:
+            sums = log_sum(log_f[..., None, :] + weights, axis=-1)
+        found[..., start : start + some] = sums
     return found

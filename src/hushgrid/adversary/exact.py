@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
-from hushgrid.adversary.blur import Blur, log_blurred
+from hushgrid.adversary.blur import DEEP, Blur, log_blurred
 from hushgrid.adversary.filtering import Adversary
 from hushgrid.adversary.knowledge import Knowledge, Laws
 from hushgrid.errors import ModelError, PolicyError
@@ -20,7 +20,6 @@ from hushgrid.occupancy import OccupancyModel
 Floats = NDArray[np.float64]
 
 MOST = 14  # houses
-_DEEP = 600.0  # a likelihood that varies by more than e^600 is added up in logarithms
 
 
 @final
@@ -117,7 +116,7 @@ def joint_likelihood(laws: Laws, z: int, blur: Blur) -> Floats:
     if most == -np.inf:
         return np.full(len(a) * len(b), -np.inf)
     seen = noisy[noisy > -np.inf]
-    if most - float(seen.min()) <= _DEEP:
+    if most - float(seen.min()) <= DEEP:
         return np.asarray(log(a @ np.exp(noisy - most).T) + most).ravel()
     return np.stack([log_sum(noisy + row, axis=1) for row in log(a)]).ravel()
 

@@ -69,7 +69,7 @@ class Factored(Adversary):
         if known is not None and len(known) <= MOST:
             return like(_given_others(laws, known, z, blur), self.like)
         nodes, kind_of = self._nodes_of(laws)
-        mean, variance = self._others(law, nodes, kind_of, t)
+        mean, variance = self.others(law, t, rate)
         return seen_by_each(nodes, kind_of, mean, variance, z, blur, laws, self._chunk)
 
     def home(self, law: Array) -> Array:
@@ -84,8 +84,8 @@ class Factored(Adversary):
         """Every house's law by itself."""
         return law - self.total(law)[None, :]
 
-    def _others(self, law: Array, nodes: LawNodes, kind_of: Array, t: int) -> tuple[Array, Array]:
-        """Mean and variance of what all others use, for each house."""
+    def others(self, law: Array, t: int, rate: float | None) -> tuple[Array, Array]:
+        """Mean [Wh] and variance [Wh^2] of what all others use at step t, for each house."""
         xp = array_namespace(law)
         readings, known = self.knowledge.cut_readings(t), self.knowledge.occupancy(t)
         if readings is not None:
@@ -94,7 +94,7 @@ class Factored(Adversary):
         chance = xp.exp(law)
         if known is not None:
             chance = like(np.stack([1.0 - known, 1.0 * known]), law)
-        return leave_one_out(chance, nodes, kind_of)
+        return leave_one_out(chance, *self._nodes_of(self.knowledge.laws(t, rate)))
 
     def _nodes_of(self, laws: Laws) -> tuple[LawNodes, Array]:
         if laws not in self._nodes:

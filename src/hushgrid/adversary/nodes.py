@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import Array, like, log
-from hushgrid.adversary.counts import moments
+from hushgrid.adversary.frequencies import moments
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,137 @@
+"""What the promises bound and what the strongest guess reaches, in a thousand small worlds.
+
+Factored models, each theta apart: one release moves a house's odds by at most e^loss, all releases
+of a day by at most e^TPL (docs/proofs/temporal.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hushgrid import (
+    Consumption,
+    Exact,
+    Factored,
+    Histogram,
+    Knowledge,
+    OccupancyModel,
+    Zone,
+    look_back,
+    watch,
+    worst_loss,
+)
+from hushgrid.accounting.temporal import temporal_leakage
+from tests.adversary.worlds import release
+
+Floats = NDArray[np.float64]
+WORLDS = 1000
+SLACK = 1e-9  # rounding of the filter; losses are rounded up themselves
+
+
+class Case:
+    """1 to 3 houses, 2 to 4 steps, two models; laws ordered by likelihood ratio, or not at all."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng([77, seed])
+        self.n, self.horizon = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+        self.ordered = seed % 2 == 0
+        self.bounds = rng.integers(1, 6, self.n)
+        self.pairs = [self._pair(rng, int(u)) for u in self.bounds]
+        self.scale = float(np.exp(rng.uniform(np.log(0.4), np.log(10.0))))
+        self.initial = rng.dirichlet([1, 1], (2, self.n)) * 0.98 + 0.01
+        stay = rng.uniform(0.0, 1.0, (2, self.n, 2))
+        if seed % 5 == 0:
+            stay[rng.random(stay.shape) < 0.3] = 1.0  # occupancy that cannot change
+        self.moves = np.stack(
+            [np.stack([stay[..., 0], 1 - stay[..., 0]], -1),
+             np.stack([1 - stay[..., 1], stay[..., 1]], -1)], -2,
+        )  # fmt: skip
+        self.models = [
+            OccupancyModel.factored(self.initial[m], self.moves[m][None]) for m in (0, 1)
+        ]
+        f = Consumption.by_class(
+            absent=[Histogram(p[0]) for p in self.pairs],
+            present=[Histogram(p[1]) for p in self.pairs],
+        )
+        self.knowledge = Knowledge(Zone("z", self.bounds), self.models, f)
+        self.top = int(self.bounds.sum())
+        self.outputs = rng.integers(-8, self.top + 9, self.horizon).tolist()
+        if seed % 3 == 0:  # extremes, all day
+            self.outputs = [self.top + 5 if seed % 2 else -5] * self.horizon
+        self.losses = np.array(
+            [
+                worst_loss(p[0], p[1], bound=int(u), scale=self.scale, eta=0.0)
+                for p, u in zip(self.pairs, self.bounds, strict=True)
+            ]
+        )
+
+    def _pair(self, rng: np.random.Generator, u: int) -> tuple[Floats, Floats]:
+        absent = rng.dirichlet(np.full(u + 1, 0.7)) + 1e-3
+        if self.ordered:
+            present = absent * np.exp(np.cumsum(rng.exponential(1.0, u + 1)))
+        else:
+            present = rng.dirichlet(np.full(u + 1, 0.4)) + 1e-6
+        return absent / absent.sum(), present / present.sum()
+
+    def marginal(self, model: int, t: int) -> Floats:
+        """Pr[at home] at step t before any release."""
+        law = self.initial[model]
+        for _ in range(t - 1):
+            law = np.array([row @ a for row, a in zip(law, self.moves[model], strict=True)])
+        return np.asarray(law[:, 1])
+
+
+def log_odds(p: Floats) -> Floats:
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def moved(case: Case, z: int, who: type[Exact] | type[Factored] = Exact) -> Floats:
+    """(models, houses): what one release adds to the log odds of step 1."""
+    home = watch(who(case.knowledge), [release(1, z, case.scale)]).home[:, 0]
+    return np.array([log_odds(home[m]) - log_odds(case.marginal(m, 1)) for m in (0, 1)])
+
+
+def test_odds_in_a_thousand_worlds() -> None:
+    closest_day = 0.0
+    for seed in range(WORLDS):
+        case = Case(seed)
+        assert (np.abs(moved(case, case.outputs[0])) <= case.losses + SLACK).all(), seed
+        day = [release(t, z, case.scale) for t, z in enumerate(case.outputs, 1)]
+        home = look_back(Exact(case.knowledge), day).home
+        for m in (0, 1):
+            bound = temporal_leakage(case.models[m], np.tile(case.losses, (case.horizon, 1))).total
+            before = np.array([case.marginal(m, t) for t in range(1, case.horizon + 1)])
+            gain = np.abs(log_odds(home[m]) - log_odds(before))
+            assert (gain <= bound + SLACK).all(), seed
+            closest_day = max(closest_day, float((gain / bound).max()))
+    assert closest_day > 0.95  # the bound is worth stating
+
+
+def test_an_adversarial_output_reaches_the_loss() -> None:
+    """Ordered laws have their worst output in a tail, whatever the others do."""
+    for seed in range(0, WORLDS, 2):
+        case = Case(seed)
+        reached = np.maximum(*(np.abs(moved(case, z)) for z in (-1, case.top + 1)))
+        assert (reached >= 0.99 * case.losses).all(), seed
+
+
+def test_a_house_alone_reaches_its_loss_for_any_laws() -> None:
+    found = 0
+    for seed in range(1, WORLDS, 2):
+        case = Case(seed)
+        if case.n > 1:
+            continue
+        found += 1
+        for who in (Exact, Factored):
+            each = [np.abs(moved(case, z, who))[0, 0] for z in range(case.top + 1)]
+            assert 0.99 * case.losses[0] <= max(each) <= case.losses[0] + SLACK
+    assert found > 100
+
+
+def test_prior_odds_matter_not() -> None:
+    """The gain in log odds from one release is the same under either model's prior, if alone."""
+    case = next(c for c in map(Case, range(1, 50)) if c.n == 1)
+    gain = moved(case, 0)
+    assert gain[0] == pytest.approx(gain[1], abs=1e-9)
