@@ -11,7 +11,19 @@ from tests.test_cli import hushgrid
 
 SGSC = Path(__file__).parents[2] / "shared/data/sgsc/readings_2013_50homes.parquet"
 SURVEY = Path(__file__).parents[2] / "shared/data/occupancy_survey/chains.parquet"
-FEW = ("--zones", 1, "--chart-days", 0, "--attack-days", 0, "--no-batteries", "--days", 2)
+FEW = (
+    "--zones",
+    1,
+    "--houses",
+    30,
+    "--chart-days",
+    0,
+    "--attack-days",
+    0,
+    "--no-batteries",
+    "--days",
+    2,
+)
 
 
 @pytest.mark.parametrize("command", ["compare", "floor"])
@@ -22,7 +34,19 @@ def test_help_with_an_example(command: str) -> None:
 
 
 def test_compare_writes_what_it_names_and_resumes(tmp_path: Path) -> None:
-    words = ("compare", "--zones", 1, "--chart-days", 2, "--attack-days", 0, "--days", 2)
+    words = (
+        "compare",
+        "--zones",
+        1,
+        "--houses",
+        30,
+        "--chart-days",
+        2,
+        "--attack-days",
+        0,
+        "--days",
+        2,
+    )
     words = (*words, "--no-batteries", "--out", tmp_path)
     first = hushgrid(*words, "--json", tmp_path / "one.json")
     assert (first.returncode, first.stderr) == (0, "")

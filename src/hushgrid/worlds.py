@@ -93,9 +93,11 @@ class Simulated:
         return Day(readings, home)
 
 
-def paper_world(sigma: float, seed: int, zones: int, shock: float = 0.0) -> Simulated:
+def paper_world(
+    sigma: float, seed: int, zones: int, shock: float = 0.0, n: int = paper.HOUSES
+) -> Simulated:
     """The paper's zone, drawn `zones` times."""
-    drawn = [paper.scenario(sigma, seed + zone) for zone in range(zones)]
+    drawn = [paper.scenario(sigma, seed + zone, n) for zone in range(zones)]
     return Simulated(drawn, seed, shock)
 
 

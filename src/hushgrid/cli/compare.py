@@ -27,6 +27,7 @@ def compare(
         float, typer.Option(help="Consumption this share above or below the model's.")
     ] = 0.0,
     zones: Annotated[int, typer.Option(min=1, help="Zones the days are spread over.")] = 4,
+    houses: Annotated[int, typer.Option(min=1, help="Houses of a zone (paper and survey).")] = 1000,
     chains: Annotated[Path | None, typer.Option(help="Survey chains (Parquet).")] = None,
     readings: Annotated[Path | None, typer.Option(help="Real readings instead of a world.")] = None,
     config: Annotated[
@@ -64,15 +65,15 @@ def compare(
     asked: Any = secret
     promise, methods = Promise(asked, epsilon, delta), methods_with(eta)
     make_folder(out)
-    source = _source(world, sigma, shock, zones, chains, readings, config, interval, bound,
+    source = _source(world, sigma, shock, zones, houses, chains, readings, config, interval, bound,
                      train_days, seed)  # fmt: skip
     if readings is not None:
         days = min(days, len(source.readings))
     settings = {
         "secret": secret, "delta": delta, "eta": eta, "world": world, "sigma": sigma,
-        "shock": shock, "zones": zones, "seed": seed, "interval": interval, "bound": bound,
-        "train_days": train_days, "chains": str(chains), "readings": str(readings),
-        "config": str(config),
+        "shock": shock, "zones": zones, "houses": houses, "seed": seed, "interval": interval,
+        "bound": bound, "train_days": train_days, "chains": str(chains),
+        "readings": str(readings), "config": str(config),
     }  # fmt: skip
     kept = Journal(out / "days.jsonl", settings)
     with progress("days", days) as tick:
@@ -148,7 +149,7 @@ def _battery_scores(source: Any, seed: int) -> Any:
 
 
 def _source(
-    world: str, sigma: float, shock: float, zones: int, chains: Path | None,
+    world: str, sigma: float, shock: float, zones: int, houses: int, chains: Path | None,
     readings: Path | None, config: Path | None, interval: int, bound: int | None,
     train_days: int, seed: int,
 ) -> Any:  # fmt: skip
@@ -166,13 +167,13 @@ def _source(
     if config is not None:
         raise PlanError("config is set without readings; give readings, or no config.")
     if world == "paper":
-        return paper_world(sigma, seed, zones, shock)
+        return paper_world(sigma, seed, zones, shock, houses)
     if world == "large":
         return large_world(seed, zones, shock)
     if world == "survey":
         if chains is None:
             raise PlanError("world is survey but chains is unset; give a Parquet file of chains.")
-        return survey_world(read_chains(chains), seed, zones, shock)
+        return survey_world(read_chains(chains), seed, zones, shock, houses)
     raise PlanError(f"world is {world!r}; give one of paper, large, survey.")
 
 

@@ -21,6 +21,8 @@ def floor(
 
     Example: hushgrid floor --absent 500 --present 1000 --epsilon 0.5
     """
+    import numpy as np
+
     from hushgrid.baselines.floor import floor_of_uniform
     from hushgrid.baselines.wasserstein import quantile_gap
     from hushgrid.calibration import smallest_scale
@@ -29,7 +31,7 @@ def floor(
     del seed  # nothing is random; every command takes one
     least = floor_of_uniform(absent, present, epsilon, cells)
     top = max(absent, present)
-    laws = [Uniform(u).pmf for u in (absent, present)]
+    laws = [np.pad(Uniform(u).pmf, (0, top - u)) for u in (absent, present)]
     scales = {
         "hushgrid_eta0": smallest_scale(*laws, bound=top, epsilon=epsilon, eta=0.0),
         "wasserstein": quantile_gap(*laws) / epsilon,
