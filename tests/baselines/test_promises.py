@@ -17,6 +17,7 @@ from hushgrid.baselines import METHODS, Promise, Ready, Refusal, Setting, method
 from hushgrid.baselines.quilt import quilt_multiple
 from hushgrid.calendar import Calendar
 from hushgrid.errors import PolicyError
+from hushgrid.kernels.quilt import two_sided
 
 T, U = 5, 40
 STEPWISE = ("hushgrid_eta0", "hushgrid_eta05", "bound", "wasserstein", "quilt", "group")
@@ -167,6 +168,17 @@ def test_quilt_against_sums_over_all_trajectories(seed: int) -> None:
                 options.append((high - low - 1) / room)
         scores.append(min(options))
     assert float(found[0]) == pytest.approx(max(scores), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quilt_kernel_equals_its_twin(seed: int) -> None:
+    rng = np.random.default_rng([4, seed])
+    before, after = rng.exponential(0.4, (3, 7, 2)), rng.exponential(0.4, (3, 5, 2))
+    best = np.array([1e9, 20.0, 1.0])
+    influence = (before[:, :, None, :] + after[:, None, :, :]).max(axis=3)
+    size = np.arange(1, 8)[:, None] + np.arange(1, 6) - 1
+    score = np.where(influence < 1.5, size / np.maximum(1.5 - influence, 1e-12), np.inf)
+    assert np.allclose(two_sided(before, after, 1.5, best), np.minimum(best, score.min((1, 2))))
 
 
 def test_scales_of_the_papers_chain() -> None:

@@ -37,7 +37,7 @@ def comparison_json(
         "delta": promise.delta,
         "days": result.days,
         "ratios": _ratios(result),
-        "mechanisms": _mechanisms(result),
+        "mechanisms": _mechanisms(result, batteries),
         "refused": result.refused,
         OPEN: _aucs(result, OPEN),
         "curve": [_curve_point(point) for point in curve],
@@ -48,7 +48,8 @@ def comparison_json(
     }
 
 
-def _mechanisms(result: Comparison) -> dict[str, Any]:
+def _mechanisms(result: Comparison, batteries: Sequence[Score]) -> dict[str, Any]:
+    at_meter = {s.name: _summary(s.auc) for s in batteries if s.size == BATTERY_SIZE}
     out: dict[str, Any] = {}
     for method in result.methods:
         ready = result.ready[method.name]
@@ -78,6 +79,7 @@ def _mechanisms(result: Comparison) -> dict[str, Any]:
             "capacity": BATTERY_SIZE,
             "power": BATTERY_POWER,
             "moved": _summary(moved),
+            "auc": at_meter.get(name),  # at the house's own meter
         }
     return out
 
