@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
+from hushgrid.estimate import GAUSSIAN, LAPLACE, FactorPrior, Public, Shape
 from hushgrid.grid import Zone
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
@@ -24,6 +24,10 @@ from hushgrid.simulation import Scenario
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+# Of the common factor, for every method alike. Rarer than usual: at the noise compared here a
+# readier belief in shocks costs more on ordinary days than it gains on others (docs/compare.md).
+PRIOR = FactorPrior(share=0.01, hazard=0.0005)
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 
@@ -155,7 +159,7 @@ def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: 
 
 def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE) -> Floats:
     """The public's estimate at every step, from that step's release and those before it."""
-    now, out = replace(public.anew(USUAL_FACTOR), shape=shape), []
+    now, out = replace(public.anew(PRIOR), shape=shape), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)
         out.append(guess)

@@ -12,10 +12,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.baselines.method import Ints, Outcome, Ready, Setting
+from hushgrid.baselines.method import PRIOR, Ints, Outcome, Ready, Setting
 from hushgrid.belief import load_moments, marginals
 from hushgrid.consumption import Consumption
-from hushgrid.estimate import USUAL_FACTOR
 from hushgrid.occupancy import OccupancyModel
 
 Floats = NDArray[np.float64]
@@ -45,7 +44,7 @@ class _Estimator:
     """E[z given y] over models and factors of the day."""
 
     def __init__(self, setting: Setting, forward: Floats, noise: Floats) -> None:
-        scenario, prior = setting.scenario, USUAL_FACTOR
+        scenario, prior = setting.scenario, PRIOR
         shape = np.exp(-(np.log(_FACTORS) ** 2) / (2 * prior.spread**2))
         weights = np.r_[1 - prior.share, prior.share * shape / shape.sum()]
         self._cases = []

@@ -6,12 +6,14 @@ out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from hushgrid.baselines.method import (
     FRESH,
+    PRIOR,
     Ints,
     Method,
     Outcome,
@@ -79,6 +81,10 @@ def _windowed(setting: Setting) -> Ready:
     states = [
         init(*zone, Policy(promise.epsilon, setting.horizon, window=Window(w), publish=how))
         for how in ("raw", "estimate")
+    ]
+    states = [
+        state if state.public is None else replace(state, public=state.public.anew(PRIOR))
+        for state in states
     ]
     alpha, beta = scenario.tariff.alpha, scenario.tariff.beta
 
