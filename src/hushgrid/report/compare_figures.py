@@ -93,6 +93,9 @@ def battery_figure(scores: Sequence[Score]) -> Figure:
                 ax.annotate(text, (0.02, s.auc.mean), xycoords=("axes fraction", "data"),
                             fontsize=7, va="bottom")  # fmt: skip
     size_axes.set(xscale="log", xlabel="capacity, in a house's bound", ylabel="AUC at the meter")
+    sizes = sorted({s.size for s in scores if s.size > 0})
+    size_axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    size_axes.minorticks_off()
     moved_axes.set(xlabel="energy moved / energy used", ylabel="AUC at the meter")
     for ax in (size_axes, moved_axes):
         finish(ax)
