@@ -25,8 +25,8 @@ from hushgrid.simulation import Scenario
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Of the common factor, for every method alike. Rarer than usual: at the noise compared here a
-# readier belief in shocks costs more on ordinary days than it gains on others (docs/compare.md).
+# Of the common factor, for every method alike: the steadiest on ordinary days of four that were
+# tried, and the slowest to see a shock (docs/compare.md has the figures of the usual one as well).
 PRIOR = FactorPrior(share=0.01, hazard=0.0005)
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
