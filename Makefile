@@ -22,6 +22,11 @@ check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests wi
 
 soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
+	$(BIN)/hushgrid compare --days 200 --out out/soak/compare --json compare.json
+	$(BIN)/hushgrid compare --days 200 --shock 0.3 --no-batteries --chart-days 0 \
+	  --out out/soak/shock --json compare-shock.json
+	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 \
+	  --out out/soak/sigma --json compare-sigma.json
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 
 # A broker and a database for the tests, by package name where that is possible; else they skip.
@@ -56,4 +61,4 @@ $(VENV)/.bench: $(SETUP) | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) out build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench.json soak.json
+	rm -rf $(VENV) out build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench.json soak.json compare*.json

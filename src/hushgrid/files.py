@@ -23,6 +23,7 @@ says no such thing. So a file with zeros is refused unless `structural_zeros` de
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -165,6 +166,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def svg_text(figure: Figure) -> str:
+    """A figure as an SVG element, to be put into a page."""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
 
 
 def read_text(path: Path) -> str:

@@ -12,6 +12,8 @@ from hushgrid.cli.attack import attack
 from hushgrid.cli.audit import audit
 from hushgrid.cli.check import check
 from hushgrid.cli.client import app as client
+from hushgrid.cli.compare import compare
+from hushgrid.cli.floor import floor
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
 from hushgrid.cli.ledger import app as ledger
@@ -33,6 +35,8 @@ app.add_typer(ledger, name="ledger")
 app.command()(attack)
 app.command()(audit)
 app.command()(check)
+app.command()(compare)
+app.command()(floor)
 app.command("import")(import_)
 app.command()(init)
 app.command()(meters)

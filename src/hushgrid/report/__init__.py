@@ -2,6 +2,14 @@
 
 from hushgrid.report.attack import attack_figure, attack_json, attack_prose, attack_table
 from hushgrid.report.certificate import certificate_json, certificate_prose
+from hushgrid.report.compare import (
+    battery_table,
+    comparison_html,
+    comparison_json,
+    comparison_prose,
+    comparison_table,
+)
+from hushgrid.report.compare_figures import battery_figure, comparison_figure
 from hushgrid.report.page import certificate_page
 from hushgrid.report.paper import (
     experiment_figures,
@@ -22,9 +30,16 @@ __all__ = [
     "attack_json",
     "attack_prose",
     "attack_table",
+    "battery_figure",
+    "battery_table",
     "certificate_json",
     "certificate_page",
     "certificate_prose",
+    "comparison_figure",
+    "comparison_html",
+    "comparison_json",
+    "comparison_prose",
+    "comparison_table",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",

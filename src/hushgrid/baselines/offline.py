@@ -1,0 +1,101 @@
+"""Releases of a transform of the whole day, and the public's estimate from them.
+
+The public knows y = F z + Laplace noise at once. Its estimate takes z as jointly normal, with the
+correlation that occupancy gives it over the day, times an unknown common factor of the day, and
+the noise as normal with its true variance: the best linear estimate for each factor.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.baselines.method import PRIOR, Ints, Outcome, Ready, Setting
+from hushgrid.belief import load_moments, marginals
+from hushgrid.consumption import Consumption
+from hushgrid.occupancy import OccupancyModel
+
+Floats = NDArray[np.float64]
+
+_FACTORS = np.exp(np.linspace(math.log(0.4), math.log(2.5), 61))
+
+
+def offline(
+    setting: Setting, forward: Floats, scales: Floats, inverse: Floats, guarantee: str
+) -> Ready:
+    """Publish forward @ day plus Laplace noise of `scales` [Wh]; raw is inverse @ that."""
+    spread = np.sqrt((inverse**2) @ (2 * scales**2))  # s.d. of the raw day, by step
+    estimator = _Estimator(setting, forward, 2 * scales**2)
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        uniforms = np.random.Generator(np.random.PCG64(seed)).random(len(scales))
+        tail = np.maximum(np.minimum(uniforms, 1 - uniforms), 2.0**-54)
+        noise = np.where(uniforms < 0.5, 1.0, -1.0) * scales * np.log(2 * tail)
+        seen = forward @ load + noise
+        raw = inverse @ seen
+        return Outcome(raw, estimator.estimate(seen), raw, spread, laplace=False)
+
+    return Ready(guarantee, float(spread.max()), publish)
+
+
+class _Estimator:
+    """E[z given y] over models and factors of the day."""
+
+    def __init__(self, setting: Setting, forward: Floats, noise: Floats) -> None:
+        scenario, prior = setting.scenario, PRIOR
+        shape = np.exp(-(np.log(_FACTORS) ** 2) / (2 * prior.spread**2))
+        weights = np.r_[1 - prior.share, prior.share * shape / shape.sum()]
+        self._cases = []
+        for model in scenario.models:
+            mean, cov = day_law(model, scenario.consumption, setting.horizon)
+            seen_mean, across = forward @ mean, cov @ forward.T
+            within = forward @ across
+            for weight, c in zip(weights.tolist(), [1.0, *_FACTORS.tolist()], strict=True):
+                total = c**2 * within + np.diag(noise)
+                inverse = np.linalg.inv(total)
+                _, size = np.linalg.slogdet(total)
+                self._cases.append(
+                    (math.log(weight) - size / 2, c * mean, c * seen_mean, inverse, c**2 * across)
+                )
+
+    def estimate(self, seen: Floats) -> Floats:
+        logs, guesses = [], []
+        for start, mean, seen_mean, inverse, across in self._cases:
+            rest = seen - seen_mean
+            moved = inverse @ rest
+            logs.append(start - float(rest @ moved) / 2)
+            guesses.append(mean + across @ moved)
+        weights = np.exp(np.array(logs) - max(logs))
+        return np.asarray(weights @ np.array(guesses) / weights.sum())
+
+
+def day_law(model: OccupancyModel, consumption: Consumption, horizon: int) -> tuple[Floats, Floats]:
+    """Mean [Wh] and covariance [Wh^2] of the loads of a day before any release."""
+    beliefs = marginals(model)
+    laws = [next(beliefs) for _ in range(horizon)]
+    moments = [load_moments(belief, model, consumption) for belief in laws]
+    cov = np.diag([m.variance for m in moments])
+    for p, piece in enumerate(model.chains):
+        if piece.size != 1:  # houses that move together: only their own steps' variance is counted
+            continue
+        gaps = [_gaps(consumption, piece.members[:, 0], t) for t in range(1, horizon + 1)]
+        for s in range(horizon - 1):
+            home = laws[s].laws[p][:, 1]
+            row = np.zeros((len(home), 2))
+            row[:, 1] = home  # joint law of "home at s" and the state at t
+            for t in range(s + 1, horizon):
+                a = piece.transition[model.calendar.slot(t + 1)]
+                row = np.einsum("cs,csk->ck", row, a)
+                joint = row[:, 1] - home * laws[t].laws[p][:, 1]
+                cov[s, t] += float((gaps[s] * gaps[t]) @ joint[piece.chain_of])
+                cov[t, s] = cov[s, t]
+    return np.array([m.mean for m in moments]), cov
+
+
+def _gaps(consumption: Consumption, houses: NDArray[np.int32], t: int) -> Floats:
+    """How much more each house is expected to use when somebody is at home [Wh]."""
+    absent, present = consumption.table(t)
+    means = np.array([law.mean for law in consumption.laws])
+    return np.asarray((means[present] - means[absent])[consumption.class_of[houses]])

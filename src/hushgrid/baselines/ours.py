@@ -1,0 +1,130 @@
+"""hushgrid itself at three trusts, the forecast without readings, and its policies of others.
+
+`wevent`: budgets for any w steps (Kellaris et al. 2014); `dphmm`: a house all but certain is left
+out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from hushgrid.baselines.method import (
+    FRESH,
+    PRIOR,
+    Ints,
+    Method,
+    Outcome,
+    Ready,
+    Refusal,
+    Setting,
+    gaussian,
+    laplace,
+)
+from hushgrid.calibration import schedule
+from hushgrid.mechanism import init, step
+from hushgrid.noise import SimulatedNoise
+from hushgrid.planning import plan
+from hushgrid.policy import Policy
+from hushgrid.window import Window
+
+_TRUST = {
+    0.0: "if the occupancy model is true and every reading follows its public law",
+    1.0: "if the occupancy model is true, whatever anyone consumes",
+}
+
+
+def hushgrid(name: str, eta: float) -> Method:
+    """Our plan for the promise, at a trust eta and the contract bounds."""
+    return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_planned, eta))
+
+
+def _planned(eta: float, setting: Setting) -> Ready:
+    scenario, promise = setting.scenario, setting.promise
+    exceptions = promise.delta if promise.secret == "trajectory" else 0.0
+    normal = eta == 1 and exceptions > 0
+    found = plan(
+        scenario.zone,
+        scenario.tariff,
+        scenario.models,
+        scenario.consumption,
+        secret=promise.secret,
+        epsilon=promise.epsilon,
+        delta=exceptions,
+        terms=Policy(promise.epsilon, setting.horizon, eta=eta),
+        rho=None,
+        gaussian=normal,
+    )
+    trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
+    kind = "(epsilon, delta)" if exceptions else "pure epsilon"
+    fresh = "" if promise.secret == "step" else FRESH
+    return (gaussian if normal else laplace)(setting, found.scale, f"{kind}, {trust}{fresh}")
+
+
+def _forecast(setting: Setting) -> Ready:
+    moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
+    means = np.array([np.mean([m.mean for m in each]) for each in moments])  # models alike
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:  # noqa: ARG001
+        return Outcome(means, means, None, np.zeros(len(means)))
+
+    return Ready("no reading is used, so nothing is given away", 0.0, publish)
+
+
+def _windowed(setting: Setting) -> Ready:
+    promise = setting.promise
+    w = 1 if promise.secret == "step" else setting.horizon
+    scenario = setting.scenario
+    zone = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    states = [
+        init(*zone, Policy(promise.epsilon, setting.horizon, window=Window(w), publish=how))
+        for how in ("raw", "estimate")
+    ]
+    states = [
+        state if state.public is None else replace(state, public=state.public.anew(PRIOR))
+        for state in states
+    ]
+    alpha, beta = scenario.tariff.alpha, scenario.tariff.beta
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        outs, releases = [], []
+        for first in states:
+            state, noise, rates = first, SimulatedNoise(seed), []
+            for z in load.tolist():
+                release, state = step(state, z, noise)
+                rates.append(release.rate)
+                if first is states[0]:
+                    releases.append(release)
+            outs.append((np.array(rates) - beta) / alpha * 1000 - scenario.tariff.inelastic)
+        seen = np.array([release.load_hat for release in releases], np.float64)
+        return Outcome(outs[0], outs[1], seen, np.array([release.scale for release in releases]))
+
+    widest = 2 * w * setting.largest / promise.epsilon
+    return Ready(
+        f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
+    )
+
+
+def _unlikely(setting: Setting) -> Ready | Refusal:
+    promise, scenario = setting.promise, setting.scenario
+    if promise.delta == 0:
+        return Refusal("its constraint leaves out houses that are all but certain: give a delta")
+    parts = 1 if promise.secret == "step" else setting.horizon
+    policy = Policy(promise.epsilon / parts, setting.horizon, negligible=promise.delta / parts)
+    made = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
+    return laplace(
+        setting,
+        [calibration.scale for calibration in made],
+        "epsilon, unless the house is in a state that had at most delta"
+        + ("" if parts == 1 else " in all; steps add up"),
+    )
+
+
+HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
+HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
+BOUND = hushgrid("bound", 1.0)
+FORECAST = Method("forecast", "forecast, no readings", True, None, _forecast)
+WEVENT = Method("wevent", "w-event", True, 1.0, _windowed)
+DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _unlikely)

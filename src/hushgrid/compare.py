@@ -1,0 +1,224 @@
+"""Every method at the same promise, on the same days, with the same noise quantiles.
+
+A row is one day of one promise: for each method the error of its raw and of its estimated price,
+and where asked what an adversary makes of its releases. Rows are plain numbers, so that a run can
+be taken up again where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.baselines import METHODS, Method, Outcome, Promise, Ready, Refusal, Setting
+from hushgrid.baselines.battery import RULES, Battery, hide
+from hushgrid.errors import PolicyError
+from hushgrid.grid import Tariff, optimal_rate, public_rate
+from hushgrid.intervals import Summary, ratio_of_means, summarise
+from hushgrid.simulation import Scenario
+from hushgrid.watcher import Watcher
+from hushgrid.worlds import Day, Source
+
+Floats = NDArray[np.float64]
+Row = dict[str, dict[str, list[float]]]  # method -> raw, clipped, estimated: FIGURES; auc
+
+FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
+AUCS = ("auc", "auc_others")  # she knows prices alone; she knows all other readings as well
+OPEN = "open"  # no noise at all
+BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in or out a step
+_NOISE, _COINS = 3, 4  # what a random stream is for
+
+
+class Known(Protocol):
+    """Rows that are already there, by promise and day; new ones are added."""
+
+    def get(self, epsilon: float, day: int) -> Row | None:
+        """A row, or None."""
+        ...
+
+    def put(self, epsilon: float, day: int, row: Row) -> None:
+        """Keep a row."""
+        ...
+
+
+class Bench:
+    """Methods made ready for the zones of a source, once for each promise."""
+
+    def __init__(
+        self, source: Source, promise: Promise, seed: int, methods: Sequence[Method] = METHODS
+    ) -> None:
+        self.source, self.promise, self.methods = source, promise, tuple(methods)
+        self._seed = seed
+        self._ready: dict[int, dict[str, Ready | Refusal]] = {}
+
+    def ready(self, zone: int = 0) -> Mapping[str, Ready | Refusal]:
+        """What each method does in a zone, or why it cannot."""
+        if zone not in self._ready:
+            setting = Setting.of(self.source.scenarios[zone], self.promise, self.source.horizon)
+            self._ready[zone] = {m.name: m.prepare(setting) for m in self.methods}
+        return self._ready[zone]
+
+    def row(self, number: int, attack: bool = False) -> Row:
+        """One day of every method that keeps the promise, and of the batteries."""
+        zone = number % len(self.source.scenarios)
+        scenario, day = self.source.scenarios[zone], self.source.day(number)
+        watchers = _watchers(scenario, day) if attack else {}
+        out: Row = {}
+        for name, method in self.ready(zone).items():
+            if isinstance(method, Refusal):
+                continue
+            noise = np.random.SeedSequence([self._seed, number, _NOISE])
+            made = method.publish(day.load, noise)
+            out[name] = _judged(made, day, scenario.tariff)
+            for key, watcher in watchers.items():
+                out[name][key] = [watcher.auc(made, _home(day))]
+        out |= self._batteries(scenario, day, number)
+        if watchers:
+            bare = day.load.astype(np.float64)
+            openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
+            out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
+        return out
+
+    def _batteries(self, scenario: Scenario, day: Day, number: int) -> Row:
+        bound = scenario.zone.bound.astype(np.int64)
+        battery = Battery(
+            np.maximum((BATTERY_SIZE * bound).astype(np.int64), 1),
+            np.maximum((BATTERY_POWER * bound).astype(np.int64), 1),
+        )
+        coins = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([self._seed, number, _COINS]))
+        ).random(day.readings.shape)
+        out: Row = {}
+        for name, rule in RULES.items():
+            hidden = hide(day.readings, battery, rule(battery), coins)
+            drawn = hidden.draw.sum(axis=1).astype(np.float64)
+            out[name] = {"raw": errors(drawn, day.load, scenario.tariff)}
+            out[name]["moved"] = [float(hidden.moved.sum() / max(int(day.load.sum()), 1))]
+        return out
+
+
+def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
+    """She who knows prices alone, and she who knows all other readings too."""
+    alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
+    if day.home is None or not alone:
+        return {}
+    return dict(
+        zip(AUCS, (Watcher(scenario), Watcher.knowing_others(scenario, day.readings)), strict=True)
+    )
+
+
+def _home(day: Day) -> NDArray[np.uint8]:
+    assert day.home is not None
+    return day.home
+
+
+def _judged(made: Outcome, day: Day, tariff: Tariff) -> dict[str, list[float]]:
+    return {
+        "raw": errors(made.raw, day.load, tariff, cut=False),
+        "clipped": errors(made.raw, day.load, tariff),
+        "estimated": errors(made.estimated, day.load, tariff),
+    }
+
+
+def errors(
+    published: Floats, load: NDArray[np.int64], tariff: Tariff, *, cut: bool = True
+) -> list[float]:
+    """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
+
+    Cutting is post-processing, the simplest there is, so a raw rate is told without it.
+    """
+    best = optimal_rate(load.astype(np.float64), tariff)
+    rates = optimal_rate(published, tariff)
+    if cut:
+        rates = np.array([public_rate(z, tariff) for z in published.tolist()])
+    usual = float(np.sqrt(np.mean(((rates - best) / best) ** 2)))
+    wasted = float(np.sum((rates - best) ** 2) / (2 * tariff.alpha))
+    return [usual / float(np.sqrt(len(load))), usual, wasted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Rows of many days at one promise, and what each method is."""
+
+    promise: Promise
+    methods: tuple[Method, ...]
+    ready: Mapping[str, Ready | Refusal]
+    rows: tuple[Row, ...]
+
+    @property
+    def days(self) -> int:
+        """How many days."""
+        return len(self.rows)
+
+    @property
+    def names(self) -> list[str]:
+        """Methods that keep the promise."""
+        return [m.name for m in self.methods if isinstance(self.ready[m.name], Ready)]
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Methods that cannot, and why."""
+        return {
+            name: answer.reason
+            for name, answer in self.ready.items()
+            if isinstance(answer, Refusal)
+        }
+
+    def values(self, name: str, part: str, figure: str = "rmsre_paper") -> Floats:
+        """(days,) of one figure of a method's raw, clipped or estimated price."""
+        at = FIGURES.index(figure)
+        return np.array([row[name][part][at] for row in self.rows])
+
+    def summary(self, name: str, part: str, figure: str = "rmsre_paper") -> Summary:
+        """Mean, s.d. and 95 % interval over the days."""
+        return summarise(self.values(name, part, figure))
+
+    def ratio(self, above: str, below: str, part: str) -> Summary:
+        """Error of one method over another's, on paired days."""
+        return ratio_of_means(self.values(above, part), self.values(below, part))
+
+    def gap(self, above: str, below: str, part: str) -> Summary:
+        """Error of one method less another's, on paired days."""
+        return summarise(self.values(above, part) - self.values(below, part))
+
+    def auc(self, name: str, knows: str = "auc") -> Summary | None:
+        """The adversary's AUC over the days on which she was asked; "open": without noise."""
+        found = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
+        return summarise(found) if found else None
+
+
+def compare(
+    source: Source,
+    promise: Promise,
+    *,
+    days: int,
+    seed: int,
+    attack_days: int = 0,
+    methods: Sequence[Method] = METHODS,
+    known: Known | None = None,
+    tick: Callable[[], Any] = lambda: None,
+) -> Comparison:
+    """All methods over `days` days; rows that are known are not made again."""
+    if days < 2:
+        raise PolicyError(f"days is {days}; give 2 or more, or no interval can be told.")
+    bench = Bench(source, promise, seed, methods)
+    rows = tuple(_rows(bench, days, attack_days, known, tick))
+    return Comparison(promise, bench.methods, bench.ready(), rows)
+
+
+def _rows(
+    bench: Bench, days: int, attack_days: int, known: Known | None, tick: Callable[[], Any]
+) -> Iterator[Row]:
+    for day in range(days):
+        row = known.get(bench.promise.epsilon, day) if known is not None else None
+        wants = day < attack_days and "auc" not in next(iter((row or {}).values()), {})
+        if row is None or wants:
+            row = bench.row(day, attack=day < attack_days)
+            if known is not None:
+                known.put(bench.promise.epsilon, day, row)
+        tick()
+        yield row

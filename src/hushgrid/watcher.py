@@ -1,0 +1,116 @@
+"""What an adversary makes of a published day: her AUC about who was at home."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
+from hushgrid.baselines.method import Outcome, part_of
+from hushgrid.belief import marginals
+from hushgrid.mechanism import Release
+from hushgrid.occupancy import OccupancyModel
+from hushgrid.simulation import Scenario
+
+Floats = NDArray[np.float64]
+
+
+SOME = 40  # houses asked about by her who knows all other readings
+
+
+class Watcher:
+    """She knows the public model and all releases of the day, and looks back at its end.
+
+    Each house by itself (Factored). Noise of an offline transform she takes as normal and
+    independent from step to step, so for those her AUC is a lower bound of a lower bound.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._setup(scenario, None)
+        self._houses: NDArray[np.int64] = np.arange(scenario.zone.n_houses)
+        self._outside: NDArray[np.int64] | None = None
+
+    @classmethod
+    def knowing_others(cls, scenario: Scenario, readings: NDArray[np.int32]) -> Watcher:
+        """She also knows every other reading (T, houses): the noise alone hides a house from her.
+
+        What the houses she is not asked about use is taken off first.
+        """
+        n = scenario.zone.n_houses
+        self, some = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
+        self._houses = some
+        self._outside = np.delete(readings, some, axis=1).sum(axis=1, dtype=np.int64)
+        self._setup(part_of(scenario, some), readings[:, some])
+        return self
+
+    def _setup(self, scenario: Scenario, others: NDArray[np.int32] | None) -> None:
+        self._zone, self._models = scenario.zone.id, scenario.models
+        known = None if others is None else KnownReadings(others)
+        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
+        self._adversary = Factored(knowledge)
+
+    def auc(self, made: Outcome, home: NDArray[np.uint8]) -> float:
+        """Mean over houses of the chance that a step at home scores above one away."""
+        if made.seen is None:
+            chance = np.mean([_prior(model, len(home)) for model in self._models], axis=0)
+        else:
+            chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
+        return mean_auc(chance, home[:, self._houses])
+
+    def _releases(self, made: Outcome) -> list[Release]:
+        assert made.seen is not None
+        seen = made.seen if self._outside is None else made.seen - self._outside
+        rule = "" if made.laplace else "gaussian"
+        return [
+            Release(
+                zone=self._zone,
+                t=t,
+                applies_from=t + 1,
+                load_hat=round(z),
+                put_back=0.0,
+                estimate=None,
+                rate=0.0,
+                scale=scale,
+                look=0.0,
+                epsilon=0.0,
+                delta=0.0,
+                epsilon_any=0.0,
+                rule=rule,
+                digest="compare",
+                simulated=True,
+            )
+            for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
+        ]
+
+
+def _prior(model: OccupancyModel, horizon: int) -> Floats:
+    """(T, houses): the public chance that somebody is at home, before any release."""
+    out = np.empty((horizon, model.n_houses))
+    beliefs = marginals(model)
+    for t in range(horizon):
+        belief = next(beliefs)
+        for law, piece in zip(belief.laws, model.chains, strict=True):
+            m = piece.size
+            bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
+            out[t, piece.members] = (law @ bits)[piece.chain_of]
+    return out
+
+
+def mean_auc(chance: Floats, home: NDArray[np.uint8]) -> float:
+    """Mean over houses that were both at home and away; a column a house.
+
+    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    there = home > 0
+    n1 = there.sum(axis=0)
+    n0 = len(home) - n1
+    both = (n1 > 0) & (n0 > 0)
+    if not both.any():
+        return float("nan")
+    ranks = rankdata(chance[:, both], axis=0)
+    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
+    wins = above - n1[both] * (n1[both] + 1) / 2
+    return float((wins / (n1[both] * n0[both])).mean())

@@ -1,0 +1,127 @@
+"""hushgrid compare and hushgrid floor as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import hushgrid
+
+SGSC = Path(__file__).parents[2] / "shared/data/sgsc/readings_2013_50homes.parquet"
+SURVEY = Path(__file__).parents[2] / "shared/data/occupancy_survey/chains.parquet"
+FEW = (
+    "--zones",
+    1,
+    "--houses",
+    30,
+    "--chart-days",
+    0,
+    "--attack-days",
+    0,
+    "--no-batteries",
+    "--days",
+    2,
+)
+
+
+@pytest.mark.parametrize("command", ["compare", "floor"])
+def test_help_with_an_example(command: str) -> None:
+    found = hushgrid(command, "--help")
+    assert found.returncode == 0
+    assert f"Example: hushgrid {command}" in " ".join(found.stdout.split())
+
+
+def test_compare_writes_what_it_names_and_resumes(tmp_path: Path) -> None:
+    words = (
+        "compare",
+        "--zones",
+        1,
+        "--houses",
+        30,
+        "--chart-days",
+        2,
+        "--attack-days",
+        0,
+        "--days",
+        2,
+    )
+    words = (*words, "--no-batteries", "--out", tmp_path)
+    first = hushgrid(*words, "--json", tmp_path / "one.json")
+    assert (first.returncode, first.stderr) == (0, "")
+    named = [Path(line.strip()) for line in first.stdout.split("Written:")[1].splitlines()[1:]]
+    assert {p.suffix for p in named} == {".md", ".html", ".json", ".png", ".svg"}
+    assert all(p.exists() for p in named)
+    page = (tmp_path / "compare.html").read_text()
+    assert "<svg" in page
+    assert "<table>" in page
+    lines = (tmp_path / "days.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    again = hushgrid(*words, "--json", tmp_path / "two.json")
+    assert again.returncode == 0
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+    assert (tmp_path / "days.jsonl").read_text().splitlines() == lines
+    other = hushgrid(*words, "--seed", 2)
+    assert (other.returncode, other.stderr.count("\n")) == (2, 1)
+    assert "other settings" in other.stderr
+
+
+def test_a_promise_some_cannot_give(tmp_path: Path) -> None:
+    found = hushgrid("compare", *FEW, "--secret", "trajectory", "--epsilon", 10, "--out", tmp_path)
+    assert found.returncode == 0
+    values = json.loads((tmp_path / "compare.json").read_text())
+    assert set(values["refused"]) == {"quilt", "dphmm"}
+    assert not set(values["refused"]) & set(values["mechanisms"])
+    assert "Markov quilt: left out: a quilt hides one step" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--secret", "year"), "secret is 'year'"),
+        (("--epsilon", "nan"), "epsilon is nan"),
+        (("--eta", "1"), "eta is 1.0"),
+        (("--shock", "1.5"), "shock is 1.5"),
+        (("--world", "moon"), "world is 'moon'"),
+        (("--world", "survey"), "chains is unset"),
+        (("--readings", "nowhere.csv"), "nowhere.csv cannot be read"),
+        (("--config", "examples/zone.toml"), "config is set without readings"),
+    ],
+)
+def test_bad_input(tmp_path: Path, words: tuple, message: str) -> None:
+    found = hushgrid("compare", *FEW, "--out", tmp_path, *words)
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.skipif(not SGSC.exists(), reason="the data of real homes is not here.")
+def test_real_readings(tmp_path: Path) -> None:
+    """Six days of 50 real homes: eta = 0.05 needs far less noise than eta = 1 and group privacy."""
+    found = hushgrid("compare", *FEW, "--days", 6, "--readings", SGSC, "--out", tmp_path)
+    assert (found.returncode, found.stderr) == (0, "")
+    ratios = json.loads((tmp_path / "compare.json").read_text())["ratios"]
+    assert ratios["bound_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
+    assert ratios["group_over_hushgrid_eta05"]["raw"]["ci95"][0] > 5
+    zone = hushgrid("compare", *FEW, "--readings", SGSC, "--config", "examples/zone.toml",
+                    "--out", tmp_path / "given")  # fmt: skip
+    assert zone.returncode == 2
+    assert "50 meters" in zone.stderr
+
+
+@pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")
+def test_survey_chains(tmp_path: Path) -> None:
+    words = ("--world", "survey", "--chains", SURVEY, "--out", tmp_path)
+    found = hushgrid("compare", *FEW, *words)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_floor() -> None:
+    found = hushgrid("floor", "--absent", 500, "--present", 1000, "--cells", 20, "--json", "-")
+    values = json.loads(found.stdout)
+    assert values["floor"] == pytest.approx(0.654, abs=0.0006)
+    assert values["sd"]["hushgrid_eta0"] == pytest.approx(0.850, abs=0.001)
+    assert values["sd"]["bound"] == pytest.approx(2.828, abs=0.001)
+    bad = hushgrid("floor", "--absent", 0, "--present", 1000)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
