@@ -86,7 +86,7 @@ def _two(  # type: ignore[no-untyped-def]
 def _many(  # type: ignore[no-untyped-def]
     code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
 ):
-    """One home of K states; `post` takes the posterior of the last state."""
+    """One home of K states; `post` takes the posterior of all states but 0."""
     steps, states = code.size, initial.size
     filtered = np.empty((steps, states))
     scale = np.empty(steps)
@@ -122,7 +122,8 @@ def _many(  # type: ignore[no-untyped-def]
                 counts[code[t], group[t], j] += p
             if t == 0:
                 first[j] += p
-            post[t] = p
+            if j == 0:
+                post[t] = 1.0 - p
         if t == 0:
             break
         for j in range(states):

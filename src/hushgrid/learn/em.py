@@ -31,7 +31,8 @@ class Design:
     move that somebody declares impossible. `weight`: readings' worth of the prior on laws, `first`
     that on the first state. `starts`: shares of readings taken for state 0 at first, one for each
     start; `occupied` (groups,): shares of state 1, one start more. The best one goes on after
-    `trial` iterations. `tolerance`: the gain for each reading at which a home is done.
+    `trial` iterations. `tolerance`: the gain for each reading at which a home is done. `tie`
+    (groups, K): places with the same number share one law, such as an empty home at any hour.
     """
 
     group: NDArray[np.int32]
@@ -45,6 +46,7 @@ class Design:
     iterations: int = 60
     trial: int = 8
     tolerance: float = 1e-6
+    tie: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), np.int32))
 
     @property
     def states(self) -> int:
@@ -114,7 +116,7 @@ def fit(
 
 
 def posterior(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Floats:
-    """(homes, steps): how probable the last state (of two: occupied) is, given all readings."""
+    """(homes, steps): how probable any state but 0 is (somebody at home), given all readings."""
     return _passed(readings, found, labels)[0]
 
 

@@ -198,7 +198,12 @@ class Fitting:
             kernel.gather_bins(homes, self.counts, values.bins, self.size, self.sums)
         else:
             kernel.gather(homes, self.counts, values.features, self.size, self.sums)
-        return natural_of(self.design.family, self.sums[homes] + self.prior_sums[homes])
+        sums = self.sums[homes] + self.prior_sums[homes]
+        tie = self.design.tie
+        for law in np.unique(tie):
+            places = tie == law
+            sums[:, places] = sums[:, places].sum(axis=1, keepdims=True)
+        return natural_of(self.design.family, sums)
 
     def _tabulate(self, homes: Homes, natural: Floats) -> None:
         values, out = self.values, (self.relative, self.best)
