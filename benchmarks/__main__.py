@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import calibrate, compose, leakage, meters, schedule, simulate, step
+from benchmarks import calibrate, compose, leakage, learn, meters, schedule, simulate, step
 from benchmarks.measure import Question, Result
 
 QUESTIONS: dict[str, Question] = (
@@ -22,6 +22,7 @@ QUESTIONS: dict[str, Question] = (
     | leakage.QUESTIONS
     | compose.QUESTIONS
     | meters.QUESTIONS
+    | learn.QUESTIONS
 )
 
 

@@ -91,7 +91,7 @@ def _many(  # type: ignore[no-untyped-def]
     filtered = np.empty((steps, states))
     scale = np.empty(steps)
     seen = np.empty(states)
-    total = 0.0
+    total, product = 0.0, 1.0
     for t in range(steps):
         c = 0.0
         for j in range(states):
@@ -106,11 +106,17 @@ def _many(  # type: ignore[no-untyped-def]
                 ahead = 0.0
             filtered[t, j] = ahead
             c += ahead
-        filtered[t] /= c
+        over = 1.0 / c
+        for j in range(states):
+            filtered[t, j] *= over
         scale[t] = c
-        total += np.log(c)
+        product *= c
+        if product < _SMALL:
+            total += np.log(product)
+            product = 1.0
         if code[t] >= 0:
             total += best[code[t], group[t]]
+    total += np.log(product)
     back = np.ones(states)
     for t in range(steps - 1, -1, -1):
         s = 0.0
