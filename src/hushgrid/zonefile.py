@@ -16,11 +16,11 @@ from hushgrid.daily import SECONDS, Day, chains_of
 from hushgrid.errors import FileError, HushgridError
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import Tariff, Zone
-from hushgrid.laws import FAMILIES, Law
+from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
-from hushgrid.tables import Faults, Table, known, made, shown, tables, text, whole
+from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
 from hushgrid.window import Window
 
 GROUP = {"count", "bound", "chain", "absent", "present"}
@@ -169,17 +169,36 @@ def _timed_laws(
 
 
 def _law(table: Any, place: str, bound: Any, faults: Faults) -> Law | None:
+    if isinstance(table, Mapping) and table.get("law") == "mixture":
+        return _mixture(table, place, bound, faults)
     if not isinstance(table, Mapping) or str(table.get("law")) not in FAMILIES:
         found = table.get("law") if isinstance(table, Mapping) else table
         faults.add(
-            f"{place}law", f"{place}law is {shown(found)}; give one of {', '.join(FAMILIES)}."
+            f"{place}law",
+            f"{place}law is {shown(found)}; give one of {', '.join([*FAMILIES, 'mixture'])}.",
         )
         return None
-    arguments = {key: value for key, value in table.items() if key not in ("law", "from")}
+    ours = ("law", "from", "share")
+    arguments = {key: value for key, value in table.items() if key not in ours}
     if table["law"] != "histogram" and isinstance(bound, int):
         arguments.setdefault("top", bound)
     law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults)
     return law
+
+
+def _mixture(table: Table, place: str, bound: Any, faults: Faults) -> Law | None:
+    """`parts`: laws, each with its `share`."""
+    before = len(faults)
+    known(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
+    given = tables(table, "parts", faults) if "parts" in table else ()
+    laws = [_law(part, f"{place}parts[{i}].", bound, faults) for i, part in enumerate(given)]
+    shares = [chance(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)]
+    sound = [law for law in laws if law is not None]
+    if len(faults) > before or not given or len(sound) < len(laws):
+        return None
+    with faults.within(f"{place}parts"):
+        return Mixture(sound, shares)
+    return None
 
 
 def _model(

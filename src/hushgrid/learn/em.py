@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,7 +71,7 @@ class Fit:
     `initial` (H, K), `transition` (H, slots, K, K), `parameters` (H, groups, K, ...) of the family
     with `edges` of a histogram's bins, `natural` the same as the kernels need them. `seen` (H,
     groups, K) expected readings and `means` their mean [Wh]; `moves` (H, slots, K, K) expected
-    moves. `rising` (iterations, H): the penalised log-likelihood of the winning start, NaN once a
+    moves; `sums` (H, groups, K, features) what laws are fitted from. `rising` (iterations, H): the penalised log-likelihood of the winning start, NaN once a
     home is done. `ordered`: whether each state uses more than the one before.
     """
 
@@ -83,6 +84,7 @@ class Fit:
     seen: Floats
     means: Floats
     moves: Floats
+    sums: Floats
     log_likelihood: Floats
     readings: NDArray[np.int64]
     iterations: NDArray[np.int64]
@@ -97,19 +99,26 @@ class Fit:
 
 
 def fit(
-    readings: ArrayLike, design: Design, *, labels: Labels | None = None, tick: Tick | None = None
+    readings: ArrayLike,
+    design: Design,
+    *,
+    labels: Labels | None = None,
+    edges: Floats | None = None,
+    tick: Tick | None = None,
 ) -> Fit:
     """Models of homes from readings (homes, steps), NaN where missing.
 
     `labels` (homes, steps): the state where it is known, -1 where not.
-    `tick` is called with the number of homes that are done.
+    `edges` (bins + 1,): borders of a histogram's bins, the same for all homes; else each has its
+    own. `tick` is called with the number of homes that are done.
     """
     x = np.atleast_2d(np.asarray(readings, np.float64))
     _check(x, design, labels)
     parts = []
     for begin in range(0, len(x), _CHUNK):
         these = slice(begin, begin + _CHUNK)
-        parts.append(_fitted(x[these], design.at(these), None if labels is None else labels[these]))
+        own = None if labels is None else labels[these]
+        parts.append(_fitted(x[these], design.at(these), own, edges))
         if tick is not None:
             tick(len(x[these]))
     return parts[0] if len(parts) == 1 else _joined(parts, design)
@@ -117,12 +126,12 @@ def fit(
 
 def posterior(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Floats:
     """(homes, steps): how probable any state but 0 is (somebody at home), given all readings."""
-    return _passed(readings, found, labels)[0]
+    return expected(readings, found, labels=labels).post
 
 
 def score(readings: ArrayLike, found: Fit) -> Floats:
     """Log-likelihood of each home's readings under its fitted model; no fitting."""
-    return _passed(readings, found, None)[1]
+    return expected(readings, found).log_likelihood
 
 
 def homes_of(found: Fit, these: slice | NDArray[np.intp]) -> Fit:
@@ -135,13 +144,14 @@ def homes_of(found: Fit, these: slice | NDArray[np.intp]) -> Fit:
 
 
 _BY_HOME = (
-    "initial transition natural parameters edges seen means moves log_likelihood readings"
+    "initial transition natural parameters edges seen means moves sums log_likelihood readings"
     " iterations converged ordered"
 ).split()
 
 
-def _fitted(x: Floats, design: Design, labels: Labels | None) -> Fit:
-    work = Fitting(x, design, labels)
+def _fitted(x: Floats, design: Design, labels: Labels | None, edges: Floats | None) -> Fit:
+    borders = None if edges is None else np.broadcast_to(edges, (len(x), len(edges)))
+    work = Fitting(x, design, labels, borders)
     starts = list(design.starts)
     if design.occupied.size and design.states == 2:
         starts.insert(0, -1.0)
@@ -169,6 +179,7 @@ def _fitted(x: Floats, design: Design, labels: Labels | None) -> Fit:
         seen=seen,
         means=means,
         moves=work.moves.copy(),
+        sums=work.gathered(),
         log_likelihood=likelihood,
         readings=np.isfinite(x).sum(axis=1),
         iterations=best.iterations,
@@ -187,20 +198,32 @@ def _exchangeable(moves: Floats) -> bool:
     )
 
 
-def _passed(
-    readings: ArrayLike, found: Fit, labels: Labels | None
-) -> tuple[Floats, NDArray[np.float64]]:
+class Expected(NamedTuple):
+    """What some models expect of homes: see `Fit`; `post` (H, steps) is somebody at home."""
+
+    log_likelihood: Floats
+    post: Floats
+    first: Floats
+    moves: Floats
+    sums: Floats
+
+
+def expected(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Expected:
+    """Expected counts of readings (homes, steps) under given models; no fitting.
+
+    The design's steps may be others than those the models were fitted on, its slots not.
+    """
     x = np.atleast_2d(np.asarray(readings, np.float64))
     _check(x, found.design, labels)
-    post, total = np.empty(x.shape), np.empty(len(x))
+    parts = []
     for begin in range(0, len(x), _CHUNK):
         these = slice(begin, begin + _CHUNK)
-        part = homes_of(found, these)
-        work = Fitting(
-            x[these], part.design, None if labels is None else labels[these], part.edges
-        )
-        total[these] = work.under(part.initial, part.transition, part.natural, post[these])
-    return post, total
+        part, own = homes_of(found, these), None if labels is None else labels[these]
+        work = Fitting(x[these], part.design, own, part.edges)
+        post = np.empty(x[these].shape)
+        total = work.under(part.initial, part.transition, part.natural, post)
+        parts.append(Expected(total, post, work.first, work.moves, work.gathered()))
+    return Expected(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _check(x: Floats, design: Design, labels: Labels | None) -> None:

@@ -192,17 +192,21 @@ class Fitting:
         state = State(*own, np.ascontiguousarray(natural), np.zeros(n), done, none)
         return self.expect(self.homes, state, post)
 
-    def _laws(self, homes: Homes) -> Floats:
+    def gathered(self) -> Floats:
+        """What laws are fitted from, for the present counts of all homes."""
+        self._gather(self.homes)
+        return self.sums.copy()
+
+    def _gather(self, homes: Homes) -> None:
         values = self.values
         if self.design.family == "histogram":
             kernel.gather_bins(homes, self.counts, values.bins, self.size, self.sums)
         else:
             kernel.gather(homes, self.counts, values.features, self.size, self.sums)
-        sums = self.sums[homes] + self.prior_sums[homes]
-        tie = self.design.tie
-        for law in np.unique(tie):
-            places = tie == law
-            sums[:, places] = sums[:, places].sum(axis=1, keepdims=True)
+
+    def _laws(self, homes: Homes) -> Floats:
+        self._gather(homes)
+        sums = tied(self.sums[homes] + self.prior_sums[homes], self.design.tie)
         return natural_of(self.design.family, sums)
 
     def _tabulate(self, homes: Homes, natural: Floats) -> None:
@@ -211,6 +215,14 @@ class Fitting:
             kernel.tabulate_bins(homes, natural, values.features, values.bins, self.size, *out)
         else:
             kernel.tabulate(homes, natural, values.features, self.size, *out)
+
+
+def tied(sums: Floats, tie: NDArray[np.int32]) -> Floats:
+    """Sums (homes, groups, states, features) with places of one law added up."""
+    for law in np.unique(tie):
+        places = tie == law
+        sums[:, places] = sums[:, places].sum(axis=1, keepdims=True)
+    return sums
 
 
 def coded(x: Floats) -> tuple[NDArray[np.int32], Floats, NDArray[np.int64], Floats]:
