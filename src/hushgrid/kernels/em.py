@@ -82,6 +82,12 @@ def _two(  # type: ignore[no-untyped-def]
     return total
 
 
+@njit(inline="always")  # pragma: no cover
+def _barred(label, state):  # type: ignore[no-untyped-def]
+    """Whether a label rules a state out; -2 says any state but 0."""
+    return (label >= 0 and label != state) or (label == -2 and state == 0)
+
+
 @njit(cache=True)  # pragma: no cover
 def _many(  # type: ignore[no-untyped-def]
     code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
@@ -102,7 +108,7 @@ def _many(  # type: ignore[no-untyped-def]
                     ahead += filtered[t - 1, i] * transition[slot[t], i, j]
             if code[t] >= 0:
                 ahead *= relative[code[t], group[t], j]
-            if label[t] >= 0 and label[t] != j:
+            if _barred(label[t], j):
                 ahead = 0.0
             filtered[t, j] = ahead
             c += ahead
@@ -136,7 +142,7 @@ def _many(  # type: ignore[no-untyped-def]
             seen[j] = back[j] / scale[t]
             if code[t] >= 0:
                 seen[j] *= relative[code[t], group[t], j]
-            if label[t] >= 0 and label[t] != j:
+            if _barred(label[t], j):
                 seen[j] = 0.0
         for i in range(states):
             back[i] = 0.0

@@ -108,7 +108,7 @@ def fit(
 ) -> Fit:
     """Models of homes from readings (homes, steps), NaN where missing.
 
-    `labels` (homes, steps): the state where it is known, -1 where not.
+    `labels` (homes, steps): the state where it is known, -1 where not, -2 for any state but 0.
     `edges` (bins + 1,): borders of a histogram's bins, the same for all homes; else each has its
     own. `tick` is called with the number of homes that are done.
     """
@@ -248,8 +248,8 @@ def _check(x: Floats, design: Design, labels: Labels | None) -> None:
         raise ModelError("moves hold a negative or infinite pseudo-count; give 0 or more.")
     if labels is not None and (labels.shape != x.shape or labels.max() >= design.states):
         raise ModelError(
-            f"labels have shape {labels.shape} and readings {x.shape}; give one label a reading,"
-            f" -1 or a state below {design.states}."
+            f"labels have shape {labels.shape} and readings {x.shape}; give one label a reading:"
+            f" -1, -2 or a state below {design.states}."
         )
 
 

@@ -102,6 +102,13 @@ def _edges(each: Floats, size: NDArray[np.int64]) -> Floats:
     return edges
 
 
+def common_edges(readings: Floats) -> Floats:
+    """Borders of bins that hold all readings of all homes."""
+    seen = readings[np.isfinite(readings)]
+    top = np.array([[seen.max() if seen.size else 1.0]])
+    return np.asarray(_edges(top, np.ones(1, np.int64))[0])
+
+
 def _bins(each: Floats, edges: Floats) -> NDArray[np.int32]:
     found = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, each, strict=True)]
     return np.clip(np.stack(found), 0, edges.shape[1] - 2).astype(np.int32)
