@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
+from hushgrid.provenance import Provenance, read_provenance
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
 from hushgrid.window import Window
 
 GROUP = {"count", "bound", "chain", "absent", "present"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
+BESIDE = {"learned", "service"}  # that a zone may have too: where its models come from, its times
+_OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
+_PROMISES = {"secret", "rho", "eta_set_by"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +38,16 @@ class ZoneFile:
 
     scenario: Scenario
     policy: Policy
+    seconds: int = SECONDS
+    provenance: Provenance = field(default_factory=Provenance)
 
 
-def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
-    """Read a zone file of steps of `seconds`; the first mistake is named by its place."""
+def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
+    """Read a zone file; the first mistake is named by its place.
+
+    Its steps last `seconds`, else as its own service.interval says, else 15 minutes. What a service
+    alone reads (meters, the secret, who set eta) is left to it.
+    """
     path = Path(path)
     try:
         content = tomllib.loads(read_text(path))
@@ -44,18 +55,35 @@ def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:
         faults = Faults(stop=True)
-        known(content, "", SECTIONS, {"elasticity"}, faults)
-        scenario = read_scenario(content, path.parent, seconds, faults)
-        policy = read_policy(content["policy"], faults)
+        known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
+        length = _interval(content, faults) if seconds is None else seconds
+        scenario = read_scenario(content, path.parent, length, faults, _OTHERS)
+        policy = read_policy(content["policy"], faults, _PROMISES)
         assert scenario is not None
         assert policy is not None
-        return ZoneFile(scenario, policy)
+        return ZoneFile(scenario, policy, length, read_provenance(content, faults))
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"{path} holds a value of the wrong kind or size ({error}); see docs/zone-file.md."
         ) from None
+
+
+def _interval(content: Table, faults: Faults) -> int:
+    """The steps of a zone that says so for its service: seconds, or a text such as PT30M."""
+    table = content.get("service")
+    given = table.get("interval", SECONDS) if isinstance(table, Mapping) else SECONDS
+    if isinstance(given, str):
+        minutes = re.fullmatch(r"PT(\d{1,4})M", given)
+        given = 60 * int(minutes[1]) if minutes else given
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    faults.add(
+        "service.interval",
+        f"service.interval is {shown(given)}; give seconds or a text such as 'PT30M'.",
+    )
+    return SECONDS
 
 
 def read_scenario(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from hushgrid.policy import Policy
+from hushgrid.provenance import Provenance
 from hushgrid.simulation import Scenario
 
 Mode = Literal["production", "simulation"]
@@ -50,6 +51,7 @@ class ZoneService:
     currency: str = "EUR"
     eta_set_by: str = ""
     promise: Promise | None = None  # None: the policy's epsilon at each step
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def id(self) -> str:
