@@ -11,8 +11,10 @@ import typer
 from hushgrid.cli.check import check
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
+from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.meters import meters
+from hushgrid.cli.model import app as model
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
 from hushgrid.cli.serve import serve
@@ -26,9 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger, name="ledger")
+app.add_typer(model, name="model")
 app.command()(check)
 app.command("import")(import_)
 app.command()(init)
+app.command()(learn)
 app.command()(meters)
 app.command()(paper)
 app.command()(plan)

@@ -148,18 +148,22 @@ def assumed(seconds: int) -> Habits:
     >>> assumed(1800).share.shape
     (96, 3)
     """
-    if DAY % seconds:
+    awake = _tracking(_AWAKE, 0.65, _STAY[1], seconds)
+    return three_state(assumed_presence(seconds), awake, seconds=seconds)
+
+
+def assumed_presence(seconds: int) -> Habits:
+    """Away and at home, assumed."""
+    return _tracking(_HOME, 0.7, _STAY[0], seconds)
+
+
+def _tracking(level: list[float], lift: float, hold: float, seconds: int) -> Habits:
+    """A chain that forgets within `hold` [h] and tends to the level of the hour."""
+    if not 1 <= seconds <= DAY or DAY % seconds:
         raise ModelError(f"a step is {seconds} s; give one that divides a day.")
     hours = (np.arange(DAY // seconds) * seconds / 3600).astype(int)
-    source = "assumed habits, not measured"
-
-    def tracking(level: list[float], lift: float, hold: float) -> Habits:
-        mix = 1 - np.exp(-seconds / 3600 / hold)
-        weekday = np.array(level)[hours]
-        weekend = np.maximum(weekday, lift * (hours >= 8))
-        goal = np.concatenate([weekday, weekend])
-        return two_state((1 - goal) * mix, goal * mix, source)
-
-    return three_state(
-        tracking(_HOME, 0.7, _STAY[0]), tracking(_AWAKE, 0.65, _STAY[1]), seconds=seconds
-    )
+    mix = 1 - np.exp(-seconds / 3600 / hold)
+    weekday = np.array(level)[hours]
+    weekend = np.maximum(weekday, lift * (hours >= 8))
+    goal = np.concatenate([weekday, weekend])
+    return two_state((1 - goal) * mix, goal * mix, "assumed habits, not measured")

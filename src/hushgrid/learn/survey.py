@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.errors import ModelError
-from hushgrid.learn.habits import DAY, Habits, stationary, three_state, week_calendar
+from hushgrid.learn.habits import (
+    DAY,
+    Habits,
+    assumed_presence,
+    stationary,
+    three_state,
+    week_calendar,
+)
 from hushgrid.occupancy import OccupancyModel, possible_states
 
 Floats = NDArray[np.float64]
@@ -157,11 +164,18 @@ def _part(leave: float, come: float, share: float) -> Floats:
 
 
 def survey_habits(survey: Survey, residents: int, *, seconds: int) -> Habits:
-    """Away, quiet and active where the survey has both definitions, else away and at home."""
-    present = chain(survey, residents, seconds=seconds)
-    if not any(key[1] == residents and key[2] == "active" for key in survey.chances):
-        return present
+    """Away, quiet and active where the survey says who is awake, else away and at home.
+
+    A survey of active occupancy alone says nothing of presence: then that is assumed.
+    """
+    definitions = {key[2] for key in survey.chances if key[1] == residents}
+    if "active" not in definitions:
+        return chain(survey, residents, seconds=seconds)
     awake = chain(survey, residents, seconds=seconds, definition="active")
+    if "present" not in definitions:
+        found = three_state(assumed_presence(seconds), awake, seconds=seconds)
+        return replace(found, source=f"{awake.source}; presence assumed, not measured")
+    present = chain(survey, residents, seconds=seconds)
     found = three_state(present, awake, seconds=seconds)
     return replace(found, source=present.source + ", with active")
 
