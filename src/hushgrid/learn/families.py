@@ -137,6 +137,7 @@ def _gamma(mean: Floats, mean_log: Floats) -> tuple[Floats, Floats]:
     """Shape and scale of greatest likelihood: log k - digamma k = log mean - mean log, by Newton."""
     from scipy.special import polygamma, psi
 
+    mean = np.maximum(mean, HALF)  # of y, so below only where nothing was seen
     gap = np.maximum(np.log(mean) - mean_log, 1e-9)
     k = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(6):  # Minka's generalised Newton: digits double, five would do
