@@ -23,6 +23,7 @@ check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests wi
 soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
 # A broker and a database for the tests, by package name where that is possible; else they skip.
 services:

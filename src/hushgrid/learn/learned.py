@@ -13,7 +13,14 @@ from hushgrid.errors import ModelError
 from hushgrid.learn.em import Design, Fit, expected, fit, homes_of, posterior
 from hushgrid.learn.families import FAMILIES, Family, common_edges
 from hushgrid.learn.habits import ACTIVE, Habits
-from hushgrid.learn.histories import DAY, Histories, ailments, clamped, fit_to_learn
+from hushgrid.learn.histories import (
+    DAY,
+    Histories,
+    ailments,
+    clamped,
+    fit_to_learn,
+    vacant_days,
+)
 from hushgrid.learn.prototypes import Prototypes, prototypes
 from hushgrid.learn.publish import Public, publics
 from hushgrid.learn.trust import Cell, Trust, held_against, trust
@@ -184,12 +191,20 @@ def learn(
 
 
 def _labels(found: Histories, design: Design) -> Labels | None:
-    """0 for away and -1 - 1 = at home, as kernels take them: see `Fitting`."""
-    if found.labels is None:
+    """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
+
+    Days on which a home stood still for days on end count as away.
+    """
+    labels = np.full(found.wh.shape, -1, np.int8) if found.labels is None else found.labels.copy()
+    steps = found.steps_a_day
+    for row, wh in zip(labels, found.wh, strict=True):
+        still = np.repeat(vacant_days(wh, found.seconds), steps)
+        row[: len(still)][still & (row[: len(still)] == -1)] = 0
+    if (labels == -1).all():
         return None
-    if design.states == 2:
-        return found.labels
-    return np.where(found.labels == 1, np.int8(-2), found.labels).astype(np.int8)
+    if design.states > 2:
+        labels[labels == 1] = -2
+    return labels
 
 
 def _family(
@@ -351,7 +366,7 @@ def _accuracy(
         return {}
     bare = replace(found, labels=None)
     design = design_for(bare, habits, terms, family)
-    without = fit(bare.wh, design, edges=edges)
+    without = fit(bare.wh, design, labels=_labels(bare, design), edges=edges)
     few = _few_days(found)
     some = replace(found, labels=few)
     guided = fit(some.wh, design, labels=_labels(some, design), edges=edges)
