@@ -71,9 +71,7 @@ def against_hmmlearn() -> Result:
     x, design = homes(HOMES), plain()
     assert fit(x[:2], design).iterations.tolist() == [ITERATIONS] * 2
     peer(x[:1, :500])
-    ours, theirs = best_of_both(
-        lambda: fit(x, design), lambda: peer(x[:PEER_HOMES]), repetitions=2
-    )
+    ours, theirs = best_of_both(lambda: fit(x, design), lambda: peer(x[:PEER_HOMES]), repetitions=2)
     return Result(1000 * ours, "ms", theirs * HOMES / PEER_HOMES / ours, ">= 15")
 
 
@@ -81,9 +79,7 @@ def full() -> Result:
     """The model that learn fits, over the plain one: what time of day costs."""
     x = homes(HOMES)
     fit(x[:2], daily())
-    ours, simple = best_of_both(
-        lambda: fit(x, daily()), lambda: fit(x, plain()), repetitions=2
-    )
+    ours, simple = best_of_both(lambda: fit(x, daily()), lambda: fit(x, plain()), repetitions=2)
     return Result(1000 * ours, "ms", ours / simple, None)
 
 

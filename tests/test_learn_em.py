@@ -17,7 +17,9 @@ from hushgrid.learn.families import parameters_of
 from hushgrid.learn.fitting import Fitting
 
 
-def design(steps: int, *, states: int = 2, slots: int = 1, groups: int = 1, **more: object) -> Design:
+def design(
+    steps: int, *, states: int = 2, slots: int = 1, groups: int = 1, **more: object
+) -> Design:
     t = np.arange(steps)
     moves = more.pop("moves", np.full((slots, states, states), 0.5))
     return Design(
@@ -37,7 +39,7 @@ def density(family: str, x: float, a: float, b: float) -> float:
     return float(gamma_law.pdf(x + 0.5, a, scale=b))
 
 
-def enumerated(x: np.ndarray, found: Fit, labels: np.ndarray | None = None):  # noqa: ANN201
+def enumerated(x: np.ndarray, found: Fit, labels: np.ndarray | None = None):
     """Likelihood, share of states but 0 by step, and expected moves, over every path."""
     d, k, steps = found.design, found.design.states, len(x)
     total, home, moves = 0.0, np.zeros(steps), np.zeros(found.transition.shape[1:])
@@ -110,7 +112,9 @@ def test_same_path_as_hmmlearn_on_the_homogeneous_gaussian_case() -> None:
     for t in range(1, 2000):
         state[t] = rng.random() < (0.1 if state[t - 1] == 0 else 0.85)
     x = np.where(state == 1, rng.normal(50, 10, 2000), rng.normal(20, 8, 2000))
-    d = design(2000, family="normal", weight=0.0, first=0.0, moves=np.zeros((1, 2, 2)), tolerance=-1)
+    d = design(
+        2000, family="normal", weight=0.0, first=0.0, moves=np.zeros((1, 2, 2)), tolerance=-1
+    )
     work = Fitting(x[None], d, None)
     begun = work.started(0.5)
     begun.transition[:], begun.initial[:] = [[0.8, 0.2], [0.3, 0.7]], [0.6, 0.4]
@@ -139,7 +143,7 @@ def test_the_objective_never_falls(family: str, seed: int, missing: float) -> No
     assert (gain > -1e-7 * np.abs(np.nanmax(found.rising))).all()
 
 
-def simulated(homes: int, steps: int, rng: np.random.Generator):  # noqa: ANN201
+def simulated(homes: int, steps: int, rng: np.random.Generator):
     """Two states, two slots of moves, two groups of log-normal laws; moves by hand."""
     a = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.05, 0.95]]])
     medians = np.array([[20.0, 120.0], [20.0, 300.0]])

@@ -139,7 +139,7 @@ def test_membership_attack_stays_below_the_budget() -> None:
     assert np.abs(away).sum() > UNIT / 2
 
 
-def _sums(x: np.ndarray, steps: int):  # noqa: ANN202
+def _sums(x: np.ndarray, steps: int):
     return statistics(fit(x, design(steps)), TOP)
 
 
@@ -147,9 +147,15 @@ def _lower_epsilon(inside: np.ndarray, outside: np.ndarray) -> float:
     """The best threshold of the first half, judged on the second half of the scores."""
     half = len(inside) // 2
     cuts = np.quantile(np.concatenate([inside[:half], outside[:half]]), np.linspace(0.05, 0.95, 19))
-    rates = [((inside[:half] > c).mean() + 0.02) / ((outside[:half] > c).mean() + 0.02) for c in cuts]
+    rates = [
+        ((inside[:half] > c).mean() + 0.02) / ((outside[:half] > c).mean() + 0.02) for c in cuts
+    ]
     cut = cuts[int(np.argmax(rates))]
-    k, m, n = int((inside[half:] > cut).sum()), int((outside[half:] > cut).sum()), len(inside) - half
+    k, m, n = (
+        int((inside[half:] > cut).sum()),
+        int((outside[half:] > cut).sum()),
+        len(inside) - half,
+    )
     low = beta.ppf(0.025, k, n - k + 1) if k else 0.0
     high = beta.ppf(0.975, m + 1, n - m) if m < n else 1.0
     return float(np.log(max(low, 1e-12) / high))

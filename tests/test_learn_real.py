@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from hushgrid.cli.histories import read_habits
+from hushgrid.learn.em import fit, posterior
 from hushgrid.learn.habits import Habits, assumed
 from hushgrid.learn.histories import Histories
-from hushgrid.learn.learned import Terms, design_for, learn, scored
-from hushgrid.learn.em import fit, posterior
+from hushgrid.learn.judge import scored
+from hushgrid.learn.learned import Terms, design_for, learn
 from hushgrid.zonefile import load_zone
 from tests.test_learn_zone import run
 

@@ -24,7 +24,9 @@ real = pytest.mark.skipif(not CHAINS.exists(), reason="no survey beside the proj
 
 def columns(step_min: int = 60, leave: float = 0.1, come: float = 0.2) -> dict[str, list[object]]:
     slots = 1440 // step_min
-    rows = [(2, day, "present", step_min, s, come, leave) for day in ("wd", "we") for s in range(slots)]
+    rows = [
+        (2, day, "present", step_min, s, come, leave) for day in ("wd", "we") for s in range(slots)
+    ]
     names = ("n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
@@ -97,7 +99,7 @@ def test_pseudo_counts_are_so_many_days() -> None:
         (lambda c: [column.pop() for column in c.values()], "every slot"),
     ],
 )
-def test_bad_surveys_are_named(spoil, says: str) -> None:  # noqa: ANN001
+def test_bad_surveys_are_named(spoil, says: str) -> None:
     given = columns()
     spoil(given)
     with pytest.raises(ModelError, match=says):

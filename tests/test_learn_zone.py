@@ -11,6 +11,7 @@ import pytest
 from hushgrid.cli import main
 from hushgrid.errors import ConfigError, IntakeError, ModelError
 from hushgrid.intake import Readings
+from hushgrid.laws import LogNormal, Mixture, Uniform
 from hushgrid.learn.habits import assumed
 from hushgrid.learn.histories import (
     Histories,
@@ -21,9 +22,9 @@ from hushgrid.learn.histories import (
     vacant_days,
     with_labels,
 )
-from hushgrid.learn.learned import Terms, learn, trust_of
+from hushgrid.learn.judge import trust_of
+from hushgrid.learn.learned import Terms, learn
 from hushgrid.learn.trust import clopper_pearson, held_against, welch
-from hushgrid.laws import LogNormal, Mixture, Uniform
 from hushgrid.live.config import load_deployment
 from hushgrid.zonefile import load_zone
 
@@ -199,7 +200,9 @@ def test_bounds_on_the_misdescribed_share_cover_the_truth() -> None:
         assert cell.upper < 0.3
     assert misses <= 6  # 5 % of 40 is 2; 7 or more has a chance below 0.4 %
     low, high = clopper_pearson(np.array([0.5]), np.array([10.0]), 0.025)
-    assert (low[0], high[0]) == pytest.approx((0.187086, 0.812914), abs=1e-6)  # R: binom.test(5, 10)
+    assert (low[0], high[0]) == pytest.approx(
+        (0.187086, 0.812914), abs=1e-6
+    )  # R: binom.test(5, 10)
 
 
 def test_welch_is_scipys() -> None:

@@ -23,6 +23,7 @@ says no such thing. So a file with zeros is refused unless `structural_zeros` de
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -150,6 +151,13 @@ def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
             paths.append(make_folder(out) / f"{name}.{kind}")
             figure.savefig(paths[-1], dpi=150)
     return paths
+
+
+def png_of(figure: Figure) -> bytes:
+    """A figure as the bytes of a PNG."""
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png", dpi=110)
+    return sink.getvalue()
 
 
 def json_text(value: Any) -> str:

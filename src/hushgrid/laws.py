@@ -277,12 +277,19 @@ class Binned(Law):
         e = float_array(edges, "edges of bins", ConsumptionError)
         w = float_array(weights, "weights of bins", ConsumptionError)
         _check_top(top)
-        if e.ndim != 1 or w.shape != (len(e) - 1,) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
+        if (
+            e.ndim != 1
+            or w.shape != (len(e) - 1,)
+            or not (w >= 0).all()
+            or not 0 < w.sum() < np.inf
+        ):
             raise ConsumptionError(
                 f"bins have edges of shape {e.shape} and weights of shape {w.shape}; give one edge"
                 " more than weights of 0 or more, not all 0."
             )
-        if not ((e == np.floor(e)).all() and e[0] == 0 and (np.diff(e) > 0).all() and e[-1] < 2**31):
+        if not (
+            (e == np.floor(e)).all() and e[0] == 0 and (np.diff(e) > 0).all() and e[-1] < 2**31
+        ):
             raise ConsumptionError("edges of bins do not rise from 0 in whole Wh; sort them.")
         object.__setattr__(self, "edges", e.astype(np.int64))
         object.__setattr__(self, "weights", w)

@@ -45,9 +45,20 @@ def load_learned(path: Path | str) -> dict[str, Any]:
 
 
 _KEYS = (
-    "zone houses log_likelihood eta eta_basis provenance seconds time_zone starts law bound"
-    " prototypes homes"
-).split()
+    "zone",
+    "houses",
+    "log_likelihood",
+    "eta",
+    "eta_basis",
+    "provenance",
+    "seconds",
+    "time_zone",
+    "starts",
+    "law",
+    "bound",
+    "prototypes",
+    "homes",
+)
 
 
 def publics_of(content: dict[str, Any]) -> tuple[Public, ...]:

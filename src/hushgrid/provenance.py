@@ -41,7 +41,11 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
     known(table, "learned.", _KEYS, _KEYS - {"provenance"}, faults)
     if not isinstance(table, Mapping):
         return Provenance("private")
-    origin, epsilon, homes = table.get("provenance"), table.get("epsilon", 0.0), table.get("homes", 0)
+    origin, epsilon, homes = (
+        table.get("provenance"),
+        table.get("epsilon", 0.0),
+        table.get("homes", 0),
+    )
     if origin not in get_args(Origin):
         if "provenance" in table:
             faults.add(
@@ -62,7 +66,8 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
             f"learned.provenance is 'pooled' with {homes} homes and epsilon {epsilon:g}; a pooled"
             f" model has at least {LEAST_POOLED} homes and noise worth an epsilon above 0.",
         )
-    return Provenance(origin, float(epsilon), homes)
+    named: Origin = next(word for word in get_args(Origin) if word == origin)
+    return Provenance(named, float(epsilon), homes)
 
 
 def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faults: Faults) -> None:

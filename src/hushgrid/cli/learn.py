@@ -10,7 +10,6 @@ import typer
 from hushgrid.cli.common import Json, need, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.learn.habits import Habits
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
     from hushgrid.learn.publish import Public
@@ -65,6 +64,7 @@ def learn(
     Example: hushgrid learn --readings readings.parquet --out learned --time-zone Europe/Zurich
     """
     from hushgrid.cli.histories import read_habits, read_histories
+    from hushgrid.cli.survey import survey_prose, zone_from_survey
     from hushgrid.errors import PolicyError
     from hushgrid.files import make_folder
     from hushgrid.learn.learned import Terms
@@ -75,8 +75,8 @@ def learn(
     if figures:
         need("matplotlib", "plot")
     if readings is None:
-        values = _from_survey(out, survey, mix, zone, interval or 900, time_zone, bound)
-        say(_survey_prose(values), json)
+        values = zone_from_survey(out, survey, mix, zone, interval or 900, time_zone, bound)
+        say(survey_prose(values), json)
         put_json(values, json)
         return
     make_folder(out)
@@ -92,10 +92,10 @@ def learn(
     )
     result = learned(found, habits, terms, tick=lambda text: _note(text))
     asked = _Asked(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
-    values, public, groups = _offered(result, found, habits, asked)
+    values, public, groups = _offered(result, found, asked)
     written = _write(out, result, values, public, groups, asked)
     if figures:
-        written += _draw(out, result, found, habits, public, values)
+        written += _draw(out, result, found, public, values)
     from hushgrid.report.learn import learned_prose
 
     say(learned_prose(values), json)
@@ -147,7 +147,7 @@ def _bound(result: Learned, found: Histories, asked: _Asked) -> tuple[int, str, 
 
 
 def _offered(
-    result: Learned, found: Histories, habits: Habits, asked: _Asked
+    result: Learned, found: Histories, asked: _Asked
 ) -> tuple[dict[str, Any], tuple[Public, ...], list[tuple[Public, list[str]]]]:
     """The values of the command, what is published, and the houses of each group."""
     import math
@@ -313,13 +313,11 @@ def _write(
     return written
 
 
-def _draw(
-    out: Path, result: Learned, found: Histories, habits: Habits, public: Any, values: Any
-) -> list[Path]:
+def _draw(out: Path, result: Learned, found: Histories, public: Any, values: Any) -> list[Path]:
     import numpy as np
 
-    from hushgrid.files import save_figures, write_text
-    from hushgrid.learn.em import posterior
+    from hushgrid.files import png_of, save_figures, write_text
+    from hushgrid.learn.em import homes_of, posterior
     from hushgrid.learn.histories import clamped
     from hushgrid.report.learn import (
         chain_figure,
@@ -332,8 +330,6 @@ def _draw(
     usable = clamped(found.homes(result.usable))
     some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
     steps = found.steps_a_day
-    from hushgrid.learn.em import homes_of
-
     chosen = homes_of(result.own, some)
     post = posterior(usable.wh[some], chosen)
     seen = np.isfinite(usable.wh[some]).all(axis=0)
@@ -344,108 +340,10 @@ def _draw(
     drawn = {
         "transitions": chain_figure(public, result.seconds),
         "laws": law_figure(public, values["bound"]),
-        "days": days_figure(np.nan_to_num(usable.wh[some][:, these]), post[:, these], result.seconds, names),
+        "days": days_figure(
+            np.nan_to_num(usable.wh[some][:, these]), post[:, these], result.seconds, names
+        ),
     }
-    page = html_page(f"Learned zone {values['zone']}", learned_prose(values), drawn)
+    pictures = {name: png_of(figure) for name, figure in drawn.items()}
+    page = html_page(f"Learned zone {values['zone']}", learned_prose(values), pictures)
     return [*save_figures(out, drawn), write_text(out / "report.html", page)]
-
-
-def _from_survey(
-    out: Path,
-    survey: str | None,
-    mix: str | None,
-    zone: str,
-    seconds: int,
-    time_zone: str,
-    bound: int | None,
-) -> dict[str, Any]:
-    """A zone of the survey's chains alone: public, with laws that say nothing."""
-    from hushgrid.errors import FileError, ModelError
-    from hushgrid.files import make_folder, save_model, write_text
-    from hushgrid.learn.survey import (
-        PSEUDO_COUNT,
-        RESPONDENTS,
-        chain,
-        slots_unprotected,
-        survey_models,
-    )
-    from hushgrid.learn.publish import Public
-    from hushgrid.learn.zone import Offer, zone_text
-    from hushgrid.surveyfile import load_survey
-
-    if survey is None:
-        raise FileError("readings and survey are both unset; give histories, a survey, or both.")
-    given = load_survey(survey)
-    try:
-        counts = {int(n): int(count) for n, count in (part.split(":") for part in (mix or "2:20").split(","))}
-    except ValueError:
-        raise ModelError(f"mix is {mix!r}; give houses by residents such as 1:30,2:40.") from None
-    if not all(count > 0 for count in counts.values()):
-        raise ModelError(f"mix is {mix!r}; give at least one house for each number of residents.")
-    houses = [n for n, count in counts.items() for _ in range(count)]
-    definitions = {key[2] for key in given.chances}
-    definition = "present" if "present" in definitions else "active"
-    models = survey_models(given, houses, seconds=seconds, definition=definition)
-    raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
-    make_folder(out)
-    top = bound or 10_000 * seconds // 3600
-    offer = Offer(
-        zone=zone,
-        seconds=seconds,
-        time_zone=time_zone,
-        bound=top,
-        bound_by="given as the contract's" if bound else "assumed: a contract of 10 kW",
-        eta=1.0,
-        eta_by="nobody: there are no laws to trust",
-        provenance="public",
-        homes=0,
-        epsilon=0.0,
-        law="uniform",
-        prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
-        days=0.0,
-        digest=models[0].digest,
-    )
-    flat = {"law": "uniform"}
-    first = 0
-    groups = []
-    for n, count in counts.items():
-        habits = chain(given, n, seconds=seconds, definition=definition)
-        meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
-        groups.append((Public(habits, flat, (flat,), (0,), count), meters))
-        first += count
-    text = zone_text(offer, groups).replace('publish = "estimate"', 'publish = "raw"')
-    names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
-    for name, model in zip(names, models, strict=True):
-        save_model(out / name, model)
-    for name in names[1:]:
-        text += f'\n[[models]]\nfile = "{name}"\n'
-    write_text(out / "zone.toml", text)
-    week = 7 * 86_400 // seconds
-    return {
-        "zone": zone,
-        "houses": len(houses),
-        "log_likelihood": None,
-        "eta": 1.0,
-        "eta_basis": "no laws were learned",
-        "provenance": "public",
-        "models": [model.name for model in models],
-        "pseudo_count": PSEUDO_COUNT,
-        "respondents": RESPONDENTS,
-        "slots": week,
-        "slots_unprotected": {
-            "smoothed": slots_unprotected(models),
-            "raw": slots_unprotected(raw),
-        },
-    }
-
-
-def _survey_prose(values: dict[str, Any]) -> str:
-    slots = values["slots_unprotected"]
-    return (
-        f"Zone {values['zone']}: {values['houses']} houses, Theta = {', '.join(values['models'])};"
-        " public, so it leaks nothing.\n"
-        f"Chances have pseudo-count {values['pseudo_count']:g} of {values['respondents']:g} diaries"
-        " on each side.\n"
-        f"Slots of the week in which some house leaves the protected set: {slots['smoothed']} of"
-        f" {values['slots']} smoothed, {slots['raw']} with the survey's sampling zeros."
-    )

@@ -134,14 +134,8 @@ def validate(
     from hushgrid.learn.em import homes_of, posterior
     from hushgrid.learn.habits import Habits, stationary
     from hushgrid.learn.histories import ailments, clamped, fit_to_learn
-    from hushgrid.learn.learned import (
-        Terms,
-        by_day,
-        design_for,
-        marginal_scores,
-        scored,
-        trust_of,
-    )
+    from hushgrid.learn.judge import by_day, marginal_scores, scored, trust_of
+    from hushgrid.learn.learned import AUTO, Terms, design_for
     from hushgrid.learn.trust import welch
     from hushgrid.modelfile import fit_of, load_learned, publics_of
 
@@ -161,7 +155,7 @@ def validate(
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
     habits = Habits(hidden, stationary(hidden), "learned")
     starts = tuple(content["starts"])
-    family = content["law"] if content["law"] in ("lognormal", "gamma", "histogram") else "lognormal"
+    family = next((name for name in AUTO if name == content["law"]), AUTO[0])
     design = design_for(new, habits, Terms(law=family, starts=starts), family)
     models = fit_of(content, design)
     which, strangers = _placed(new, known, models)
@@ -229,7 +223,8 @@ def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str
 
 
 def _page(path: Path, title: str, prose: str, figures: dict[str, Any]) -> None:
-    from hushgrid.files import write_text
+    from hushgrid.files import png_of, write_text
     from hushgrid.report.learn import html_page
 
-    write_text(path, html_page(title, prose, figures))
+    pictures = {name: png_of(figure) for name, figure in figures.items()}
+    write_text(path, html_page(title, prose, pictures))

@@ -71,8 +71,9 @@ class Fit:
     `initial` (H, K), `transition` (H, slots, K, K), `parameters` (H, groups, K, ...) of the family
     with `edges` of a histogram's bins, `natural` the same as the kernels need them. `seen` (H,
     groups, K) expected readings and `means` their mean [Wh]; `moves` (H, slots, K, K) expected
-    moves; `sums` (H, groups, K, features) what laws are fitted from. `rising` (iterations, H): the penalised log-likelihood of the winning start, NaN once a
-    home is done. `ordered`: whether each state uses more than the one before.
+    moves; `sums` (H, groups, K, features) what laws are fitted from. `rising`
+    (iterations, H): the penalised log-likelihood of the winning start, NaN once a home is done.
+    `ordered`: whether each state uses more than the one before.
     """
 
     design: Design
@@ -144,9 +145,21 @@ def homes_of(found: Fit, these: slice | NDArray[np.intp]) -> Fit:
 
 
 _BY_HOME = (
-    "initial transition natural parameters edges seen means moves sums log_likelihood readings"
-    " iterations converged ordered"
-).split()
+    "initial",
+    "transition",
+    "natural",
+    "parameters",
+    "edges",
+    "seen",
+    "means",
+    "moves",
+    "sums",
+    "log_likelihood",
+    "readings",
+    "iterations",
+    "converged",
+    "ordered",
+)
 
 
 def _fitted(x: Floats, design: Design, labels: Labels | None, edges: Floats | None) -> Fit:

@@ -11,7 +11,7 @@ of the home: a state that is hardly ever seen in a slot group keeps a law, and n
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +68,8 @@ def values_of(
         width = np.take_along_axis(np.diff(edges, axis=1), bins.astype(np.intp), axis=1)
         features[..., 0] = -np.log(width)
         whole = [np.bincount(b, w, edges.shape[1] - 1) for b, w in zip(bins, weight, strict=True)]
-        prior = np.stack(whole) + 0.5
-        prior /= prior.sum(axis=1, keepdims=True)
+        smooth = np.stack(whole).astype(np.float64) + 0.5
+        prior = np.asarray(smooth / smooth.sum(axis=1, keepdims=True), np.float64)
         return Values(features, size, centre, unit, bins, edges, prior)
     if family == "normal":
         centre = (weight * each).sum(axis=1) / total
@@ -87,9 +87,7 @@ def values_of(
         features[..., 1], features[..., 2] = first, second
     prior = np.einsum("hm,hmf->hf", weight, features) / total[:, None]
     prior[:, 0] = 1.0
-    return Values(
-        features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior
-    )
+    return Values(features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior)
 
 
 def _edges(each: Floats, size: NDArray[np.int64]) -> Floats:
@@ -99,7 +97,7 @@ def _edges(each: Floats, size: NDArray[np.int64]) -> Floats:
     edges = np.floor(np.expm1(np.log1p(np.maximum(top, 1.0) + 1)[:, None] * share))
     for b in range(1, _BINS + 1):  # at least one Wh each
         edges[:, b] = np.maximum(edges[:, b], edges[:, b - 1] + 1)
-    return edges
+    return np.asarray(edges, np.float64)
 
 
 def common_edges(readings: Floats) -> Floats:
@@ -111,7 +109,7 @@ def common_edges(readings: Floats) -> Floats:
 
 def _bins(each: Floats, edges: Floats) -> NDArray[np.int32]:
     found = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, each, strict=True)]
-    return np.clip(np.stack(found), 0, edges.shape[1] - 2).astype(np.int32)
+    return np.asarray(np.clip(np.stack(found), 0, edges.shape[1] - 2), np.int32)
 
 
 def natural_of(family: Family, sums: Floats) -> Floats:
@@ -134,14 +132,16 @@ def natural_of(family: Family, sums: Floats) -> Floats:
 
 
 def _gamma(mean: Floats, mean_log: Floats) -> tuple[Floats, Floats]:
-    """Shape and scale of greatest likelihood: log k - digamma k = log mean - mean log, by Newton."""
-    from scipy.special import polygamma, psi
+    """Shape and scale of greatest likelihood: log k - psi(k) = log mean - mean log, by Newton."""
+    from scipy import special
+
+    psi, zeta = special.psi, cast("Any", special.zeta)
 
     mean = np.maximum(mean, HALF)  # of y, so below only where nothing was seen
     gap = np.maximum(np.log(mean) - mean_log, 1e-9)
     k = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(6):  # Minka's generalised Newton: digits double, five would do
-        step = (np.log(k) - psi(k) - gap) / (k**2 * (1 / k - polygamma(1, k)))
+        step = (np.log(k) - psi(k) - gap) / (k**2 * (1 / k - zeta(2, k)))
         k = 1 / np.maximum(1 / k + step, 1e-9)
     k = np.clip(k, 1e-3, MOST_SHAPE)
     return k, mean / k

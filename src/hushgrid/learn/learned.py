@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hushgrid.errors import ModelError
 from hushgrid.learn.em import Design, Fit, expected, fit, homes_of, posterior
-from hushgrid.learn.families import FAMILIES, Family, common_edges
-from hushgrid.learn.habits import ACTIVE, Habits
+from hushgrid.learn.families import Family, common_edges
+from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import (
     DAY,
     Histories,
@@ -21,9 +21,10 @@ from hushgrid.learn.histories import (
     fit_to_learn,
     vacant_days,
 )
-from hushgrid.learn.prototypes import Prototypes, prototypes
+from hushgrid.learn.judge import daily_scores, marginal_scores, plain_scores, scored, trust_of
+from hushgrid.learn.prototypes import Prototypes, grouped_models, prototypes
 from hushgrid.learn.publish import Public, publics
-from hushgrid.learn.trust import Cell, Trust, held_against, trust
+from hushgrid.learn.trust import Trust
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int8]
@@ -31,7 +32,6 @@ Ints = NDArray[np.intp]
 STARTS = (0, 6, 12, 18)  # [h] of slot groups
 HELD_OUT = 0.25  # of the time, its end
 LEAST_HELD = 4  # days
-CONFIDENCE = 0.95
 AUTO: tuple[Family, ...] = ("lognormal", "gamma", "histogram")
 
 
@@ -52,10 +52,14 @@ class Terms:
         if self.law not in ("auto", *AUTO):
             raise ModelError(f"law is {self.law!r}; give one of {', '.join(('auto', *AUTO))}.")
         if not self.days > 0:
-            raise ModelError(f"days is {self.days}; give how many days the prior is worth, above 0.")
+            raise ModelError(
+                f"days is {self.days}; give how many days the prior is worth, above 0."
+            )
         rising = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
         if not self.starts or self.starts[0] != 0 or not rising or self.starts[-1] > 23:
-            raise ModelError(f"groups are {self.starts}; give hours that rise from 0 to at most 23.")
+            raise ModelError(
+                f"groups are {self.starts}; give hours that rise from 0 to at most 23."
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,11 +114,12 @@ def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -
     states = habits.share.shape[1]
     hour = found.shown % DAY // 3600
     group = np.searchsorted(terms.starts, hour, side="right") - 1
-    tie = np.arange(len(terms.starts) * states).reshape(-1, states)
-    if states == 3:  # quiet people use what an empty home does, at any hour
-        tie = np.zeros((len(terms.starts), 3), np.int64)
-        tie[:, ACTIVE] = 1 + np.arange(len(terms.starts))
-    occupied = np.array([habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))])
+    # an empty home knows no time of day, and quiet people use what it does
+    tie = np.zeros((len(terms.starts), states), np.int64)
+    tie[:, states - 1] = 1 + np.arange(len(terms.starts))
+    occupied = np.array(
+        [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
+    )
     return Design(
         group=group.astype(np.int32),
         slot=found.slot,
@@ -130,8 +135,6 @@ def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -
 def _slots(found: Histories, group: NDArray[np.int64], g: int) -> NDArray[np.int32]:
     here = found.slot[group == g]
     return here if here.size else np.zeros(1, np.int32)
-
-
 
 
 def learn(
@@ -165,7 +168,7 @@ def learn(
     top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
     held, judged = None, public
     if early is not None and late is not None:
-        held, judged = _held_out(early, late, habits, terms, family, public, shared)
+        held, judged = _held_out(early, late, habits, terms, family, shared)
     where = late if late is not None else found
     return Learned(
         ids=given.ids,
@@ -183,7 +186,7 @@ def learn(
         terms=terms,
         held_out=held,
         trust=trust_of(where, judged, shared.which, terms.starts, max(top, 1)),
-        accuracy=_accuracy(found, habits, terms, family, own, edges),
+        accuracy=_accuracy(found, habits, terms, family, edges),
         home_share=posterior(found.wh, own, labels=_labels(found, design)).mean(axis=1),
         daily=daily_scores(found, public, shared.which, max(top, 1)),
         top=max(top, 1),
@@ -218,7 +221,7 @@ def _family(
     early, after = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
     if terms.law != "auto":
         return terms.law, {}, early, after
-    tried = {}
+    tried: dict[str, float] = {}
     some = _sample(early)
     for family in AUTO:
         say(f"trying {family}")
@@ -242,11 +245,9 @@ def _sample(found: Histories) -> Ints:
 
 def _held_out(
     early: Histories, late: Histories, habits: Habits, terms: Terms, family: Family,
-    public: tuple[Public, ...], shared: Prototypes,
+    shared: Prototypes,
 ) -> tuple[HeldOut, tuple[Public, ...]]:  # fmt: skip
     """Prototypes of the early part alone, in the groups found, scored on the late part."""
-    from hushgrid.learn.prototypes import _models as grouped_models
-
     design = design_for(early, habits, terms, family)
     spread = homes_of(shared.models, shared.which)
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
@@ -255,113 +256,30 @@ def _held_out(
     judged = publics(models, terms.starts, shared.which)
     top = max(int(np.nanmax(late.wh)) if np.isfinite(late.wh).any() else 1, 1)
     score = marginal_scores(late, judged, shared.which, top)
-    level = _plain_scores(early, late, shared.which, shared.k)
+    level = plain_scores(early, late, shared.which, shared.k)
     slot = late.shown % DAY // late.seconds
-    by = [np.nanmean(np.append(score[:, slot == s], np.nan)) if np.isfinite(score[:, slot == s]).any() else np.nan for s in range(late.steps_a_day)]
-    plain = [np.nanmean(np.append(level[:, slot == s], np.nan)) if np.isfinite(level[:, slot == s]).any() else np.nan for s in range(late.steps_a_day)]
-    found = HeldOut(late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score)))
+    by = [
+        np.nanmean(np.append(score[:, slot == s], np.nan))
+        if np.isfinite(score[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    plain = [
+        np.nanmean(np.append(level[:, slot == s], np.nan))
+        if np.isfinite(level[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    found = HeldOut(
+        late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score))
+    )
     return found, judged
 
 
-def marginal_scores(found: Histories, public: tuple[Public, ...], which: Ints, top: int) -> Floats:
-    """(homes, steps) log-probability of each reading under its slot's mixture of both laws."""
-    score = np.full(found.wh.shape, np.nan)
-    hour = found.shown % DAY // 3600
-    for j, one in enumerate(public):
-        members = np.flatnonzero(which == j)
-        absent, present = one.laws(top)
-        group = np.searchsorted(one.starts, hour, side="right") - 1
-        home = one.chain.home[found.slot]
-        f0, f1 = absent.pmf, np.stack([law.pmf for law in present])
-        for h in members:
-            seen = np.flatnonzero(np.isfinite(found.wh[h]))
-            x = np.clip(np.rint(found.wh[h, seen]), 0, top).astype(np.int64)
-            p = (1 - home[seen]) * f0[x] + home[seen] * f1[group[seen], x]
-            score[h, seen] = np.log(np.maximum(p, 1e-12))
-    return score
-
-
-def _plain_scores(early: Histories, late: Histories, which: Ints, k: int) -> Floats:
-    """The same under one log-normal law a group of homes, fitted on the early part."""
-    level = np.full(late.wh.shape, np.nan)
-    for j in range(k):
-        members = np.flatnonzero(which == j)
-        log = np.log(early.wh[members] + 0.5)
-        seen = np.isfinite(log)
-        mean, sd = (log[seen].mean(), max(log[seen].std(), 0.05)) if seen.any() else (0.0, 1.0)
-        y = np.log(late.wh[members] + 0.5)
-        level[members] = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi)) - y
-    return level
-
-
-def daily_scores(found: Histories, public: tuple[Public, ...], which: Ints, top: int) -> Floats:
-    """(homes, 3): mean, standard deviation and number of each home's daily mean scores."""
-    each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
-    rows = []
-    for row in each:
-        good = row[np.isfinite(row)]
-        sd = float(good.std(ddof=1)) if len(good) > 1 else 0.0
-        rows.append((float(good.mean()) if len(good) else 0.0, sd, float(len(good))))
-    return np.array(rows)
-
-
-def by_day(score: Floats, steps: int) -> Floats:
-    """(homes, days) means over whole days of which at least half is known."""
-    days = score[:, : score.shape[1] // steps * steps].reshape(len(score), -1, steps)
-    seen = np.isfinite(days)
-    total = np.where(seen, days, 0.0).sum(axis=2)
-    count = seen.sum(axis=2)
-    return np.where(count * 2 >= steps, total / np.maximum(count, 1), np.nan)
-
-
-def trust_of(
-    found: Histories, public: tuple[Public, ...], which: Ints, starts: tuple[int, ...], top: int
-) -> Trust:
-    """Bounds on the misdescribed share: by state with labels, of the mixture without."""
-    hour = found.shown % DAY // 3600
-    group = np.searchsorted(starts, hour, side="right") - 1
-    day = np.arange(found.wh.shape[1]) // found.steps_a_day
-    labelled = found.labels is not None and bool((found.labels >= 0).any())
-    pieces = []
-    for j, one in enumerate(public):
-        members = np.flatnonzero(which == j)
-        if not members.size:
-            continue
-        absent, present = one.laws(top)
-        for g, law in enumerate(present):
-            for name, state, f in _wanted(labelled, one, absent, law, g, found, group):
-                pieces.append((f"group {j + 1}, {name} from {starts[g]:02d}:00", members, g, state, f))
-    cells: list[Cell] = []
-    for name, members, g, state, f in pieces:
-        x, days = _chosen(found, members, group == g, state, day)
-        if len(x) or state is None:
-            cells.append(held_against(name, f, x, days, CONFIDENCE, len(pieces)))
-    return trust(cells, CONFIDENCE, labelled=labelled)
-
-
-def _wanted(labelled: bool, one: Public, absent: Any, law: Any, g: int, found: Histories, group: Any) -> Any:
-    from hushgrid.laws import Mixture
-
-    if labelled:
-        return [("absent", 0, absent), ("present", 1, law)]
-    here = one.chain.home[found.slot[group == g]]
-    home = float(here.mean()) if here.size else 0.5
-    return [("all", None, Mixture([absent, law], [1 - home, home]))]
-
-
-def _chosen(found: Histories, members: Ints, steps: Any, state: int | None, day: Any) -> tuple[Floats, Any]:
-    x = found.wh[np.ix_(members, np.flatnonzero(steps))]
-    days = np.broadcast_to(day[steps], x.shape) + members[:, None] * (int(day.max()) + 1)
-    keep = np.isfinite(x)
-    if state is not None and found.labels is not None:
-        keep &= found.labels[np.ix_(members, np.flatnonzero(steps))] == state
-    return x[keep], days[keep]
-
-
 def _accuracy(
-    found: Histories, habits: Habits, terms: Terms, family: Family, own: Fit, edges: Floats | None
+    found: Histories, habits: Habits, terms: Terms, family: Family, edges: Floats | None
 ) -> dict[str, Any]:
-    """With labels: how often decoding is right, trained without them and with a few days of them."""
+    """With labels: how often decoding is right, trained without them and with a few days."""
     if found.labels is None or not (found.labels >= 0).any():
         return {}
     bare = replace(found, labels=None)
@@ -394,18 +312,3 @@ def _few_days(found: Histories) -> Labels:
         chosen = np.isin(np.arange(len(row)) // steps, days)
         few[h, chosen] = row[chosen]
     return few
-
-
-def scored(found: Histories, labels: Labels, post: Floats) -> dict[str, float]:
-    """Share of labelled readings whose occupancy is decoded right: all hours, and 06 to 22 h."""
-    hour = found.shown % DAY // 3600
-    known = (labels >= 0) & np.isfinite(found.wh)
-    right = (post > 0.5) == (labels == 1)
-    day = known & ((hour >= 6) & (hour < 22))
-    major = max(float((labels[known] == 1).mean()), float((labels[known] == 0).mean())) if known.any() else 0.0
-    return {
-        "all": float(right[known].mean()) if known.any() else 0.0,
-        "06-22": float(right[day].mean()) if day.any() else 0.0,
-        "majority": major,
-        "readings": int(known.sum()),
-    }

@@ -10,7 +10,7 @@ models made of them cost nothing more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from hushgrid.checks import is_real
 from hushgrid.errors import PolicyError
 from hushgrid.learn.em import Fit
-from hushgrid.learn.habits import DAY
 from hushgrid.learn.prototypes import pooled_fit
 from hushgrid.noise import Noise
 
@@ -56,8 +55,10 @@ def statistics(own: Fit, top: int) -> Statistics:
     """The sums without noise; `top` [Wh] is the public bound that scales the features."""
     if own.design.family not in ("gamma", "lognormal"):
         raise PolicyError(f"law is {own.design.family!r}; pooled models need gamma or lognormal.")
-    sums = [np.sum(column, axis=0) for column in zip(*contributions(own, top), strict=True)]
-    return Statistics(*sums, homes=own.homes, epsilon=None)
+    shares, laws, moves = (
+        np.sum(column, axis=0) for column in zip(*contributions(own, top), strict=True)
+    )
+    return Statistics(shares, laws, moves, own.homes, None)
 
 
 def contributions(own: Fit, top: int) -> list[tuple[Whole, Whole, Whole]]:
@@ -121,8 +122,8 @@ def noisy(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
         flat = [int(value) + noise.draw(scale) for value in sums.ravel()]
         return np.array(flat, np.int64).reshape(sums.shape)
 
-    parts = (drawn(part) for part in (exact.shares, exact.laws, exact.moves))
-    return Statistics(*parts, homes=exact.homes, epsilon=float(epsilon))
+    shares, laws, moves = (drawn(part) for part in (exact.shares, exact.laws, exact.moves))
+    return Statistics(shares, laws, moves, exact.homes, float(epsilon))
 
 
 def pooled_model(own: Fit, told: Statistics, top: int) -> Fit:
@@ -163,8 +164,8 @@ _A_DAY = 48.0  # readings' worth of a home's share, against the prior on laws
 
 
 def own_days(own: Fit) -> float:
-    """A public weight: how many homes' days the sums are taken for. The number of steps is public."""
-    return max(len(own.design.slot) / (own.moves.shape[1] / 2), 1.0)
+    """Days of history, a public number: what the sums weigh against the priors."""
+    return max(float(len(own.design.slot)) / (float(own.moves.shape[1]) / 2), 1.0)
 
 
 def _scaled_moves(own: Fit, told: Statistics) -> Floats:
@@ -189,7 +190,11 @@ _BELIEVED = 1.0
 
 
 def bound_quantile(
-    peaks: NDArray[np.int64], sizes: NDArray[np.int64], quantile: float, epsilon: float, noise: Noise
+    peaks: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    quantile: float,
+    epsilon: float,
+    noise: Noise,
 ) -> int:
     """The smallest public size [Wh] that about `quantile` of homes never exceed.
 
@@ -212,6 +217,3 @@ def contract_sizes(seconds: int) -> NDArray[np.int64]:
     """Usual contracts [Wh a step]: 1 to 50 kW."""
     kilowatts = np.array([1, 2, 3, 4.6, 6, 8, 10, 12, 15, 20, 30, 50])
     return (kilowatts * 1000 * seconds // 3600).astype(np.int64)
-
-
-assert DAY % _PERIODS == 0

@@ -48,26 +48,36 @@ def prototypes(
     if own.design.family == "normal":
         raise ModelError("law is 'normal', which is scaled by home; give gamma, lognormal or bins.")
     which = _grouped(own, k)
-    models = _models(own, Expected(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums), which, k)
+    models = grouped_models(
+        own,
+        Expected(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums),
+        which,
+        k,
+    )
     history: list[float] = []
     for _ in range(_ROUNDS):
         under = [expected(readings, _spread(models, j, own.homes)) for j in range(k)]
         likelihood = np.stack([each.log_likelihood for each in under])
         better = likelihood.argmax(axis=0)
         history.append(float(likelihood.max(axis=0).sum()))
-        seen = Expected(*(np.stack(parts)[better, np.arange(own.homes)] for parts in zip(*under, strict=True)))
+        seen = Expected(
+            *(np.stack(parts)[better, np.arange(own.homes)] for parts in zip(*under, strict=True))
+        )
         which = _none_empty(better, likelihood, k)
-        models = _models(own, seen, which, k)
+        models = grouped_models(own, seen, which, k)
         if tick is not None:
             tick(1)
     return Prototypes(models, which, tuple(history))
 
 
 def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Ints, Floats]:
-    """The prototype of each new home, and (k, homes) log-likelihoods; `design` is of their steps."""
+    """The prototype of each new home, and (k, homes) log-likelihoods; `design` of their steps."""
     models = replace(found.models, design=replace(design, moves=found.models.design.moves))
     scores = np.stack(
-        [expected(readings, _spread(models, j, len(readings))).log_likelihood for j in range(found.k)]
+        [
+            expected(readings, _spread(models, j, len(readings))).log_likelihood
+            for j in range(found.k)
+        ]
     )
     return scores.argmax(axis=0), scores
 
@@ -110,7 +120,7 @@ def _none_empty(which: Ints, liking: Floats, k: int) -> Ints:
     return which
 
 
-def _models(own: Fit, seen: Expected, which: Ints, k: int) -> Fit:
+def grouped_models(own: Fit, seen: Expected, which: Ints, k: int) -> Fit:
     """The shared models of groups, from the expected counts of their homes."""
     groups = [np.flatnonzero(which == j) for j in range(k)]
     sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])
@@ -128,12 +138,22 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
         prior = prior / prior.sum(axis=1, keepdims=True)
     else:
         prior = prior / np.maximum(prior[:, :1], 1e-9)
-    natural = natural_of(design.family, tied(sums + design.weight * prior[:, None, None], design.tie))
+    natural = natural_of(
+        design.family, tied(sums + design.weight * prior[:, None, None], design.tie)
+    )
     pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
     counts = moves + pseudo
     edges = own.edges[:1].repeat(k, axis=0)
     none = np.zeros(k)
-    values = Values(np.zeros((k, 1, 3)), none.astype(np.int64), none, none + 1, np.zeros((1, 1), np.int32), edges, prior)
+    values = Values(
+        np.zeros((k, 1, 3)),
+        none.astype(np.int64),
+        none,
+        none + 1,
+        np.zeros((1, 1), np.int32),
+        edges,
+        prior,
+    )
     n = sums.sum(axis=-1) if design.family == "histogram" else sums[..., 0]
     return Fit(
         design=replace(design, moves=pseudo),

@@ -17,7 +17,11 @@ from hushgrid.occupancy import OccupancyModel
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 _DIGITS = 4  # of a law's numbers in a file
-_NAMES = {"gamma": ("shape", "scale"), "lognormal": ("median", "spread"), "normal": ("centre", "spread")}
+_NAMES = {
+    "gamma": ("shape", "scale"),
+    "lognormal": ("median", "spread"),
+    "normal": ("centre", "spread"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +77,9 @@ def _present(models: Fit, j: int, g: int) -> dict[str, Any]:
     parts = [_table(models, j, g, k) for k in states]
     if len(parts) == 1:
         return parts[0]
-    mixed = [{"share": float(round(s, _DIGITS)), **part} for s, part in zip(shares, parts, strict=True)]
+    mixed = [
+        {"share": float(round(s, _DIGITS)), **part} for s, part in zip(shares, parts, strict=True)
+    ]
     return {"law": "mixture", "parts": mixed}
 
 

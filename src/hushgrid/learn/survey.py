@@ -122,7 +122,9 @@ def chain(
     # the longest survey step that divides ours needs no root of a matrix
     key = max(fitting, key=lambda k: (seconds % (60 * k[3]) == 0, k[3]))
     leave, come = (smoothed(p, pseudo_count, respondents) for p in survey.chances[key])
-    parts = [_resampled(out, back, 60 * key[3], seconds) for out, back in zip(leave, come, strict=True)]
+    parts = [
+        _resampled(out, back, 60 * key[3], seconds) for out, back in zip(leave, come, strict=True)
+    ]
     transition = np.concatenate(parts)
     stated = f"{key[0]}, {residents} residents, {definition}, pseudo-count {pseudo_count:g}"
     return Habits(transition, stationary(transition), stated)
@@ -243,4 +245,5 @@ def slots_unprotected(models: Sequence[OccupancyModel]) -> int:
                 if piece.size != 1:
                     raise ModelError(f"model {model.name} has blocks; give independent houses.")
                 can[t, piece.members[:, 0]] |= here[piece.chain_of]
-    return int((~can.all(axis=2)).any(axis=1).sum())
+    sure = ~(can[:, :, 0] & can[:, :, 1])
+    return int(np.count_nonzero(sure.sum(axis=1)))

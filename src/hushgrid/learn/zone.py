@@ -38,7 +38,7 @@ class Offer:
 
 
 def zone_text(offer: Offer, groups: Sequence[tuple[Public, Sequence[str]]]) -> str:
-    """A zone file; houses in the order of `groups`, each with its meters. theta.json lies beside."""
+    """A zone file; houses in the order of `groups`, each with its meters; theta.json beside."""
     publish = "raw" if offer.provenance == "private" else "estimate"
     day = 86_400 // offer.seconds
     parts = [
@@ -97,15 +97,18 @@ def service_text(offer: Offer, begins: str) -> str:
         "zones": ["zone.toml"],
     }
     head = _table("service", service).replace("\ninterval", f"\nbegins = {begins}\ninterval", 1)
-    return "\n\n".join(
-        [
-            "# A service for the learned zone; hushgrid check service.toml, then hushgrid serve.",
-            head,
-            _table("stores", {"ledger": "ledger.sqlite", "meters": "meters"}),
-            _table("http", {"host": "127.0.0.1", "port": 8080, "token_digests": []}),
-            _table("publish", {"file": "prices.json"}),
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# A service for the learned zone: hushgrid check service.toml, hushgrid serve.",
+                head,
+                _table("stores", {"ledger": "ledger.sqlite", "meters": "meters"}),
+                _table("http", {"host": "127.0.0.1", "port": 8080, "token_digests": []}),
+                _table("publish", {"file": "prices.json"}),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _houses(public: Public, meters: Sequence[str], bound: int) -> str:

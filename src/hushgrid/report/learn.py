@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,15 +49,15 @@ def learned_content(
     homes = []
     for i, (name, ails) in enumerate(zip(found.ids, found.ails, strict=True)):
         n = position.get(i)
-        one: dict[str, Any] = {"meter": name, "ails": list(ails)}
+        home: dict[str, Any] = {"meter": name, "ails": list(ails)}
         if n is not None:
             mean, sd, days = found.daily[n].tolist()
-            one |= {
+            home |= {
                 "prototype": 0 if single else int(found.shared.which[n]),
                 "home_share": float(found.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
             }
-        homes.append(one)
+        homes.append(home)
     return {**values, "prototypes": prototypes, "homes": homes}
 
 
@@ -179,21 +177,14 @@ def days_figure(
     return figure
 
 
-def html_page(title: str, prose: str, figures: Mapping[str, Figure]) -> str:
-    """One page with everything in it; it asks nothing of any network."""
+def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:
+    """One page with PNG pictures in it; it asks nothing of any network."""
     parts = [f"<h1>{html.escape(title)}</h1>", f"<pre>{html.escape(prose)}</pre>"]
-    for name, figure in figures.items():
-        sink = io.BytesIO()
-        figure.savefig(sink, format="png", dpi=110)
-        data = base64.b64encode(sink.getvalue()).decode()
-        parts.append(f'<h2>{html.escape(name)}</h2><img alt="{html.escape(name)}" src="data:image/png;base64,{data}">')
+    for name, picture in pictures.items():
+        word, data = html.escape(name), base64.b64encode(picture).decode()
+        parts.append(f'<h2>{word}</h2><img alt="{word}" src="data:image/png;base64,{data}">')
     style = "body{font:15px sans-serif;max-width:60em;margin:2em auto}pre{white-space:pre-wrap}"
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{style}</style>{''.join(parts)}</html>\n"
     )
-
-
-def tally(names: Sequence[str]) -> dict[str, int]:
-    """How often each name occurs."""
-    return dict(Counter(names))
