@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.laws import Mixture
+from hushgrid.laws import Law, Mixture
 from hushgrid.learn.histories import DAY, Histories
 from hushgrid.learn.publish import Public
 from hushgrid.learn.trust import Trust, held_against, trust
