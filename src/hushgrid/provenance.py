@@ -26,6 +26,7 @@ class Provenance:
     origin: Origin = "public"
     epsilon: float = 0.0  # that every home has spent on the models
     homes: int = 0
+    digest: str = ""  # of the model that was made
 
     @property
     def private(self) -> bool:
@@ -67,7 +68,7 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
             f" model has at least {LEAST_POOLED} homes and noise worth an epsilon above 0.",
         )
     named: Origin = next(word for word in get_args(Origin) if word == origin)
-    return Provenance(named, float(epsilon), homes)
+    return Provenance(named, float(epsilon), homes, str(table.get("digest", "")))
 
 
 def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faults: Faults) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from hushgrid.errors import HorizonError, HushgridError, LedgerError, MeterError
 from hushgrid.estimate import Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
-from hushgrid.live.ledger.bodies import epoch, release, schedule, stand_in
+from hushgrid.live.ledger.bodies import charge, epoch, release, schedule, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.ledger.stores.ports import LedgerStore
@@ -369,7 +370,19 @@ def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
             exact=service.policy.on_empty == "publish_exact",
         ),
     )
+    _charge(service, ledger)
     _commit(service, ledger)
+
+
+def _charge(service: ZoneService, ledger: Ledger) -> None:
+    """What pooled models have cost every house is in the ledger before the first release."""
+    made = service.provenance
+    if made.epsilon > 0:
+        given = re.fullmatch("[0-9a-f]{64}", made.digest)
+        digest = made.digest if given else service.scenario.models[0].digest
+        if digest not in ledger.standing.charged:
+            cost = charge("models", made.epsilon, digest=digest, homes=max(made.homes, 1))
+            ledger.append("charge", cost)
 
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
