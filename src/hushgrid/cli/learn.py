@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
     from hushgrid.learn.publish import Public
+    from hushgrid.learn.trust import Trust
 
 
 def learn(
@@ -154,6 +155,8 @@ def _offered(
 
     import numpy as np
 
+    from hushgrid.learn.histories import clamped
+    from hushgrid.learn.judge import trust_of
     from hushgrid.learn.private import UNIT, noisy, pooled_model, statistics
     from hushgrid.learn.publish import publics
     from hushgrid.noise import SecureNoise
@@ -177,7 +180,11 @@ def _offered(
             f" each sum is worth {noise:.0f} homes."
         )
     groups = _groups(result, public, which)
-    eta, basis = _eta(result, provenance, asked)
+    trust = result.trust
+    if provenance == "pooled":  # other laws than those that were judged
+        usable = clamped(found.homes(result.usable), bound)
+        trust = trust_of(usable, public, which, result.terms.starts, bound)
+    eta, basis = _eta(trust, provenance, asked)
     seen = max(int(result.own.readings.sum()), 1)
     total = float(result.own.log_likelihood.sum())
     values: dict[str, Any] = {
@@ -209,11 +216,11 @@ def _offered(
         "ailments": ailment_names(result),
         "readings": dict(found.counts),
         "trust": {
-            "lower": result.trust.lower,
-            "upper": result.trust.upper,
-            "suggested": result.trust.suggested,
-            "confidence": result.trust.confidence,
-            "reasoning": result.trust.reasoning,
+            "lower": trust.lower,
+            "upper": trust.upper,
+            "suggested": trust.suggested,
+            "confidence": trust.confidence,
+            "reasoning": trust.reasoning,
         },
         "accuracy": result.accuracy,
         "held_out": _held(result),
@@ -240,14 +247,15 @@ def _held(result: Learned) -> dict[str, Any] | None:
     }
 
 
-def _eta(result: Learned, provenance: str, asked: _Asked) -> tuple[float, str]:
+def _eta(trust: Trust, provenance: str, asked: _Asked) -> tuple[float, str]:
+    """Eta for the zone file: a person's, never one computed from labels, which would leak them."""
     if provenance == "private":
         return 1.0, "private models allow eta = 1 only"
     if asked.eta is not None:
-        return asked.eta, f"an assumption of {asked.eta_set_by}"
-    if result.trust.upper is not None:
-        return result.trust.suggested, result.trust.reasoning
-    return 1.0, f"nobody set eta; {result.trust.reasoning}"
+        return asked.eta, f"set by {asked.eta_set_by}; {trust.reasoning}"
+    if trust.upper is not None:
+        return 1.0, f"nobody set eta; suggested is {trust.suggested:g}; {trust.reasoning}"
+    return 1.0, f"nobody set eta; {trust.reasoning}"
 
 
 def _groups(result: Learned, public: Any, which: Any) -> list[tuple[Public, list[str]]]:
