@@ -116,27 +116,42 @@ def test_bounds_by_a_noisy_count() -> None:
         bound_quantile(peaks, sizes, 0.95, -1.0, source)
 
 
-def test_membership_attack_stays_below_the_budget() -> None:
-    """An attacker who knows all homes but whether the odd one is in: Clopper-Pearson, 95 %.
+class Weak(Noise):
+    """Noise that is too small."""
 
-    Its score is the noisy sums along the direction in which the odd home moves them, in signs: for
-    Laplace noise that is all there is to learn far from the means. `make soak` asks for 500 fits.
+    def __init__(self, by: float) -> None:
+        self.by, self._source = by, SimulatedNoise(8)
+
+    def draw(self, scale: float) -> int:
+        return self._source.draw(scale / self.by)
+
+
+def test_membership_attack_stays_below_the_budget() -> None:
+    """An attacker who knows all homes but which of two odd ones is in: Clopper-Pearson, 95 %.
+
+    Its score is the log-likelihood ratio of the noisy sums. `make soak` asks for 500 fits a side.
+    Noise forty times too small is found out by the same attack.
     """
     epsilon, steps = 2.0, 240
-    with_odd, without = homes(15, steps), homes(15, steps)
-    with_odd[0] = np.where(np.arange(steps) % 2, 0.0, TOP)  # as odd as can be
+    worlds = homes(15, steps), homes(15, steps)
+    worlds[0][0], worlds[1][0] = np.where(np.arange(steps) % 2, 0.9 * TOP, TOP), 0.0
+    exact = [_sums(x, steps) for x in worlds]
+    away = np.abs(exact[0].vector - exact[1].vector)
+    assert UNIT < away.sum() <= 2 * PARTS * UNIT
+
+    def score(told: np.ndarray) -> float:
+        near, far = (np.abs(told - one.vector).sum() for one in exact)
+        return float(far - near)
+
     source = SimulatedNoise(7)
-    away = _sums(with_odd, steps).vector - _sums(without, steps).vector
-    direction = np.sign(away)
-    scores = []
-    for x in (with_odd, without):
-        told = [noisy(_sums(x, steps), epsilon, source).vector for _ in range(FITS)]
-        base = _sums(without, steps).vector
-        clipped = [np.clip((one - base) * direction, 0, np.abs(away)).sum() for one in told]
-        scores.append(np.array(clipped))
-    assert _lower_epsilon(scores[0], scores[1]) <= epsilon
-    # the attack works: without noise it would tell the two apart
-    assert np.abs(away).sum() > UNIT / 2
+    refitted = [
+        np.array([score(noisy(_sums(x, steps), epsilon, source).vector) for _ in range(FITS)])
+        for x in worlds
+    ]
+    assert _lower_epsilon(*refitted) <= epsilon
+    weak = Weak(40.0)
+    leaking = [np.array([score(noisy(s, epsilon, weak).vector) for _ in range(500)]) for s in exact]
+    assert _lower_epsilon(*leaking) > epsilon
 
 
 def _sums(x: np.ndarray, steps: int):
