@@ -176,8 +176,8 @@ def _offered(
         provenance = "pooled"
         noise = math.sqrt(2) * 2 * 4 * UNIT / asked.pool_budget / UNIT
         note = (
-            f"Noisy sums over {told.homes} homes cost every home epsilon {cost:g}; the noise on"
-            f" each sum is worth {noise:.0f} homes."
+            f"Noisy sums over all homes cost every home epsilon {cost:g}; the noise on each sum is"
+            f" worth {noise:.1f} homes. report.html and model.json stay with the utility."
         )
     groups = _groups(result, public, which)
     trust = result.trust
@@ -300,7 +300,8 @@ def _write(
         eta=values["eta"],
         eta_by=values["eta_set_by"],
         provenance=values["provenance"],
-        homes=values["fitted"],
+        # who could be fitted is a secret of the homes; how many there are is not
+        homes=values["houses"],
         epsilon=values["epsilon_spent"],
         law=values["law"],
         prior=values["prior"],
