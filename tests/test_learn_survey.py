@@ -134,3 +134,17 @@ def test_uk_chains_as_theta_of_a_mixed_zone() -> None:
     made = schedule(smooth, zone, law, Policy(0.5, horizon=96))
     assert [c.scale for c in made] == pytest.approx([5000.0] * 96)
     assert survey_habits(given, 3, seconds=1800).share.shape == (96, 3)
+
+
+@real
+def test_richardsonpy_is_the_survey_file() -> None:
+    """The package's matrices of numbers of people give the two-state chains of the file."""
+    pytest.importorskip("richardsonpy", reason="the extra hushgrid[survey] is not installed")
+    from hushgrid.surveyfile import load_survey
+
+    ours, theirs = load_survey("richardsonpy"), load_survey(CHAINS)
+    for n in range(1, 6):
+        found = ours.chances["survey", n, "active", 10]
+        told = theirs.chances["richardson_uk2000", n, "active", 10]
+        assert np.abs(np.array(found) - np.array(told)).max() < 1e-9
+    assert survey_habits(ours, 2, seconds=900).source.endswith("assumed, not measured")
