@@ -174,6 +174,7 @@ def days_figure(
         axis.set_title(name, fontsize=9)
         axis.set_xlim(0, hours[-1] + seconds / 3600)
         finish(axis)
+    axes[-1].set_xlabel("hours from the first step shown")
     return figure
 
 
