@@ -28,6 +28,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 \
 	  --out out/soak/sigma --json compare-sigma.json
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
 # A broker and a database for the tests, by package name where that is possible; else they skip.
 services:

@@ -17,6 +17,7 @@ from benchmarks import (
     compose,
     intake,
     leakage,
+    learn,
     meters,
     million,
     schedule,
@@ -38,6 +39,7 @@ QUESTIONS: dict[str, Question] = (
     | million.QUESTIONS
     | adversary.QUESTIONS
     | web.QUESTIONS
+    | learn.QUESTIONS
 )
 
 

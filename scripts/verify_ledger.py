@@ -28,6 +28,7 @@ KINDS = {
     "release": "applies_from applies_start counts delta digest epsilon epsilon_any estimate"
     " load_hat look published_at put_back rate rule scale simulated source start t zone",
     "transfer": "delta direction epsilon house other out",
+    "charge": "digest epsilon homes what",
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 
@@ -106,6 +107,7 @@ class Chain:
         self.committed = False
         self.t = self.end = 0
         self.spent = {}
+        self.charged = set()
 
     def take(self, record, wanted_key):
         """The next record, or why not."""
@@ -174,6 +176,12 @@ class Chain:
         before = self.spent.get(body["house"], [0, 0])
         need(now[0] >= before[0] and now[1] >= before[1], "a house has spent less than before")
         self.spent[body["house"]] = now
+
+    def take_charge(self, body):
+        """What everybody spent on models, once for each."""
+        need(body["epsilon"] >= 0, "a charge below 0")
+        need(body["digest"] not in self.charged, "the same thing is charged twice")
+        self.charged.add(body["digest"])
 
 
 def verify(lines, key=None, heads=()):

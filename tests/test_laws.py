@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from hushgrid import Gamma, Histogram, Law, LogNormal, TruncatedNormal, Uniform
+from hushgrid import FileError, Gamma, Histogram, Law, LogNormal, TruncatedNormal, Uniform
+from hushgrid.zonefile import load_zone
 
 LAWS: list[Law] = [
     Uniform(40),
@@ -76,3 +79,32 @@ def test_scaled_law_is_the_law_of_the_scaled_reading() -> None:
             by_hand[min(int(np.floor(x * factor + 0.5)), bound)] += p
         assert moved.pmf == pytest.approx(by_hand[: moved.top + 1])
         assert by_hand[moved.top + 1 :].sum() == 0
+
+
+def test_mixtures_and_bins_in_a_zone_file(tmp_path: Path) -> None:
+    """A mixture of bins and a log-normal law, by hand; what is wrong is named by its place."""
+    mixed = (
+        '{ law = "mixture", parts = [{ share = 0.25, law = "bins", edges = [0, 2, 4],'
+        ' weights = [1, 3] }, { share = 0.75, law = "uniform", top = 9 }] }'
+    )
+    text = (Path(__file__).parent.parent / "examples" / "zone.toml").read_text()
+    plain = 'absent = { law = "gamma", shape = 2.0, scale = 20.0 }'
+    assert plain in text
+    path = tmp_path / "zone.toml"
+    path.write_text(text.replace(plain, f"absent = {mixed}"))
+    law = load_zone(path).scenario.consumption.laws[0]
+    rest = 0.001 / 2501
+    assert law.pmf[0] == pytest.approx(0.25 * (0.999 / 8 + rest) + 0.075)
+    assert law.pmf[3] == pytest.approx(0.25 * (0.999 * 3 / 8 + rest) + 0.075)
+    assert law.pmf[100] == pytest.approx(0.25 * rest)
+    for spoilt, says in (
+        (mixed.replace("0.25", "0.5"), "shares"),
+        (mixed.replace("share = 0.25, ", ""), "share"),
+        (mixed.replace("[0, 2, 4]", "[0, 4, 2]"), "edges"),
+        (mixed.replace("[1, 3]", "[1]"), "weights"),
+        (mixed.replace('"bins"', '"boxes"'), r"parts\[0\].law"),
+        ('{ law = "mixture" }', "parts"),
+    ):
+        path.write_text(text.replace(plain, f"absent = {spoilt}"))
+        with pytest.raises(FileError, match=says):
+            load_zone(path)

@@ -153,6 +153,13 @@ def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
     return paths
 
 
+def png_of(figure: Figure) -> bytes:
+    """A figure as the bytes of a PNG."""
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png", dpi=110)
+    return sink.getvalue()
+
+
 def json_text(value: Any) -> str:
     """Indented JSON; a figure that is not a number becomes null."""
     return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"

@@ -7,7 +7,7 @@ The discretised pmf *is* the public law; nothing about privacy rests on the cont
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -259,7 +259,90 @@ class Cut(Law):
         return self.law.scaled(factor, min(bound, self.at))
 
 
+@dataclass(frozen=True, eq=False, init=False)
+class Binned(Law):
+    """A histogram in bins, each flat: bin i has `weights[i]` on edges[i]..edges[i + 1] - 1 [Wh].
+
+    A rest of 1 in 1000 is spread over all of 0..top, so that no reading is impossible.
+
+    >>> Binned([0, 1, 3], [1, 1], top=3).pmf.round(3)
+    array([0.5 , 0.25, 0.25, 0.  ])
+    """
+
+    edges: NDArray[np.int64]
+    weights: Floats
+    top: int
+
+    def __init__(self, edges: ArrayLike, weights: ArrayLike, top: int) -> None:
+        e = float_array(edges, "edges of bins", ConsumptionError)
+        w = float_array(weights, "weights of bins", ConsumptionError)
+        _check_top(top)
+        if (
+            e.ndim != 1
+            or w.shape != (len(e) - 1,)
+            or not (w >= 0).all()
+            or not 0 < w.sum() < np.inf
+        ):
+            raise ConsumptionError(
+                f"bins have edges of shape {e.shape} and weights of shape {w.shape}; give one edge"
+                " more than weights of 0 or more, not all 0."
+            )
+        if not (
+            (e == np.floor(e)).all() and e[0] == 0 and (np.diff(e) > 0).all() and e[-1] < 2**31
+        ):
+            raise ConsumptionError("edges of bins do not rise from 0 in whole Wh; sort them.")
+        object.__setattr__(self, "edges", e.astype(np.int64))
+        object.__setattr__(self, "weights", w)
+        object.__setattr__(self, "top", top)
+
+    def _pmf(self) -> Floats:
+        width = np.diff(self.edges)
+        flat = np.repeat(self.weights / self.weights.sum() / width, width)
+        f = np.zeros(self.top + 1)
+        kept = min(len(flat), self.top + 1)
+        f[:kept] = flat[:kept]
+        f[-1] += flat[kept:].sum()  # as a clamp would
+        return np.asarray((1 - _REST) * f + _REST / (self.top + 1))
+
+
+_REST = 1e-3
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Mixture(Law):
+    """One of several laws, each with its share; shares sum to 1.
+
+    >>> Mixture([Uniform(0), Uniform(1)], [0.5, 0.5]).pmf
+    array([0.75, 0.25])
+    """
+
+    laws: tuple[Law, ...]
+    shares: Floats
+
+    def __init__(self, laws: Sequence[Law], shares: ArrayLike) -> None:
+        w = float_array(shares, "shares of a mixture", ConsumptionError)
+        if not laws or w.shape != (len(laws),) or not (w >= 0).all() or not abs(w.sum() - 1) < 1e-6:
+            raise ConsumptionError(
+                f"a mixture has {len(laws)} laws and shares of shape {w.shape}; give one share of 0"
+                " or more for each law, summing to 1."
+            )
+        object.__setattr__(self, "laws", tuple(laws))
+        object.__setattr__(self, "shares", w / w.sum())
+
+    @property
+    def top(self) -> int:  # type: ignore[override]
+        """Largest reading [Wh]."""
+        return max(law.top for law in self.laws)
+
+    def _pmf(self) -> Floats:
+        f = np.zeros(self.top + 1)
+        for law, share in zip(self.laws, self.shares, strict=True):
+            f[: law.top + 1] += share * law.pmf
+        return f
+
+
 FAMILIES: dict[str, Callable[..., Law]] = {
+    "bins": Binned,
     "uniform": Uniform,
     "normal": TruncatedNormal,
     "gamma": Gamma,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +17,19 @@ from hushgrid.daily import SECONDS, Day, chains_of
 from hushgrid.errors import FileError, HushgridError
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import Tariff, Zone
-from hushgrid.laws import FAMILIES, Law
+from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
+from hushgrid.provenance import Provenance, read_provenance
 from hushgrid.simulation import Scenario
-from hushgrid.tables import Faults, Table, known, made, shown, tables, text, whole
+from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
 from hushgrid.window import Window
 
 GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
+BESIDE = {"learned", "service"}  # that a zone may have too: where its models come from, its times
+_OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
+_PROMISES = {"secret", "rho", "eta_set_by"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,15 +41,21 @@ class ZoneFile:
     scenario: Scenario
     policy: Policy
     provenance: Mapping[str, str] = field(default_factory=dict)
+    seconds: int = SECONDS
+    learned: Provenance = field(default_factory=Provenance)
 
 
-def load_zone(path: Path | str, *, seconds: int = SECONDS) -> ZoneFile:
-    """Read a zone file of steps of `seconds`; the first mistake is named by its place."""
+def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
+    """Read a zone file; the first mistake is named by its place.
+
+    Its steps last `seconds`, else as its own service.interval says, else 15 minutes. What a service
+    alone reads (meters, the secret, who set eta) is left to it.
+    """
     path = Path(path)
     return zone_of(read_text(path), path, seconds=seconds)
 
 
-def zone_of(written: str, path: Path, *, seconds: int = SECONDS) -> ZoneFile:
+def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
     """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
     try:
         content = tomllib.loads(written)
@@ -52,18 +63,36 @@ def zone_of(written: str, path: Path, *, seconds: int = SECONDS) -> ZoneFile:
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
     try:
         faults = Faults(stop=True)
-        known(content, "", SECTIONS, {"elasticity"}, faults)
-        scenario = read_scenario(content, path.parent, seconds, faults)
-        policy = read_policy(content["policy"], faults)
+        known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
+        length = _interval(content, faults) if seconds is None else seconds
+        scenario = read_scenario(content, path.parent, length, faults, _OTHERS)
+        policy = read_policy(content["policy"], faults, _PROMISES)
         assert scenario is not None
         assert policy is not None
-        return ZoneFile(scenario, policy, provenance_of(content))
+        learned = read_provenance(content, faults)
+        return ZoneFile(scenario, policy, provenance_of(content), length, learned)
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"{path} holds a value of the wrong kind or size ({error}); see docs/zone-file.md."
         ) from None
+
+
+def _interval(content: Table, faults: Faults) -> int:
+    """The steps of a zone that says so for its service: seconds, or a text such as PT30M."""
+    table = content.get("service")
+    given = table.get("interval", SECONDS) if isinstance(table, Mapping) else SECONDS
+    if isinstance(given, str):
+        minutes = re.fullmatch(r"PT(\d{1,4})M", given)
+        given = 60 * int(minutes[1]) if minutes else given
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    faults.add(
+        "service.interval",
+        f"service.interval is {shown(given)}; give seconds or a text such as 'PT30M'.",
+    )
+    return SECONDS
 
 
 def read_scenario(
@@ -189,17 +218,36 @@ def _timed_laws(
 
 
 def _law(table: Any, place: str, bound: Any, faults: Faults) -> Law | None:
+    if isinstance(table, Mapping) and table.get("law") == "mixture":
+        return _mixture(table, place, bound, faults)
     if not isinstance(table, Mapping) or str(table.get("law")) not in FAMILIES:
         found = table.get("law") if isinstance(table, Mapping) else table
         faults.add(
-            f"{place}law", f"{place}law is {shown(found)}; give one of {', '.join(FAMILIES)}."
+            f"{place}law",
+            f"{place}law is {shown(found)}; give one of {', '.join([*FAMILIES, 'mixture'])}.",
         )
         return None
-    arguments = {key: value for key, value in table.items() if key not in ("law", "from")}
+    ours = ("law", "from", "share")
+    arguments = {key: value for key, value in table.items() if key not in ours}
     if table["law"] != "histogram" and isinstance(bound, int):
         arguments.setdefault("top", bound)
     law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults)
     return law
+
+
+def _mixture(table: Table, place: str, bound: Any, faults: Faults) -> Law | None:
+    """`parts`: laws, each with its `share`."""
+    before = len(faults)
+    known(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
+    given = tables(table, "parts", faults) if "parts" in table else ()
+    laws = [_law(part, f"{place}parts[{i}].", bound, faults) for i, part in enumerate(given)]
+    shares = [chance(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)]
+    sound = [law for law in laws if law is not None]
+    if len(faults) > before or not given or len(sound) < len(laws):
+        return None
+    with faults.within(f"{place}parts"):
+        return Mixture(sound, shares)
+    return None
 
 
 def _model(

@@ -16,8 +16,10 @@ from hushgrid.cli.compare import compare
 from hushgrid.cli.floor import floor
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
+from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.meters import meters
+from hushgrid.cli.model import app as model
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
 from hushgrid.cli.serve import serve
@@ -32,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(client, name="client")
 app.add_typer(ledger, name="ledger")
+app.add_typer(model, name="model")
 app.command()(attack)
 app.command()(audit)
 app.command()(check)
@@ -39,6 +42,7 @@ app.command()(compare)
 app.command()(floor)
 app.command("import")(import_)
 app.command()(init)
+app.command()(learn)
 app.command()(meters)
 app.command()(paper)
 app.command()(plan)

@@ -26,7 +26,7 @@ from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.terms import roster_digest
 from hushgrid.recording import Recording
 from hushgrid.tracefile import is_trace, load_trace
-from hushgrid.zonefile import SECTIONS, ZoneFile, load_zone, zone_of
+from hushgrid.zonefile import ZoneFile, load_zone, zone_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
         content = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
-    if set(content) <= SECTIONS:
+    if "stores" not in content:  # which every service has
         return [_of_zone(load_zone(path))], None
     deployment = load_deployment(path)
     return [_of_service(service) for service in deployment.zones], deployment.ledger

@@ -15,7 +15,7 @@ from hushgrid.live.lines import line_at, lines_of
 from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
 from hushgrid.live.zones import read_zone
 from hushgrid.tables import Faults, Table, known, masked, shown
-from hushgrid.zonefile import SECTIONS
+from hushgrid.zonefile import BESIDE, SECTIONS
 
 _HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -110,8 +110,11 @@ def _tables(main: _File) -> dict[str, dict[str, Any]]:
     service = content.get("service")
     named = isinstance(service, Mapping) and bool(service.get("zones"))
     lone = named and not set(content) & SECTIONS
-    optional = {"elasticity", "http", "mqtt", "openadr", "publish", *(SECTIONS if lone else ())}
-    known(content, "", SECTIONS | set(TABLES), optional, faults)
+    optional = {
+        *("elasticity", "http", "learned", "mqtt", "openadr", "publish"),
+        *(SECTIONS if lone else ()),
+    }
+    known(content, "", SECTIONS | BESIDE | set(TABLES), optional, faults)
     return {
         name: read_settings(content, name, settings, faults, {})
         for name, settings in TABLES.items()
@@ -123,7 +126,7 @@ def _further_zone(file: _File, settings: Table, times: Times | None) -> ZoneServ
     """A zone of another file: what its own [service] does not say, the service's says."""
     if file.broken:
         return None
-    known(file.content, "", SECTIONS | {"service"}, {"elasticity", "service"}, file.faults)
+    known(file.content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, file.faults)
     own = {key: value for key, value in settings.items() if key in OWN or key == "mode"}
     if "service" in file.content:
         before = len(file.faults)

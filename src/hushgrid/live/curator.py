@@ -113,7 +113,8 @@ class Curator:
         self._public = Public.start(
             self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
         )
-        self._spent = standing.carried  # by the house that brought most along
+        # by the house that brought most along, and by everybody on the models
+        self._spent = _up(standing.carried + self.service.learned.epsilon)
         for shown in standing.current:
             self._skip_to(self._epoch.step(shown.t))
             if shown.source == "readings":
@@ -228,7 +229,7 @@ class Curator:
         self._watch("read")
         self._missing = int((~interval.present).sum())
         counts = {"houses": interval.present.size, "missing": self._missing}
-        if not self._usable:
+        if not self._usable or (self._draws is None and self.service.learned.private):
             body = stand_in(
                 self.service.id,
                 "fallback",
@@ -260,9 +261,14 @@ class Curator:
         return body | {"applies_from": applies_from}, state
 
     def _filled(self, interval: Interval) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Readings, with the public expectation where one is missing."""
+        """Readings, with the public expectation where one is missing.
+
+        A private model may say nothing about it: then a missing reading is 0 Wh.
+        """
         if not self._missing:
             return interval.wh
+        if self.service.learned.private:
+            return np.where(interval.present, interval.wh, 0)
         step_now = self._state.t
         if self._at[0] != step_now:
             ahead = step_now - self._at[0]

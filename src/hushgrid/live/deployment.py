@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from hushgrid.policy import Policy
+from hushgrid.provenance import Provenance
 from hushgrid.simulation import Scenario
 
 Mode = Literal["production", "simulation"]
@@ -52,6 +53,7 @@ class ZoneService:
     eta_set_by: str = ""
     promise: Promise | None = None  # None: the policy's epsilon at each step
     provenance: Mapping[str, str] = field(default_factory=dict)  # of models and laws, in words
+    learned: Provenance = field(default_factory=Provenance)
 
     @property
     def id(self) -> str:

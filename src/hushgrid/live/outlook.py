@@ -55,6 +55,8 @@ def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
         "houses": len(zone.meters),
         **outlook_json(found),
         "eta_set_by": zone.eta_set_by or None,
+        "provenance": zone.learned.origin,
+        "learned_epsilon": zone.learned.epsilon,
         "begins": zone.begins,
         "interval_s": zone.seconds,
         "grace_s": zone.grace,
@@ -73,7 +75,7 @@ def releases_within(zone: ZoneService, found: Outlook) -> int | None:
     if zone.budget is None or not math.isfinite(lost):
         return None
     each = zone.policy.epsilon_t or (lost,) * zone.policy.horizon
-    spent = 0.0
+    spent = zone.learned.epsilon
     for t, epsilon in enumerate(each):
         spent += epsilon
         if spent > zone.budget * (1 + 1e-9):
@@ -104,10 +106,20 @@ def zone_prose(zone: ZoneService, found: Outlook) -> str:
         lines.append(
             f"The budget of {zone.budget:g} lasts for {last} of {zone.policy.horizon} releases."
         )
+    if zone.learned.epsilon:
+        lines.append(
+            f"The models have cost every house {zone.learned.epsilon:g} of the budget already."
+        )
+    constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
+    if zone.learned.private:
+        lines.append(
+            f"The models are private: no forecast is published. Budget spent: {constant}, marked;"
+            " a missing reading counts as 0 Wh."
+        )
+        return "\n".join(lines)
     lines.append(
         "Budget spent: the public forecast, which uses no reading, is published."
-        f" No usable model: the constant {zone.fallback_rate:g} {zone.currency}/kWh. Both are"
-        " marked."
+        f" No usable model: {constant}. Both are marked."
     )
     return "\n".join(lines)
 

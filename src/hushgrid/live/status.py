@@ -34,7 +34,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
-    spent = standing.carried
+    spent = standing.carried + zone.learned.epsilon
     for one in standing.current:
         if one.source == "readings":
             spent = math.nextafter(spent + one.epsilon, math.inf)  # never too small

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.houses import house_names
-from hushgrid.live.ledger.bodies import epoch, schedule
+from hushgrid.live.ledger.bodies import charge, epoch, schedule
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.meters.ports import MeterStore
@@ -94,7 +95,19 @@ def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
             exact=service.policy.on_empty == "publish_exact",
         ),
     )
+    _charge(service, ledger)
     _commit(service, ledger)
+
+
+def _charge(service: ZoneService, ledger: Ledger) -> None:
+    """What pooled models have cost every house is in the ledger before the first release."""
+    made = service.learned
+    if made.epsilon > 0:
+        given = re.fullmatch("[0-9a-f]{64}", made.digest)
+        digest = made.digest if given else service.scenario.models[0].digest
+        if digest not in ledger.standing.charged:
+            cost = charge("models", made.epsilon, digest=digest, homes=max(made.homes, 1))
+            ledger.append("charge", cost)
 
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from hushgrid.live.roster_ids import meter_ids
 from hushgrid.live.settings import GROUP_KEYS, POLICY_KEYS, Times
 from hushgrid.planning import Secret, plan
 from hushgrid.policy import Policy
+from hushgrid.provenance import Provenance, check_private, read_provenance
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, shown
 from hushgrid.zonefile import provenance_of, read_policy, read_scenario
@@ -39,8 +40,11 @@ def read_zone(
     if small and isinstance(groups, list) and all(isinstance(g, Mapping) for g in groups):
         meters = meter_ids(groups, folder, faults)
     policy, promise = _policy(content.get("policy"), "policy" in content, faults)
-    if policy is not None:
+    learned = read_provenance(content, faults)
+    if policy is not None and promise is not None:
         _check_trust(policy, content, settings, faults)
+        check_private(learned, policy, promise.secret, promise.rho, faults)
+    _check_charged(learned, settings, faults)
     if scenario is not None and small:
         _check_laws(scenario, content["houses"], faults)
     if scenario is not None and "fallback_rate" in settings:
@@ -70,6 +74,7 @@ def read_zone(
             eta_set_by=_table(content, "policy").get("eta_set_by", ""),
             promise=promise,
             provenance=provenance_of(content),
+            learned=learned,
             **{key: settings[key] for key in kept},
         )
     return None
@@ -201,6 +206,17 @@ def _check_trust(policy: Policy, content: Table, settings: Table, faults: Faults
             "elasticity",
             f"elasticity makes demand react to rates while eta is {policy.eta:g}; published rates"
             " take effect later than the mechanism assumes: give eta = 1.",
+        )
+
+
+def _check_charged(learned: Provenance, settings: Table, faults: Faults) -> None:
+    """What the models cost is charged to the budget before the first release."""
+    budget = settings.get("budget")
+    if budget is not None and learned.epsilon >= budget:
+        faults.add(
+            "service.budget",
+            f"service.budget is {budget:g} but the models have cost {learned.epsilon:g} of it"
+            " (learned.epsilon); give more, or models that cost less.",
         )
 
 

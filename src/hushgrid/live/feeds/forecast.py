@@ -31,7 +31,12 @@ class Forecaster:
         self._known: tuple[Guess, ...] = ()
 
     def after(self, releases: Sequence[Published]) -> tuple[Guess, ...]:
-        """The prices of the day after the newest of these releases; all there are, in order."""
+        """The prices of the day after the newest of these releases; all there are, in order.
+
+        None from private models: what they expect tells of the homes they were fitted to.
+        """
+        if self._zone.learned.private:
+            return ()
         with self._mutex:
             newest = releases[-1] if releases else None
             if newest is None or newest.t < self._first:

@@ -163,6 +163,14 @@ def transfer(
     }
 
 
+def charge(what: str, epsilon: float, *, digest: str, homes: int) -> Body:
+    """What every house has spent on something else than releases, such as models of many homes.
+
+    `digest` is that of what was made of its readings; the same thing is charged once.
+    """
+    return {"what": what, "epsilon": float(epsilon), "digest": digest, "homes": homes}
+
+
 def _own(epsilon: float) -> float | None:
     """JSON knows no infinity: a release without an epsilon of its own has none."""
     return None if math.isinf(epsilon) else epsilon
@@ -252,6 +260,7 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
         "delta": _CHANCE,
         "out": _or_none(_HASH),
     },
+    "charge": {"what": _TEXT, "epsilon": _LOSS, "digest": _HASH, "homes": _whole(1)},
 }
 
 

@@ -32,6 +32,7 @@ class Place:
     last_t: int = 0
     end: int = 0  # [UTC epoch s] of the last interval published
     spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def follow(place: Place | None, record: Record, verify: Verify | None = None) -> Place:
@@ -199,11 +200,23 @@ def _transfer(place: Place, body: Mapping[str, Any]) -> Place:
     return replace(place, spent=MappingProxyType({**place.spent, body["house"]: now}))
 
 
+def _charge(place: Place, body: Mapping[str, Any]) -> Place:
+    if body["digest"] in place.charged:
+        raise LedgerError(
+            f"{body['what']} of zone {place.zone!r} are charged already"
+            f" ({body['digest'][:12]}); the same thing is charged once."
+        )
+    return replace(
+        place, charged=MappingProxyType({**place.charged, body["digest"]: body["epsilon"]})
+    )
+
+
 _RULES: Mapping[str, Callable[[Place, Mapping[str, Any]], Place]] = {
     "epoch": _epoch,
     "schedule": _schedule,
     "release": _release,
     "transfer": _transfer,
+    "charge": _charge,
 }
 
 
@@ -251,6 +264,7 @@ class Fold:
             releases=tuple(self._releases),
             transfers=tuple(self._transfers),
             spent=place.spent,
+            charged=place.charged,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Published:
                 f"step {self.t} of zone {self.zone!r} was published from a {self.source};"
                 " only a release from readings is the mechanism's."
             )
-        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Release)}
+        own: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(Release)}
         own |= {"t": epoch.step(self.t), "applies_from": epoch.step(self.applies_from)}
         return Release(**own)
 
@@ -113,7 +113,8 @@ class Standing:
     """All that a zone's ledger says, folded: what to resume from.
 
     `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
-    house that ever moved had spent (epsilon, delta) when it last did.
+    house that ever moved had spent (epsilon, delta) when it last did. `charged`: what everybody
+    spent on models, by their digests.
     """
 
     zone: str
@@ -127,6 +128,7 @@ class Standing:
     releases: tuple[Published, ...]
     transfers: tuple[Transfer, ...]
     spent: Mapping[str, tuple[float, float]]
+    charged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def last_t(self) -> int:
@@ -177,13 +179,14 @@ class Standing:
 
     @property
     def epsilon(self) -> float:
-        """The sum of what all releases promised at most to lose, rounded up; an account has less.
+        """The sum of what all releases and charges may lose at most, rounded up.
 
         Infinite where a release has no epsilon of its own.
         """
         if any(math.isinf(one.epsilon) for one in self.releases):
             return math.inf
         exact = sum((Fraction(one.epsilon) for one in self.releases), Fraction())
+        exact += sum((Fraction(cost) for cost in self.charged.values()), Fraction())
         total = float(exact)
         return total if total >= exact else math.nextafter(total, math.inf)
 

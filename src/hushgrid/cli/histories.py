@@ -1,0 +1,134 @@
+"""Histories from files of readings, for commands that learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hushgrid.intake import Readings
+    from hushgrid.learn.habits import Habits
+    from hushgrid.learn.histories import Histories
+
+
+def read_readings(path: Path, mapping: str) -> tuple[Readings, int]:
+    """All readings of a file, and how many rows were malformed."""
+    from hushgrid.cli.import_ import _batches
+    from hushgrid.errors import FileError, IntakeError
+    from hushgrid.intake import collect
+    from hushgrid.live.formats import mapping_named
+
+    columns = mapping_named(mapping)
+    try:
+        parsed = collect(_batches(path, columns, lambda *_: None))
+    except IntakeError as error:
+        raise IntakeError(f"{path}: {error}") from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
+    return parsed.readings, parsed.malformed
+
+
+def read_histories(
+    path: Path,
+    *,
+    mapping: str,
+    time_zone: str,
+    seconds: int | None,
+    labels: Path | None = None,
+) -> Histories:
+    """Readings on one axis of local time, with labels where a file has them."""
+    from dataclasses import replace
+    from zoneinfo import ZoneInfo
+
+    from hushgrid.errors import IntakeError
+    from hushgrid.learn.histories import axis_of, histories_of, with_labels
+    from hushgrid.live.local import local_seconds
+
+    try:
+        ZoneInfo(time_zone)
+    except (ValueError, OSError, KeyError):
+        raise IntakeError(
+            f"time zone is {time_zone!r}; give a name of the time zone database such as"
+            " 'Europe/Zurich'."
+        ) from None
+    readings, malformed = read_readings(path, mapping)
+    try:
+        axis = axis_of(readings, seconds)
+    except IntakeError as error:
+        raise IntakeError(f"{path}: {error}") from None
+    shown = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
+    found = histories_of(readings, axis, shown)
+    found = replace(found, counts={**found.counts, "malformed rows": malformed})
+    if labels is None:
+        return found
+    import numpy as np
+
+    meters, start, occupied = read_labels(labels)
+    return with_labels(found, meters, np.array(start, np.int64), np.array(occupied, np.int8))
+
+
+def read_labels(path: Path) -> tuple[list[str], list[int], list[int]]:
+    """Labels: meter_id, start_utc (seconds since 1970 or ISO 8601 with offset), occupied."""
+    import csv
+    from datetime import datetime
+
+    from hushgrid.errors import FileError
+    from hushgrid.files import read_text
+
+    if path.suffix.lower() == ".parquet":
+        from pyarrow import parquet
+
+        try:
+            rows = parquet.read_table(path).to_pylist()
+        except (OSError, ValueError) as error:
+            raise FileError(f"{path} cannot be read ({type(error).__name__}).") from None
+    else:
+        rows = list(csv.DictReader(read_text(path).splitlines()))
+    meters, start, occupied = [], [], []
+    for number, row in enumerate(rows, 1):
+        try:
+            when = row["start_utc"]
+            if isinstance(when, str):
+                when = int(when) if when.isdigit() else datetime.fromisoformat(when)
+            if isinstance(when, datetime):
+                if when.tzinfo is None:
+                    raise ValueError("no offset")
+                when = int(when.timestamp())
+            state = row["occupied"]
+            occupied.append(-1 if state in (None, "") else int(state))
+            meters.append(str(row["meter_id"]))
+            start.append(int(when))
+        except (KeyError, TypeError, ValueError):
+            raise FileError(
+                f"row {number} of {path} is no label; give meter_id, start_utc (UTC, or with an"
+                " offset) and occupied (1, 0 or nothing)."
+            ) from None
+    return meters, start, occupied
+
+
+def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
+    """The prior: a survey's habits, averaged over numbers of residents, or assumed ones."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from hushgrid.errors import ModelError
+    from hushgrid.learn.habits import assumed, stationary
+    from hushgrid.learn.survey import survey_habits
+    from hushgrid.surveyfile import load_survey
+
+    if survey is None:
+        return assumed(seconds)
+    given = load_survey(survey)
+    try:
+        numbers = [int(n) for n in residents.split(",")]
+    except ValueError:
+        raise ModelError(f"residents is {residents!r}; give numbers such as 2,3.") from None
+    each = [survey_habits(given, n, seconds=seconds) for n in numbers]
+    if len(each) == 1:
+        return each[0]
+    transition = np.mean([one.transition for one in each], axis=0)
+    source = "; ".join(one.source for one in each)
+    return replace(
+        each[0], transition=transition, share=stationary(transition), source=f"mean of {source}"
+    )

@@ -1,0 +1,230 @@
+"""hushgrid model: show, compare and validate what hushgrid learn wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgrid.cli.common import Json, need, put_json, say
+
+app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What hushgrid learn wrote.")]
+Page = Annotated[Path | None, typer.Option("--html", help="Write a page with pictures.")]
+
+
+@app.command()
+def show(model: Folder, html: Page = None, json: Json = None) -> None:
+    """Say what a learned model holds, how good it is and how far to trust it.
+
+    Example: hushgrid model show learned --html model.html
+    """
+    from hushgrid.modelfile import load_learned, publics_of
+    from hushgrid.report.learn import learned_prose
+
+    content = load_learned(model)
+    values = {key: value for key, value in content.items() if key not in ("prototypes", "homes")}
+    public = publics_of(content)
+    values["prototypes"] = [
+        {
+            "homes": one.homes,
+            "at_home": float(one.chain.home.mean()),
+            "absent_mean_wh": one.laws(content["bound"])[0].mean,
+            "present_mean_wh": [law.mean for law in one.laws(content["bound"])[1]],
+        }
+        for one in public
+    ]
+    prose = learned_prose(values)
+    if html is not None:
+        from hushgrid.report.learn import chain_figure, law_figure
+
+        need("matplotlib", "plot")
+        _page(
+            html,
+            f"Learned zone {content['zone']}",
+            prose,
+            {
+                "transitions": chain_figure(public, content["seconds"]),
+                "laws": law_figure(public, content["bound"]),
+            },
+        )
+    say(prose, json)
+    put_json(values, json)
+
+
+@app.command()
+def compare(first: Folder, second: Folder, html: Page = None, json: Json = None) -> None:
+    """Hold two learned models against each other: chains and laws.
+
+    Example: hushgrid model compare january february
+    """
+    import numpy as np
+
+    from hushgrid.errors import ModelError
+    from hushgrid.modelfile import load_learned, publics_of
+
+    a, b = load_learned(first), load_learned(second)
+    if a["seconds"] != b["seconds"]:
+        raise ModelError(
+            f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two alike."
+        )
+    bound = max(a["bound"], b["bound"])
+    one, other = publics_of(a), publics_of(b)
+    rows = []
+    for i, x in enumerate(one):
+        gaps = [
+            (float(np.abs(x.chain.home - y.chain.home).mean()), _apart(x, y, bound), j)
+            for j, y in enumerate(other)
+        ]
+        home, law, j = min(gaps, key=lambda gap: gap[0] + gap[1])
+        rows.append({"group": i + 1, "nearest": j + 1, "at_home": home, "laws": law})
+    keys = ("houses", "log_likelihood", "eta", "eta_basis", "provenance")
+    values: dict[str, Any] = {
+        **{key: a[key] for key in keys},
+        "other": {key: b[key] for key in keys},
+        "groups": rows,
+    }
+    lines = [
+        f"Group {r['group']}: nearest is group {r['nearest']} of the other; at home differs by"
+        f" {r['at_home']:.3f} on average, laws by {r['laws']:.3f} (total variation)."
+        for r in rows
+    ]
+    if html is not None:
+        from hushgrid.report.learn import chain_figure
+
+        need("matplotlib", "plot")
+        drawn = {
+            f"transitions of {first}": chain_figure(one, a["seconds"]),
+            f"transitions of {second}": chain_figure(other, b["seconds"]),
+        }
+        _page(html, "Two learned models", "\n".join(lines), drawn)
+    say("\n".join(lines), json)
+    put_json(values, json)
+
+
+def _apart(x: Any, y: Any, bound: int) -> float:
+    """Mean total variation between the laws of two groups."""
+    import numpy as np
+
+    (a0, a1), (b0, b1) = x.laws(bound), y.laws(bound)
+    pairs = [(a0, b0), *zip(a1, b1, strict=False)]
+    return float(np.mean([0.5 * np.abs(p.pmf - q.pmf).sum() for p, q in pairs]))
+
+
+@app.command()
+def validate(
+    model: Folder,
+    readings: Annotated[Path, typer.Option(help="New readings of the same homes.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="Known occupancy: meter_id, start_utc, occupied.")
+    ] = None,
+    level: Annotated[float, typer.Option(min=0, max=0.5, help="Chance of a false alarm.")] = 0.01,
+    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan.")] = "canonical",
+    json: Json = None,
+) -> None:
+    """Hold new readings against a model: drift of each home, and trust. Exit 1 on drift.
+
+    Example: hushgrid model validate learned --readings february.parquet
+    """
+    import numpy as np
+
+    from hushgrid.cli.histories import read_histories
+    from hushgrid.learn.em import homes_of, posterior
+    from hushgrid.learn.habits import Habits, stationary
+    from hushgrid.learn.histories import ailments, clamped, fit_to_learn
+    from hushgrid.learn.judge import by_day, marginal_scores, scored, trust_of
+    from hushgrid.learn.learned import AUTO, Terms, design_for
+    from hushgrid.learn.trust import welch
+    from hushgrid.modelfile import fit_of, load_learned, publics_of
+
+    content = load_learned(model)
+    found = read_histories(
+        readings,
+        mapping=mapping,
+        time_zone=content["time_zone"],
+        seconds=content["seconds"],
+        labels=labels,
+    )
+    public = publics_of(content)
+    known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
+    ails = ailments(found)
+    usable = [i for i, a in enumerate(ails) if fit_to_learn(a)]
+    new = clamped(found.homes(np.array(usable, np.intp)))
+    hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
+    habits = Habits(hidden, stationary(hidden), "learned")
+    starts = tuple(content["starts"])
+    family = next((name for name in AUTO if name == content["law"]), AUTO[0])
+    design = design_for(new, habits, Terms(law=family, starts=starts), family)
+    models = fit_of(content, design)
+    which, strangers = _placed(new, known, models)
+    top = max(int(content["bound"]), 1)
+    scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
+    homes, drifted = [], []
+    for n, name in enumerate(new.ids):
+        one: dict[str, Any] = {"meter": name, "prototype": int(which[n])}
+        if name in known:
+            old = known[name]["score"]
+            t, p = welch((old["mean"], old["sd"], int(old["days"])), scores[n])
+            one |= {"t": t, "p": p, "drift": p * max(len(new.ids), 1) < level}
+            if one["drift"]:
+                drifted.append(name)
+        homes.append(one)
+    judged = trust_of(new, public, which, starts, top)
+    accuracy = {}
+    if new.labels is not None:
+        accuracy = scored(new, new.labels, posterior(new.wh, homes_of(models, which)))
+    ill = {name: list(a) for name, a in zip(found.ids, ails, strict=True) if not fit_to_learn(a)}
+    values = {
+        "houses": len(found.ids),
+        "log_likelihood": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
+        "eta": content["eta"],
+        "eta_basis": content["eta_basis"],
+        "provenance": content["provenance"],
+        "drifted": drifted,
+        "new_homes": strangers,
+        "unusable": ill,
+        "homes": homes,
+        "accuracy": accuracy,
+        "trust": {
+            "lower": judged.lower,
+            "upper": judged.upper,
+            "suggested": judged.suggested,
+            "reasoning": judged.reasoning,
+        },
+    }
+    lines = [
+        f"{len(new.ids)} homes scored; {len(drifted)} drifted at level {level:g}"
+        + (f": {', '.join(drifted[:8])}." if drifted else "."),
+        f"New homes, placed by likelihood: {len(strangers)}. Unusable: {len(ill)}.",
+        f"Trust on these readings: {judged.reasoning}.",
+    ]
+    if accuracy:
+        lines.append(f"Accuracy: {accuracy['06-22']:.3f} at 06-22 h, {accuracy['all']:.3f} in all.")
+    say("\n".join(lines), json)
+    put_json(values, json)
+    if drifted:
+        raise typer.Exit(1)
+
+
+def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str]]:
+    """The prototype of each home: its own, or for a new one the likeliest."""
+    import numpy as np
+
+    from hushgrid.learn.prototypes import Prototypes, assign
+
+    which = np.array([known[n]["prototype"] if n in known else -1 for n in new.ids], np.intp)
+    strangers = np.flatnonzero(which < 0)
+    if strangers.size:
+        shared = Prototypes(models, np.zeros(0, np.intp), ())
+        which[strangers] = assign(new.wh[strangers], shared, models.design)[0]
+    return which, [new.ids[i] for i in strangers]
+
+
+def _page(path: Path, title: str, prose: str, figures: dict[str, Any]) -> None:
+    from hushgrid.files import png_of, write_text
+    from hushgrid.report.learn import html_page
+
+    pictures = {name: png_of(figure) for name, figure in figures.items()}
+    write_text(path, html_page(title, prose, pictures))

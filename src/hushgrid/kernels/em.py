@@ -1,0 +1,251 @@
+"""Forward-backward over many homes at once, scaled, one home a thread.
+
+Readings come as codes: reading t of home h is value number `code[h, t]` of that home, or is missing
+(-1). `relative[h, value, group, state]` is the likelihood of the value over that of its best state,
+so each step is a lookup, without exponentials. What comes back are expected counts, which are
+sufficient for every law on those values.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+_SMALL = 1e-200
+
+
+@njit(inline="always")  # pragma: no cover
+def _pair(code, label, relative, group):  # type: ignore[no-untyped-def]
+    """Likelihoods of the two states."""
+    low, high = 1.0, 1.0
+    if code >= 0:
+        low, high = relative[code, group, 0], relative[code, group, 1]
+    if label == 0:
+        high = 0.0
+    elif label == 1:
+        low = 0.0
+    return low, high
+
+
+@njit(cache=True, fastmath=False)  # pragma: no cover
+def _two(  # type: ignore[no-untyped-def]
+    code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
+):
+    """One home of two states; returns its log-likelihood. Counts are added to, `post` written."""
+    steps = code.size
+    filtered = np.empty(steps)  # of state 1
+    scale = np.empty(steps)
+    total, product = 0.0, 1.0
+    ahead0, ahead1 = initial[0], initial[1]
+    for t in range(steps):
+        low, high = _pair(code[t], label[t], relative, group[t])
+        if code[t] >= 0:
+            total += best[code[t], group[t]]
+        if t > 0:
+            a = transition[slot[t]]
+            p = filtered[t - 1]
+            ahead0 = (1.0 - p) * a[0, 0] + p * a[1, 0]
+            ahead1 = (1.0 - p) * a[0, 1] + p * a[1, 1]
+        zero, one = ahead0 * low, ahead1 * high
+        c = zero + one
+        filtered[t] = one / c
+        scale[t] = c
+        product *= c
+        if product < _SMALL:
+            total += np.log(product)
+            product = 1.0
+    total += np.log(product)
+    back0, back1 = 1.0, 1.0
+    for t in range(steps - 1, -1, -1):
+        p = filtered[t]
+        one = p * back1
+        zero = (1.0 - p) * back0
+        s = zero + one  # 1 but for rounding
+        one /= s
+        post[t] = one
+        if code[t] >= 0:
+            counts[code[t], group[t], 1] += one
+            counts[code[t], group[t], 0] += 1.0 - one
+        if t == 0:
+            first[0] += 1.0 - one
+            first[1] += one
+            break
+        low, high = _pair(code[t], label[t], relative, group[t])
+        x0, x1 = low * back0 / scale[t], high * back1 / scale[t]
+        a = transition[slot[t]]
+        q = filtered[t - 1]
+        m = moves[slot[t]]
+        m[0, 0] += (1.0 - q) * a[0, 0] * x0
+        m[0, 1] += (1.0 - q) * a[0, 1] * x1
+        m[1, 0] += q * a[1, 0] * x0
+        m[1, 1] += q * a[1, 1] * x1
+        back0 = a[0, 0] * x0 + a[0, 1] * x1
+        back1 = a[1, 0] * x0 + a[1, 1] * x1
+    return total
+
+
+@njit(inline="always")  # pragma: no cover
+def _barred(label, state):  # type: ignore[no-untyped-def]
+    """Whether a label rules a state out; -2 says any state but 0."""
+    return (label >= 0 and label != state) or (label == -2 and state == 0)
+
+
+@njit(cache=True)  # pragma: no cover
+def _many(  # type: ignore[no-untyped-def]
+    code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
+):
+    """One home of K states; `post` takes the posterior of all states but 0."""
+    steps, states = code.size, initial.size
+    filtered = np.empty((steps, states))
+    scale = np.empty(steps)
+    seen = np.empty(states)
+    total, product = 0.0, 1.0
+    for t in range(steps):
+        c = 0.0
+        for j in range(states):
+            ahead = initial[j]
+            if t > 0:
+                ahead = 0.0
+                for i in range(states):
+                    ahead += filtered[t - 1, i] * transition[slot[t], i, j]
+            if code[t] >= 0:
+                ahead *= relative[code[t], group[t], j]
+            if _barred(label[t], j):
+                ahead = 0.0
+            filtered[t, j] = ahead
+            c += ahead
+        over = 1.0 / c
+        for j in range(states):
+            filtered[t, j] *= over
+        scale[t] = c
+        product *= c
+        if product < _SMALL:
+            total += np.log(product)
+            product = 1.0
+        if code[t] >= 0:
+            total += best[code[t], group[t]]
+    total += np.log(product)
+    back = np.ones(states)
+    for t in range(steps - 1, -1, -1):
+        s = 0.0
+        for j in range(states):
+            s += filtered[t, j] * back[j]
+        for j in range(states):
+            p = filtered[t, j] * back[j] / s
+            if code[t] >= 0:
+                counts[code[t], group[t], j] += p
+            if t == 0:
+                first[j] += p
+            if j == 0:
+                post[t] = 1.0 - p
+        if t == 0:
+            break
+        for j in range(states):
+            seen[j] = back[j] / scale[t]
+            if code[t] >= 0:
+                seen[j] *= relative[code[t], group[t], j]
+            if _barred(label[t], j):
+                seen[j] = 0.0
+        for i in range(states):
+            back[i] = 0.0
+            for j in range(states):
+                flow = transition[slot[t], i, j] * seen[j]
+                moves[slot[t], i, j] += filtered[t - 1, i] * flow
+                back[i] += flow
+    return total
+
+
+@njit(parallel=True, cache=True)  # pragma: no cover
+def expect(  # type: ignore[no-untyped-def]
+    homes, code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
+):
+    """Expected counts of the named homes; their log-likelihoods.
+
+    `label` is (homes, steps), or (1, 1) for none; `post` likewise where it is not wanted.
+    """
+    found = np.empty(homes.size)
+    steps = code.shape[1]
+    for n in prange(homes.size):
+        h = homes[n]
+        labels = label[h] if label.shape[1] == steps else np.full(steps, -1, np.int8)
+        out = post[h] if post.shape[1] == steps else np.empty(steps)
+        counts[h] = 0.0
+        moves[h] = 0.0
+        first[h] = 0.0
+        # two calls and not two functions: numba compiles the branch it needs
+        if initial.shape[1] == 2:
+            found[n] = _two(
+                code[h], labels, group, slot, relative[h], best[h], initial[h], transition[h],
+                counts[h], moves[h], first[h], out,
+            )  # fmt: skip
+        else:
+            found[n] = _many(
+                code[h], labels, group, slot, relative[h], best[h], initial[h], transition[h],
+                counts[h], moves[h], first[h], out,
+            )  # fmt: skip
+    return found
+
+
+@njit(parallel=True, cache=True)  # pragma: no cover
+def tabulate(homes, natural, features, size, relative, best):  # type: ignore[no-untyped-def]
+    """Log-likelihood natural . (1, v1, v2) + v0 of each value, as `relative` and `best`."""
+    groups, states = natural.shape[1], natural.shape[2]
+    for n in prange(homes.size):
+        h = homes[n]
+        each = np.empty(states)
+        for m in range(size[h]):
+            v0, v1, v2 = features[h, m, 0], features[h, m, 1], features[h, m, 2]
+            for g in range(groups):
+                most = -np.inf
+                for k in range(states):
+                    c = natural[h, g, k]
+                    each[k] = c[0] + c[1] * v1 + c[2] * v2
+                    most = max(most, each[k])
+                for k in range(states):
+                    relative[h, m, g, k] = max(np.exp(each[k] - most), 1e-300)
+                best[h, m, g] = most + v0
+
+
+@njit(parallel=True, cache=True)  # pragma: no cover
+def gather(homes, counts, features, size, sums):  # type: ignore[no-untyped-def]
+    """(n, sum v1, sum v2) of each home, group and state."""
+    groups, states = counts.shape[2], counts.shape[3]
+    for n in prange(homes.size):
+        h = homes[n]
+        sums[h] = 0.0
+        for m in range(size[h]):
+            v1, v2 = features[h, m, 1], features[h, m, 2]
+            for g in range(groups):
+                for k in range(states):
+                    w = counts[h, m, g, k]
+                    sums[h, g, k, 0] += w
+                    sums[h, g, k, 1] += w * v1
+                    sums[h, g, k, 2] += w * v2
+
+
+@njit(parallel=True, cache=True)  # pragma: no cover
+def tabulate_bins(homes, natural, features, bins, size, relative, best):  # type: ignore[no-untyped-def]
+    """Log-likelihood natural[bin of the value] + v0, as `relative` and `best`."""
+    groups, states = natural.shape[1], natural.shape[2]
+    for n in prange(homes.size):
+        h = homes[n]
+        for m in range(size[h]):
+            b = bins[h, m]
+            for g in range(groups):
+                most = -np.inf
+                for k in range(states):
+                    most = max(most, natural[h, g, k, b])
+                for k in range(states):
+                    relative[h, m, g, k] = max(np.exp(natural[h, g, k, b] - most), 1e-300)
+                best[h, m, g] = most + features[h, m, 0]
+
+
+@njit(parallel=True, cache=True)  # pragma: no cover
+def gather_bins(homes, counts, bins, size, sums):  # type: ignore[no-untyped-def]
+    """Readings of each home, group, state and bin."""
+    groups, states = counts.shape[2], counts.shape[3]
+    for n in prange(homes.size):
+        h = homes[n]
+        sums[h] = 0.0
+        for m in range(size[h]):
+            for g in range(groups):
+                for k in range(states):
+                    sums[h, g, k, bins[h, m]] += counts[h, m, g, k]

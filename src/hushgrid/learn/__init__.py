@@ -1,0 +1,1 @@
+"""Occupancy models and consumption laws learned from meter histories or a time-use survey."""

@@ -1,0 +1,276 @@
+"""Hidden Markov models of many homes at once, fitted by expectation-maximisation.
+
+Home h has K hidden states. They move by `transition[h, slot of the arriving step]`; a reading has a
+law by state and slot group. Without labels state 0 is the one that uses least. What rises with
+every iteration is the log-likelihood plus the log of the priors: pseudo-counts of moves and a few
+readings spread like the home's own (families.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import ModelError
+from hushgrid.learn.families import Family, Floats, parameters_of
+from hushgrid.learn.fitting import Fitting, Labels, State
+
+Tick = Callable[..., None]
+_CHUNK = 64  # homes fitted together: bounds the memory whatever their number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Design:
+    """What is fitted.
+
+    `group` (steps,): the slot group of each step, for laws; `slot` (steps,): the slot of the move
+    into each step. `moves` (slots, K, K), or (homes, slots, K, K): pseudo-counts of moves; a 0 is a
+    move that somebody declares impossible. `weight`: readings' worth of the prior on laws, `first`
+    that on the first state. `starts`: shares of readings taken for state 0 at first, one for each
+    start; `occupied` (groups,): shares of state 1, one start more. The best one goes on after
+    `trial` iterations. `tolerance`: the gain for each reading at which a home is done. `tie`
+    (groups, K): places with the same number share one law, such as an empty home at any hour.
+    """
+
+    group: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    moves: Floats
+    family: Family = "lognormal"
+    weight: float = 4.0
+    first: float = 0.5
+    starts: tuple[float, ...] = (0.5, 0.3, 0.7)
+    occupied: Floats = field(default_factory=lambda: np.zeros(0))
+    iterations: int = 60
+    trial: int = 8
+    tolerance: float = 1e-6
+    tie: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+
+    @property
+    def states(self) -> int:
+        """K."""
+        return int(self.moves.shape[-1])
+
+    @property
+    def groups(self) -> int:
+        """Slot groups of laws."""
+        return int(self.group.max()) + 1
+
+    def at(self, these: slice) -> Design:
+        """The design of some homes."""
+        return self if self.moves.ndim == 3 else replace(self, moves=self.moves[these])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Models of all homes.
+
+    `initial` (H, K), `transition` (H, slots, K, K), `parameters` (H, groups, K, ...) of the family
+    with `edges` of a histogram's bins, `natural` the same as the kernels need them. `seen` (H,
+    groups, K) expected readings and `means` their mean [Wh]; `moves` (H, slots, K, K) expected
+    moves; `sums` (H, groups, K, features) what laws are fitted from. `rising`
+    (iterations, H): the penalised log-likelihood of the winning start, NaN once a home is done.
+    `ordered`: whether each state uses more than the one before.
+    """
+
+    design: Design
+    initial: Floats
+    transition: Floats
+    natural: Floats
+    parameters: Floats
+    edges: Floats
+    seen: Floats
+    means: Floats
+    moves: Floats
+    sums: Floats
+    log_likelihood: Floats
+    readings: NDArray[np.int64]
+    iterations: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+    rising: Floats
+    ordered: NDArray[np.bool_]
+
+    @property
+    def homes(self) -> int:
+        """How many there are."""
+        return len(self.initial)
+
+
+def fit(
+    readings: ArrayLike,
+    design: Design,
+    *,
+    labels: Labels | None = None,
+    edges: Floats | None = None,
+    tick: Tick | None = None,
+) -> Fit:
+    """Models of homes from readings (homes, steps), NaN where missing.
+
+    `labels` (homes, steps): the state where it is known, -1 where not, -2 for any state but 0.
+    `edges` (bins + 1,): borders of a histogram's bins, the same for all homes; else each has its
+    own. `tick` is called with the number of homes that are done.
+    """
+    x = np.atleast_2d(np.asarray(readings, np.float64))
+    _check(x, design, labels)
+    parts = []
+    for begin in range(0, len(x), _CHUNK):
+        these = slice(begin, begin + _CHUNK)
+        own = None if labels is None else labels[these]
+        parts.append(_fitted(x[these], design.at(these), own, edges))
+        if tick is not None:
+            tick(len(x[these]))
+    return parts[0] if len(parts) == 1 else _joined(parts, design)
+
+
+def posterior(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Floats:
+    """(homes, steps): how probable any state but 0 is (somebody at home), given all readings."""
+    return expected(readings, found, labels=labels).post
+
+
+def score(readings: ArrayLike, found: Fit) -> Floats:
+    """Log-likelihood of each home's readings under its fitted model; no fitting."""
+    return expected(readings, found).log_likelihood
+
+
+def homes_of(found: Fit, these: slice | NDArray[np.intp]) -> Fit:
+    """The fit of some homes."""
+    design = found.design
+    if design.moves.ndim == 4:
+        design = replace(design, moves=design.moves[these])
+    own = {f.name: getattr(found, f.name)[these] for f in fields(found) if f.name in _BY_HOME}
+    return replace(found, design=design, rising=found.rising[:, these], **own)
+
+
+_BY_HOME = (
+    "initial",
+    "transition",
+    "natural",
+    "parameters",
+    "edges",
+    "seen",
+    "means",
+    "moves",
+    "sums",
+    "log_likelihood",
+    "readings",
+    "iterations",
+    "converged",
+    "ordered",
+)
+
+
+def _fitted(x: Floats, design: Design, labels: Labels | None, edges: Floats | None) -> Fit:
+    borders = None if edges is None else np.broadcast_to(edges, (len(x), len(edges)))
+    work = Fitting(x, design, labels, borders)
+    starts = list(design.starts)
+    if design.occupied.size and design.states == 2:
+        starts.insert(0, -1.0)
+    best: State | None = None
+    for share in starts:
+        state = work.started(share)
+        work.iterate(state, design.trial if len(starts) > 1 else design.iterations)
+        best = state if best is None else best.better(state)
+    assert best is not None
+    if len(starts) > 1:
+        work.iterate(best, design.iterations - design.trial)
+    if labels is None and _exchangeable(design.moves):
+        work.reorder(best)
+    likelihood = work.settle(best)
+    seen, means = work.usage()
+    share = seen.sum(axis=2, keepdims=True) / np.maximum(seen.sum(axis=(1, 2)), 1)[:, None, None]
+    typical = (share * means).sum(axis=1)
+    return Fit(
+        design=design,
+        initial=best.initial,
+        transition=best.transition,
+        natural=best.natural,
+        parameters=parameters_of(design.family, best.natural, work.values),
+        edges=np.broadcast_to(work.values.edges, (len(x), work.values.edges.shape[1])),
+        seen=seen,
+        means=means,
+        moves=work.moves.copy(),
+        sums=work.gathered(),
+        log_likelihood=likelihood,
+        readings=np.isfinite(x).sum(axis=1),
+        iterations=best.iterations,
+        converged=best.done,
+        rising=np.array(best.rising),
+        ordered=(np.diff(typical, axis=1) >= 0).all(axis=1),
+    )
+
+
+def _exchangeable(moves: Floats) -> bool:
+    """Whether the prior tells states apart; if not, they may be renamed by what they use."""
+    k = moves.shape[-1]
+    stay, go = np.eye(k, dtype=bool), ~np.eye(k, dtype=bool)
+    return bool(np.ptp(moves[..., stay], axis=-1).max() == 0) and (
+        k == 1 or bool(np.ptp(moves[..., go], axis=-1).max() == 0)
+    )
+
+
+class Expected(NamedTuple):
+    """What some models expect of homes: see `Fit`; `post` (H, steps) is somebody at home."""
+
+    log_likelihood: Floats
+    post: Floats
+    first: Floats
+    moves: Floats
+    sums: Floats
+
+
+def expected(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Expected:
+    """Expected counts of readings (homes, steps) under given models; no fitting.
+
+    The design's steps may be others than those the models were fitted on, its slots not.
+    """
+    x = np.atleast_2d(np.asarray(readings, np.float64))
+    _check(x, found.design, labels)
+    parts = []
+    for begin in range(0, len(x), _CHUNK):
+        these = slice(begin, begin + _CHUNK)
+        part, own = homes_of(found, these), None if labels is None else labels[these]
+        work = Fitting(x[these], part.design, own, part.edges)
+        post = np.empty(x[these].shape)
+        total = work.under(part.initial, part.transition, part.natural, post)
+        parts.append(Expected(total, post, work.first, work.moves, work.gathered()))
+    return Expected(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _check(x: Floats, design: Design, labels: Labels | None) -> None:
+    if x.ndim != 2 or not x.size:
+        raise ModelError(f"readings have shape {x.shape}; give (homes, steps), none empty.")
+    if np.isinf(x).any():
+        raise ModelError("readings hold an infinite value; give numbers, NaN where missing.")
+    steps = x.shape[1]
+    for name in ("group", "slot"):
+        given = getattr(design, name)
+        if given.shape != (steps,) or given.min() < 0:
+            raise ModelError(
+                f"{name} has shape {given.shape} for {steps} steps; give a number of 0 or more for"
+                " each step."
+            )
+    if design.moves.ndim not in (3, 4) or design.moves.shape[-3] <= design.slot.max():
+        raise ModelError(
+            f"moves have shape {design.moves.shape} but there are {design.slot.max() + 1} slots;"
+            " give (slots, states, states)."
+        )
+    if not (np.isfinite(design.moves).all() and (design.moves >= 0).all()):
+        raise ModelError("moves hold a negative or infinite pseudo-count; give 0 or more.")
+    if labels is not None and (labels.shape != x.shape or labels.max() >= design.states):
+        raise ModelError(
+            f"labels have shape {labels.shape} and readings {x.shape}; give one label a reading:"
+            f" -1, -2 or a state below {design.states}."
+        )
+
+
+def _joined(parts: Sequence[Fit], design: Design) -> Fit:
+    own = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _BY_HOME}
+    longest = max(len(p.rising) for p in parts)
+    padded = [
+        np.pad(p.rising, ((0, longest - len(p.rising)), (0, 0)), constant_values=np.nan)
+        for p in parts
+    ]
+    return replace(parts[0], design=design, rising=np.concatenate(padded, axis=1), **own)

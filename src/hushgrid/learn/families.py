@@ -1,0 +1,197 @@
+"""Laws of a reading that can be fitted from expected counts, and how they become public laws.
+
+Three are exponential families in two features (v1, v2) of a value, so (n, sum v1, sum v2) is all
+that a fit needs: normal (x, x^2), log-normal (log y, log^2 y) and gamma (y, log y), y = x + 1/2
+because a meter that shows 0 Wh has counted something below 1. The fourth is a histogram in bins,
+which is the same with one feature for each bin.
+
+A fit maximises likelihood times prior, the prior being `weight` readings spread like all readings
+of the home: a state that is hardly ever seen in a slot group keeps a law, and no law collapses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.errors import ModelError
+from hushgrid.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal
+
+Family = Literal["gamma", "histogram", "lognormal", "normal"]
+FAMILIES = get_args(Family)
+Floats = NDArray[np.float64]
+
+HALF = 0.5  # [Wh] added before a logarithm
+LEAST_SPREAD = 0.05  # of log-normal and normal (there: of the home's own spread)
+MOST_SHAPE = 400.0  # of gamma: the same relative spread
+_BINS = 48
+
+
+class Values(NamedTuple):
+    """The distinct readings of each home [Wh], padded: `features` (homes, values, 3), `size`.
+
+    Features are (v0, v1, v2): the log-likelihood is v0 + natural . (1, v1, v2). `centre` and
+    `unit` (homes,) are what a normal law's x was shifted and divided by. A histogram has `bins`,
+    the bin of each value, and `edges` [Wh] of them; the others have none.
+    """
+
+    features: Floats
+    size: NDArray[np.int64]
+    centre: Floats
+    unit: Floats
+    bins: NDArray[np.int32]
+    edges: Floats
+    prior: Floats  # (homes, features): one reading spread like all of the home's
+
+
+def values_of(
+    family: Family,
+    each: Floats,
+    size: NDArray[np.int64],
+    weight: Floats,
+    edges: Floats | None = None,
+) -> Values:
+    """Features of distinct readings `each` (homes, values) that occur `weight` times.
+
+    `edges`: a histogram's bins from an earlier fit.
+    """
+    if family not in FAMILIES:
+        raise ModelError(f"law is {family!r}; give one of {', '.join(FAMILIES)}.")
+    total = np.maximum(weight.sum(axis=1), 1.0)
+    centre, unit = np.zeros(len(each)), np.ones(len(each))
+    features = np.zeros((*each.shape, 3))
+    if family == "histogram":
+        edges = _edges(each, size) if edges is None else edges
+        bins = _bins(each, edges)
+        width = np.take_along_axis(np.diff(edges, axis=1), bins.astype(np.intp), axis=1)
+        features[..., 0] = -np.log(width)
+        whole = [np.bincount(b, w, edges.shape[1] - 1) for b, w in zip(bins, weight, strict=True)]
+        smooth = np.stack(whole).astype(np.float64) + 0.5
+        prior = np.asarray(smooth / smooth.sum(axis=1, keepdims=True), np.float64)
+        return Values(features, size, centre, unit, bins, edges, prior)
+    if family == "normal":
+        centre = (weight * each).sum(axis=1) / total
+        spread = np.sqrt((weight * (each - centre[:, None]) ** 2).sum(axis=1) / total)
+        unit = np.where(spread > 0, spread, 1.0)
+        x = (each - centre[:, None]) / unit[:, None]
+        features[..., 0] = -np.log(unit)[:, None]
+        features[..., 1], features[..., 2] = x, x**2
+    else:
+        y = np.maximum(each, 0) + HALF
+        log = np.log(y)
+        # the density of y; of its logarithm it would be without this term
+        features[..., 0] = -log
+        first, second = (log, log**2) if family == "lognormal" else (y, log)
+        features[..., 1], features[..., 2] = first, second
+    prior = np.einsum("hm,hmf->hf", weight, features) / total[:, None]
+    prior[:, 0] = 1.0
+    return Values(features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior)
+
+
+def _edges(each: Floats, size: NDArray[np.int64]) -> Floats:
+    """Borders of bins of whole Wh that widen like the logarithm; each home has its own top."""
+    top = np.array([row[:n].max() for row, n in zip(each, size, strict=True)])
+    share = np.linspace(0, 1, _BINS + 1)
+    edges = np.floor(np.expm1(np.log1p(np.maximum(top, 1.0) + 1)[:, None] * share))
+    for b in range(1, _BINS + 1):  # at least one Wh each
+        edges[:, b] = np.maximum(edges[:, b], edges[:, b - 1] + 1)
+    return np.asarray(edges, np.float64)
+
+
+def common_edges(readings: Floats) -> Floats:
+    """Borders of bins that hold all readings of all homes."""
+    seen = readings[np.isfinite(readings)]
+    top = np.array([[seen.max() if seen.size else 1.0]])
+    return np.asarray(_edges(top, np.ones(1, np.int64))[0])
+
+
+def _bins(each: Floats, edges: Floats) -> NDArray[np.int32]:
+    found = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, each, strict=True)]
+    return np.asarray(np.clip(np.stack(found), 0, edges.shape[1] - 2), np.int32)
+
+
+def natural_of(family: Family, sums: Floats) -> Floats:
+    """Natural parameters of the best law for sums (..., 3) = (n, sum v1, sum v2), or of bins."""
+    if family == "histogram":
+        n = np.maximum(sums.sum(axis=-1, keepdims=True), 1e-300)
+        return np.asarray(np.log(np.maximum(sums, 1e-300) / n))
+    n = np.maximum(sums[..., 0], 1e-12)
+    first, second = sums[..., 1] / n, sums[..., 2] / n
+    natural = np.empty_like(sums)
+    if family == "gamma":
+        shape, scale = _gamma(first, second)
+        natural[..., 0] = -_log_gamma(shape) - shape * np.log(scale)
+        natural[..., 1], natural[..., 2] = -1 / scale, shape
+        return natural
+    variance = np.maximum(second - first**2, LEAST_SPREAD**2)
+    natural[..., 0] = -0.5 * (first**2 / variance + np.log(2 * np.pi * variance))
+    natural[..., 1], natural[..., 2] = first / variance, -0.5 / variance
+    return natural
+
+
+def _gamma(mean: Floats, mean_log: Floats) -> tuple[Floats, Floats]:
+    """Shape and scale of greatest likelihood: log k - psi(k) = log mean - mean log, by Newton."""
+    from scipy import special
+
+    psi, zeta = special.psi, cast("Any", special.zeta)
+
+    mean = np.maximum(mean, HALF)  # of y, so below only where nothing was seen
+    gap = np.maximum(np.log(mean) - mean_log, 1e-9)
+    k = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
+    for _ in range(6):  # Minka's generalised Newton: digits double, five would do
+        step = (np.log(k) - psi(k) - gap) / (k**2 * (1 / k - zeta(2, k)))
+        k = 1 / np.maximum(1 / k + step, 1e-9)
+    k = np.clip(k, 1e-3, MOST_SHAPE)
+    return k, mean / k
+
+
+def _log_gamma(shape: Floats) -> Floats:
+    from scipy.special import gammaln
+
+    return np.asarray(gammaln(shape))
+
+
+def parameters_of(family: Family, natural: Floats, values: Values) -> Floats:
+    """Parameters in the law's own words: centre, spread; median, spread; shape, scale; weights."""
+    if family == "histogram":
+        return np.exp(natural)
+    found = np.empty((*natural.shape[:-1], 2))
+    if family == "gamma":
+        found[..., 0], found[..., 1] = natural[..., 2], -1 / natural[..., 1]
+        return found
+    variance = -0.5 / natural[..., 2]
+    mean, spread = natural[..., 1] * variance, np.sqrt(variance)
+    if family == "lognormal":
+        found[..., 0], found[..., 1] = np.exp(mean), spread
+        return found
+    expand = (slice(None), *(None,) * (mean.ndim - 1))
+    found[..., 0] = values.centre[expand] + values.unit[expand] * mean
+    found[..., 1] = values.unit[expand] * spread
+    return found
+
+
+def law_of(family: Family, parameters: Floats, top: int, edges: Floats | None = None) -> Law:
+    """The public law on 0..top [Wh]; a histogram's parameters are probabilities of its bins.
+
+    >>> law_of("lognormal", np.array([110.0, 0.8]), 2500)
+    LogNormal(median=110.0, spread=0.8, top=2500)
+    """
+    if family == "histogram":
+        assert edges is not None
+        width = np.diff(edges).astype(np.int64)
+        return Histogram(_reaching(np.repeat(parameters / width, width), top))
+    a, b = (float(p) for p in parameters)
+    if family == "gamma":
+        return Gamma(a, b, top)
+    return LogNormal(a, b, top) if family == "lognormal" else TruncatedNormal(a, b, top)
+
+
+def _reaching(weights: Floats, top: int) -> Floats:
+    """Weights of 0..top: what lies above sits on the top, and what was never seen has a little."""
+    found = np.zeros(top + 1)
+    kept = min(len(weights), top + 1)
+    found[:kept] = weights[:kept]
+    found[-1] += weights[kept:].sum()
+    return found + 1e-3 / (top + 1)

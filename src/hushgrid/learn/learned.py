@@ -1,0 +1,314 @@
+"""hushgrid learn as a function: histories in, models with their trust out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.errors import ModelError
+from hushgrid.learn.em import Design, Fit, expected, fit, homes_of, posterior
+from hushgrid.learn.families import Family, common_edges
+from hushgrid.learn.habits import Habits
+from hushgrid.learn.histories import (
+    DAY,
+    Histories,
+    ailments,
+    clamped,
+    fit_to_learn,
+    vacant_days,
+)
+from hushgrid.learn.judge import daily_scores, marginal_scores, plain_scores, scored, trust_of
+from hushgrid.learn.prototypes import Prototypes, grouped_models, prototypes
+from hushgrid.learn.publish import Public, publics
+from hushgrid.learn.trust import Trust
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int8]
+Ints = NDArray[np.intp]
+STARTS = (0, 6, 12, 18)  # [h] of slot groups
+HELD_OUT = 0.25  # of the time, its end
+LEAST_HELD = 4  # days
+AUTO: tuple[Family, ...] = ("lognormal", "gamma", "histogram")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How to learn: `days` of the habits count as prior; `prototypes` 0 leaves a model a home.
+
+    `law` "auto" takes the one that explains held-out days best.
+    """
+
+    law: Literal["auto"] | Family = "auto"
+    days: float = 30.0
+    prototypes: int = 4
+    starts: tuple[int, ...] = STARTS
+    iterations: int = 60
+
+    def __post_init__(self) -> None:
+        if self.law not in ("auto", *AUTO):
+            raise ModelError(f"law is {self.law!r}; give one of {', '.join(('auto', *AUTO))}.")
+        if not self.days > 0:
+            raise ModelError(
+                f"days is {self.days}; give how many days the prior is worth, above 0."
+            )
+        rising = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
+        if not self.starts or self.starts[0] != 0 or not rising or self.starts[-1] > 23:
+            raise ModelError(
+                f"groups are {self.starts}; give hours that rise from 0 to at most 23."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Days that a fit did not see: mean log-likelihood of a reading by slot of the day [nats].
+
+    `plain` is that of one law for all times of day and states.
+    """
+
+    days: float
+    by_slot: Floats
+    plain: Floats
+    log_likelihood: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """Models of a zone and what is known about them.
+
+    `usable`: numbers of homes that were fitted; `shared.which` is about those. `daily` (homes, 3):
+    mean, standard deviation and number of daily scores, for drift. `accuracy`: by kind of hours.
+    """
+
+    ids: tuple[str, ...]
+    ails: tuple[tuple[str, ...], ...]
+    usable: Ints
+    own: Fit
+    shared: Prototypes
+    public: tuple[Public, ...]
+    family: Family
+    tried: dict[str, float]
+    seconds: int
+    begins: int
+    ends: int
+    habits: str
+    terms: Terms
+    held_out: HeldOut | None
+    trust: Trust
+    accuracy: dict[str, Any]
+    home_share: Floats
+    daily: Floats
+    top: int
+
+
+def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -> Design:
+    """Slots, slot groups, priors and ties for these steps."""
+    if habits.steps != found.steps_a_day:
+        raise ModelError(
+            f"habits have {habits.steps} steps a day and readings {found.steps_a_day}; give habits"
+            f" in steps of {found.seconds} s."
+        )
+    states = habits.share.shape[1]
+    hour = found.shown % DAY // 3600
+    group = np.searchsorted(terms.starts, hour, side="right") - 1
+    # an empty home knows no time of day, and quiet people use what it does
+    tie = np.zeros((len(terms.starts), states), np.int64)
+    tie[:, states - 1] = 1 + np.arange(len(terms.starts))
+    occupied = np.array(
+        [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
+    )
+    return Design(
+        group=group.astype(np.int32),
+        slot=found.slot,
+        moves=habits.moves(terms.days),
+        family=family,
+        starts=(0.5, 0.7),
+        occupied=occupied if states == 2 else np.zeros(0),
+        iterations=terms.iterations,
+        tie=tie.astype(np.int32),
+    )
+
+
+def _slots(found: Histories, group: NDArray[np.int64], g: int) -> NDArray[np.int32]:
+    here = found.slot[group == g]
+    return here if here.size else np.zeros(1, np.int32)
+
+
+def learn(
+    given: Histories,
+    habits: Habits,
+    terms: Terms | None = None,
+    *,
+    tick: Callable[[str], None] | None = None,
+) -> Learned:
+    """Fit every usable home, let homes share prototypes, judge them on days not seen."""
+    terms = terms or Terms()
+    say = tick or (lambda _: None)
+    ails = ailments(given)
+    usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
+    if not usable.size:
+        kinds = sorted({a for home in ails for a in home})
+        raise ModelError(
+            f"none of the {len(given.ids)} homes can be fitted ({', '.join(kinds)}); give"
+            " histories of homes in whole Wh."
+        )
+    found = clamped(given.homes(usable))
+    family, tried, early, late = _family(found, habits, terms, say)
+    say(f"fitting {len(usable)} homes")
+    design = design_for(found, habits, terms, family)
+    edges = common_edges(found.wh) if family == "histogram" else None
+    own = fit(found.wh, design, labels=_labels(found, design), edges=edges)
+    k = min(terms.prototypes or len(usable), len(usable))
+    say(f"{k} prototypes")
+    shared = prototypes(found.wh, own, k)
+    public = publics(shared.models, terms.starts, shared.which)
+    top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
+    held, judged = None, public
+    if early is not None and late is not None:
+        held, judged = _held_out(early, late, habits, terms, family, shared)
+    where = late if late is not None else found
+    return Learned(
+        ids=given.ids,
+        ails=ails,
+        usable=usable,
+        own=own,
+        shared=shared,
+        public=public,
+        family=family,
+        tried=tried,
+        seconds=given.seconds,
+        begins=given.begins,
+        ends=given.begins + given.seconds * given.wh.shape[1],
+        habits=habits.source,
+        terms=terms,
+        held_out=held,
+        trust=trust_of(where, judged, shared.which, terms.starts, max(top, 1)),
+        accuracy=_accuracy(found, habits, terms, family, edges),
+        home_share=posterior(found.wh, own, labels=_labels(found, design)).mean(axis=1),
+        daily=daily_scores(found, public, shared.which, max(top, 1)),
+        top=max(top, 1),
+    )
+
+
+def _labels(found: Histories, design: Design) -> Labels | None:
+    """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
+
+    Days on which a home stood still for days on end count as away.
+    """
+    labels = np.full(found.wh.shape, -1, np.int8) if found.labels is None else found.labels.copy()
+    steps = found.steps_a_day
+    for row, wh in zip(labels, found.wh, strict=True):
+        still = np.repeat(vacant_days(wh, found.seconds), steps)
+        row[: len(still)][still & (row[: len(still)] == -1)] = 0
+    if (labels == -1).all():
+        return None
+    if design.states > 2:
+        labels[labels == 1] = -2
+    return labels
+
+
+def _family(
+    found: Histories, habits: Habits, terms: Terms, say: Callable[[str], None]
+) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
+    """The family of laws, what each that was tried reached on held-out days, and both parts."""
+    steps, day = found.wh.shape[1], found.steps_a_day
+    late = int(steps * HELD_OUT) // day * day
+    if late < LEAST_HELD * day:
+        return (AUTO[0] if terms.law == "auto" else terms.law), {}, None, None
+    early, after = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
+    if terms.law != "auto":
+        return terms.law, {}, early, after
+    tried: dict[str, float] = {}
+    some = _sample(early)
+    for family in AUTO:
+        say(f"trying {family}")
+        part = early.homes(some)
+        design = design_for(part, habits, terms, family)
+        edges = common_edges(found.wh) if family == "histogram" else None
+        own = fit(part.wh, design, labels=_labels(part, design), edges=edges)
+        rest = after.homes(some)
+        under = replace(own, design=design_for(rest, habits, terms, family))
+        seen = np.isfinite(rest.wh).sum()
+        tried[family] = float(expected(rest.wh, under).log_likelihood.sum() / max(seen, 1))
+    best = max(tried, key=lambda name: tried[name])
+    return next(f for f in AUTO if f == best), tried, early, after
+
+
+def _sample(found: Histories) -> Ints:
+    """At most 16 homes, spread over all: enough to tell families apart."""
+    n = len(found.ids)
+    return np.unique(np.linspace(0, n - 1, min(n, 16)).astype(np.intp))
+
+
+def _held_out(
+    early: Histories, late: Histories, habits: Habits, terms: Terms, family: Family,
+    shared: Prototypes,
+) -> tuple[HeldOut, tuple[Public, ...]]:  # fmt: skip
+    """Prototypes of the early part alone, in the groups found, scored on the late part."""
+    design = design_for(early, habits, terms, family)
+    spread = homes_of(shared.models, shared.which)
+    before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
+    own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
+    models = grouped_models(own, before, shared.which, shared.k)
+    judged = publics(models, terms.starts, shared.which)
+    top = max(int(np.nanmax(late.wh)) if np.isfinite(late.wh).any() else 1, 1)
+    score = marginal_scores(late, judged, shared.which, top)
+    level = plain_scores(early, late, shared.which, shared.k)
+    slot = late.shown % DAY // late.seconds
+    by = [
+        np.nanmean(np.append(score[:, slot == s], np.nan))
+        if np.isfinite(score[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    plain = [
+        np.nanmean(np.append(level[:, slot == s], np.nan))
+        if np.isfinite(level[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    found = HeldOut(
+        late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score))
+    )
+    return found, judged
+
+
+def _accuracy(
+    found: Histories, habits: Habits, terms: Terms, family: Family, edges: Floats | None
+) -> dict[str, Any]:
+    """With labels: how often decoding is right, trained without them and with a few days."""
+    if found.labels is None or not (found.labels >= 0).any():
+        return {}
+    bare = replace(found, labels=None)
+    design = design_for(bare, habits, terms, family)
+    without = fit(bare.wh, design, labels=_labels(bare, design), edges=edges)
+    few = _few_days(found)
+    some = replace(found, labels=few)
+    guided = fit(some.wh, design, labels=_labels(some, design), edges=edges)
+    rest = np.where(few >= 0, np.int8(-1), found.labels).astype(np.int8)
+    return {
+        "without_labels": scored(found, found.labels, posterior(bare.wh, without)),
+        "without_labels_on_the_rest": scored(found, rest, posterior(bare.wh, without)),
+        "few_days_on_the_rest": scored(
+            found, rest, posterior(some.wh, guided, labels=_labels(some, design))
+        ),
+        "few_days": FEW,
+    }
+
+
+FEW = 7
+
+
+def _few_days(found: Histories) -> Labels:
+    """The labels of each home's first labelled days alone."""
+    assert found.labels is not None
+    few = np.full(found.labels.shape, -1, np.int8)
+    steps = found.steps_a_day
+    for h, row in enumerate(found.labels):
+        days = np.unique(np.flatnonzero(row >= 0) // steps)[:FEW]
+        chosen = np.isin(np.arange(len(row)) // steps, days)
+        few[h, chosen] = row[chosen]
+    return few

@@ -1,0 +1,219 @@
+"""Models of many homes that may be published: noisy sums, and bounds by a noisy count.
+
+Who is protected is a home with its whole history: two datasets are neighbours when one home is
+replaced by any other. Every home is fitted alone, under public priors; what it gives to the sum is
+a vector of whole numbers whose sum of sizes is at most `PARTS * UNIT`, whatever its readings are.
+So replacing a home moves the sum by at most twice that, and one draw of integer Laplace noise of
+scale 2 * PARTS * UNIT / epsilon on each entry makes the sums epsilon-differentially private. The
+models made of them cost nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.checks import is_real
+from hushgrid.errors import PolicyError
+from hushgrid.learn.em import Fit
+from hushgrid.learn.prototypes import pooled_fit
+from hushgrid.noise import Noise
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Provenance = Literal["public", "pooled", "private"]
+LEAST_HOMES = 15
+UNIT = 1_000_000  # a home's whole share, so that rounding to whole numbers costs little
+PARTS = 4  # shares of readings, two features of their laws, and moves: each at most 1
+_PERIODS = 4  # of a day, in which moves are counted; weekdays and weekends together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """Sums over homes in units of UNIT.
+
+    `shares` (groups, K) of readings, `laws` (laws, 2) features weighted by their share, `moves`
+    (periods, K, K).
+    """
+
+    shares: Whole
+    laws: Whole
+    moves: Whole
+    homes: int
+    epsilon: float | None  # None: no noise in it, not to be published
+
+    @property
+    def vector(self) -> Whole:
+        """All entries in a row."""
+        return np.concatenate([part.ravel() for part in (self.shares, self.laws, self.moves)])
+
+
+def statistics(own: Fit, top: int) -> Statistics:
+    """The sums without noise; `top` [Wh] is the public bound that scales the features."""
+    if own.design.family not in ("gamma", "lognormal"):
+        raise PolicyError(f"law is {own.design.family!r}; pooled models need gamma or lognormal.")
+    shares, laws, moves = (
+        np.sum(column, axis=0) for column in zip(*contributions(own, top), strict=True)
+    )
+    return Statistics(shares, laws, moves, own.homes, None)
+
+
+def contributions(own: Fit, top: int) -> list[tuple[Whole, Whole, Whole]]:
+    """What each home gives: whole numbers of 0 or more, at most PARTS * UNIT together."""
+    period, tie = _period_of(own.moves.shape[1]), _tie_of(own)
+    reach = _reach(own.design.family, top)
+    found = []
+    for sums, moves in zip(own.sums, own.moves, strict=True):
+        n = np.where(np.isfinite(sums[..., 0]), sums[..., 0], 0.0)
+        share = n / max(float(n.sum()), 1e-9)
+        laws = []
+        for law in range(int(tie.max()) + 1):
+            here = tie == law
+            mean = sums[here][:, 1:].sum(axis=0) / max(float(n[here].sum()), 1e-9)
+            laws.append(share[here].sum() * np.clip(mean / reach, 0, 1))
+        flows = np.stack([moves[period == p].sum(axis=0) for p in range(_PERIODS)])
+        flows = flows / max(float(flows.sum()), 1e-9)
+        found.append((_whole(share, 1), _whole(np.array(laws), 2), _whole(flows, 1)))
+    return found
+
+
+def _tie_of(own: Fit) -> NDArray[np.int32]:
+    """Which places share a law."""
+    shape = own.sums.shape[1:3]
+    tie = own.design.tie
+    return tie if tie.size else np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
+
+
+def _whole(parts: Floats, most: int) -> Whole:
+    """Rounded down to units; what rounding of floats could put beyond `most` is taken away."""
+    whole = np.floor(np.clip(np.nan_to_num(parts), 0, 1) * UNIT).astype(np.int64)
+    excess = int(whole.sum()) - most * UNIT
+    if excess > 0:
+        whole.flat[int(whole.argmax())] = max(int(whole.max()) - excess, 0)
+    return whole if int(whole.sum()) <= most * UNIT else np.zeros_like(whole)
+
+
+def _reach(family: str, top: int) -> Floats:
+    """The largest values of the two features under the bound."""
+    log = np.log(top + 1.0)
+    return np.array([log, log**2]) if family == "lognormal" else np.array([top + 1.0, log])
+
+
+def _period_of(slots: int) -> NDArray[np.int64]:
+    steps = slots // 2 if slots % 2 == 0 else slots
+    return np.asarray((np.arange(slots) % steps) * _PERIODS // steps)
+
+
+def noisy(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
+    """The sums with noise: this may be published, at the cost of epsilon for every home in it."""
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"pool budget is {epsilon}; give a positive epsilon.")
+    if exact.homes < LEAST_HOMES:
+        raise PolicyError(
+            f"there are {exact.homes} homes; a pooled model needs at least {LEAST_HOMES}: give"
+            " more homes, or keep the model private."
+        )
+    scale = 2 * PARTS * UNIT / epsilon
+
+    def drawn(sums: Whole) -> Whole:
+        flat = [int(value) + noise.draw(scale) for value in sums.ravel()]
+        return np.array(flat, np.int64).reshape(sums.shape)
+
+    shares, laws, moves = (drawn(part) for part in (exact.shares, exact.laws, exact.moves))
+    return Statistics(shares, laws, moves, exact.homes, float(epsilon))
+
+
+def pooled_model(own: Fit, told: Statistics, top: int) -> Fit:
+    """One model for all homes from published sums and public priors alone.
+
+    `own` gives the design, which is public; none of its counts is used. Entries that noise made
+    negative count as 0, and spreads stay within `SPREADS`. Moves scale the prior's chances.
+    """
+    design, tie = own.design, _tie_of(own)
+    share = np.maximum(told.shares, 0) / UNIT
+    features = np.maximum(told.laws, 0) / UNIT
+    reach = _reach(design.family, top)
+    sums = np.zeros((*share.shape, 3))
+    for law in range(int(tie.max()) + 1):
+        here = tie == law
+        total = float(share[here].sum())
+        mean = _sensible(design.family, np.clip(features[law] / max(total, 0.1), 0, 1) * reach)
+        weight = (share[here] + 1e-6) * _A_DAY * own_days(own)
+        sums[here] = weight[:, None] * np.array([1.0, *mean])
+    moves = _scaled_moves(own, told)
+    first = np.ones((1, design.states))
+    return pooled_fit(own, sums[None], moves[None], first, [told.homes])
+
+
+def _sensible(family: str, mean: Floats) -> tuple[float, float]:
+    """Features that a law can have: noise may have put them anywhere."""
+    low, high = SPREADS
+    first, second = float(mean[0]), float(mean[1])
+    if family == "lognormal":
+        return first, first**2 + min(max(second - first**2, low**2), high**2)
+    first = max(first, 0.6)
+    gap = np.log(first) - second  # about half the squared relative spread
+    return first, float(np.log(first) - min(max(gap, low**2 / 2), high**2 / 2))
+
+
+SPREADS = (0.2, 1.5)  # of the logarithm of a reading, within one state
+_A_DAY = 48.0  # readings' worth of a home's share, against the prior on laws
+
+
+def own_days(own: Fit) -> float:
+    """Days of history, a public number: what the sums weigh against the priors."""
+    return max(float(len(own.design.slot)) / (float(own.moves.shape[1]) / 2), 1.0)
+
+
+def _scaled_moves(own: Fit, told: Statistics) -> Floats:
+    """(slots, K, K) pseudo-counts: the prior's, each period's moves scaled to the sums."""
+    prior = own.design.moves if own.design.moves.ndim == 3 else own.design.moves.mean(axis=0)
+    period = _period_of(len(prior))
+    found = np.zeros_like(prior)
+    flows = np.maximum(told.moves, 0) / UNIT
+    for p in range(_PERIODS):
+        here = period == p
+        was = prior[here].sum(axis=0)
+        row = flows[p].sum(axis=1, keepdims=True)
+        # seen moves out of each state against those the prior expects of as many
+        ratio = (flows[p] + 0.02 * was / was.sum()) / (
+            row * was / was.sum(axis=1, keepdims=True) + 0.02 * was / was.sum()
+        )
+        found[here] = prior[here] * (np.clip(ratio, 0.1, 10) - 1) * _BELIEVED
+    return np.maximum(found, -0.9 * prior)
+
+
+_BELIEVED = 1.0
+
+
+def bound_quantile(
+    peaks: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    quantile: float,
+    epsilon: float,
+    noise: Noise,
+) -> int:
+    """The smallest public size [Wh] that about `quantile` of homes never exceed.
+
+    Each home counts in one size; replacing it moves two counts by 1, so noise of scale 2/epsilon on
+    each makes the counts epsilon-differentially private, and the choice costs nothing more.
+    """
+    sizes = np.sort(np.asarray(sizes, np.int64))
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"bound budget is {epsilon}; give a positive epsilon.")
+    if not (0 < quantile <= 1) or not sizes.size or sizes[0] < 1:
+        raise PolicyError(f"quantile is {quantile} of {len(sizes)} sizes; give 0 to 1 and sizes.")
+    at = np.minimum(np.searchsorted(sizes, peaks), len(sizes) - 1)
+    counts = np.bincount(at, minlength=len(sizes))
+    told = np.array([int(count) + noise.draw(2 / epsilon) for count in counts])
+    below = np.cumsum(np.maximum(told, 0))
+    return int(sizes[int(np.searchsorted(below, quantile * below[-1]))])
+
+
+def contract_sizes(seconds: int) -> NDArray[np.int64]:
+    """Usual contracts [Wh a step]: 1 to 50 kW."""
+    kilowatts = np.array([1, 2, 3, 4.6, 6, 8, 10, 12, 15, 20, 30, 50])
+    return (kilowatts * 1000 * seconds // 3600).astype(np.int64)

@@ -1,0 +1,116 @@
+"""From fitted models to what a zone file says: two-state chains and laws of absent and present."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.laws import FAMILIES, Law, Mixture
+from hushgrid.learn.em import Fit
+from hushgrid.learn.habits import Habits, stationary
+from hushgrid.learn.survey import model_of
+from hushgrid.occupancy import OccupancyModel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+_DIGITS = 4  # of a law's numbers in a file
+_NAMES = {
+    "gamma": ("shape", "scale"),
+    "lognormal": ("median", "spread"),
+    "normal": ("centre", "spread"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Public:
+    """What is published about a group of homes: a chain and laws, as a zone file has them.
+
+    `absent` is a law's table, `present` one for each slot group that begins at `starts` [h].
+    """
+
+    chain: Habits
+    absent: dict[str, Any]
+    present: tuple[dict[str, Any], ...]
+    starts: tuple[int, ...]
+    homes: int
+
+    def laws(self, bound: int) -> tuple[Law, tuple[Law, ...]]:
+        """The laws on 0..bound [Wh]."""
+        return law_of_table(self.absent, bound), tuple(law_of_table(t, bound) for t in self.present)
+
+
+def publics(models: Fit, starts: tuple[int, ...], which: Ints) -> tuple[Public, ...]:
+    """What each model says in two states; state 0 is absent, all others are present."""
+    counts = models.moves + models.design.moves
+    found = []
+    for j in range(models.homes):
+        a = two_states(counts[j])
+        chain = Habits(a, stationary(a), "learned")
+        absent = _table(models, j, 0, 0)
+        present = tuple(_present(models, j, g) for g in range(models.design.groups))
+        found.append(Public(chain, absent, present, starts, int((which == j).sum())))
+    return tuple(found)
+
+
+def two_states(counts: Floats) -> Floats:
+    """(slots, 2, 2) moves between absent and present, from counts (slots, K, K) of moves."""
+    away, home = counts[:, 0], counts[:, 1:].sum(axis=1)
+    flows = np.stack(
+        [
+            np.stack([away[:, 0], away[:, 1:].sum(axis=1)], axis=1),
+            np.stack([home[:, 0], home[:, 1:].sum(axis=1)], axis=1),
+        ],
+        axis=1,
+    )
+    return np.asarray(flows / flows.sum(axis=2, keepdims=True))
+
+
+def _present(models: Fit, j: int, g: int) -> dict[str, Any]:
+    """The law of somebody at home: that of the one state, or a mixture of quiet and active."""
+    states = range(1, models.design.states)
+    seen = np.maximum(models.seen[j, g, 1:], 0) + 0.5
+    shares = np.round(seen / seen.sum(), _DIGITS)
+    shares[-1] = 1 - shares[:-1].sum()
+    parts = [_table(models, j, g, k) for k in states]
+    if len(parts) == 1:
+        return parts[0]
+    mixed = [
+        {"share": float(round(s, _DIGITS)), **part} for s, part in zip(shares, parts, strict=True)
+    ]
+    return {"law": "mixture", "parts": mixed}
+
+
+def _table(models: Fit, j: int, g: int, k: int) -> dict[str, Any]:
+    family, values = models.design.family, models.parameters[j, g, k]
+    if family == "histogram":
+        weights = np.maximum(np.round(values, 7), 0)
+        return {
+            "law": "bins",
+            "edges": [int(edge) for edge in models.edges[j]],
+            "weights": [float(w) for w in weights],
+        }
+    return {"law": family} | {
+        name: float(f"{value:.{_DIGITS}g}")
+        for name, value in zip(_NAMES[family], values, strict=True)
+    }
+
+
+def law_of_table(table: dict[str, Any], bound: int) -> Law:
+    """The law that a zone file's table means.
+
+    >>> law_of_table({"law": "uniform"}, 10)
+    Uniform(top=10)
+    """
+    if table["law"] == "mixture":
+        parts = table["parts"]
+        return Mixture([law_of_table(p, bound) for p in parts], [p["share"] for p in parts])
+    arguments = {key: value for key, value in table.items() if key not in ("law", "share")}
+    return FAMILIES[table["law"]](**{"top": bound} | arguments)
+
+
+def theta(found: tuple[Public, ...], chain_of: Ints, name: str) -> OccupancyModel:
+    """The occupancy model of houses that follow these chains."""
+    return model_of([one.chain for one in found], chain_of, name)

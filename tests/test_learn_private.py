@@ -1,0 +1,186 @@
+"""Pooled models and bounds: what a home can move at most, and an attacker who tries."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from hushgrid.errors import PolicyError
+from hushgrid.learn.em import Design, Fit, fit, homes_of
+from hushgrid.learn.habits import assumed
+from hushgrid.learn.private import (
+    PARTS,
+    UNIT,
+    bound_quantile,
+    contract_sizes,
+    contributions,
+    noisy,
+    pooled_model,
+    statistics,
+)
+from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
+
+TOP = 5000
+FITS = int(os.environ.get("HUSHGRID_FITS", "60"))
+
+
+class Silence(Noise):
+    def __init__(self) -> None:
+        self.scales: list[float] = []
+
+    def draw(self, scale: float) -> int:
+        self.scales.append(scale)
+        return 0
+
+
+def design(steps: int, family: str = "lognormal") -> Design:
+    t = np.arange(steps)
+    tie = np.zeros((4, 3), np.int32)
+    tie[:, 2] = 1 + np.arange(4)
+    return Design(
+        (t % 48 // 12).astype(np.int32),
+        (t % 48).astype(np.int32),
+        assumed(1800).moves(10.0),
+        family=family,  # type: ignore[arg-type]
+        tie=tie,
+        starts=(0.5,),
+        iterations=8,
+    )
+
+
+def homes(n: int, steps: int = 480, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    busy = np.cumsum(rng.random((n, steps)) < 0.1, axis=1) % 2
+    return np.rint(np.where(busy, 200, 30) * rng.lognormal(0, 0.5, (n, steps)))
+
+
+@pytest.mark.parametrize("family", ["lognormal", "gamma"])
+def test_no_home_gives_more_than_its_share(family: str) -> None:
+    """Whatever its readings: nothing, one value, 0, far above the bound, half missing."""
+    x = homes(20)
+    x[0], x[1], x[2], x[3] = np.nan, 0.0, 1e9, TOP
+    x[4, ::2] = np.nan
+    own = fit(x, design(480, family))
+    for parts in contributions(own, TOP):
+        assert all((part >= 0).all() and part.dtype == np.int64 for part in parts)
+        assert sum(int(part.sum()) for part in parts) <= PARTS * UNIT
+        assert [int(part.sum()) <= most * UNIT for part, most in zip(parts, (1, 2, 1), strict=True)]
+
+
+def test_noise_is_drawn_for_every_entry_at_twice_the_share() -> None:
+    own = fit(homes(15), design(480))
+    source = Silence()
+    exact = statistics(own, TOP)
+    told = noisy(exact, 0.5, source)
+    assert source.scales == [2 * PARTS * UNIT / 0.5] * exact.vector.size
+    assert (told.vector == exact.vector).all()
+    assert told.epsilon == 0.5
+    # OpenDP's own certificate for the largest move of one entry is within the budget
+    assert SecureNoise().loss(2 * PARTS * UNIT, 2 * PARTS * UNIT / 0.5) <= 0.5 + 1e-9
+
+
+def test_a_large_pool_gives_the_model_of_its_homes() -> None:
+    """Without noise the pooled laws are those of all readings of the two states."""
+    own = fit(homes(30, 960), design(960))
+    model = pooled_model(own, noisy(statistics(own, TOP), 1.0, Silence()), TOP)
+    medians = model.parameters[0, :, :, 0]
+    assert medians[:, 0] == pytest.approx(30, rel=0.15)
+    assert medians[:, 2] == pytest.approx(200, rel=0.15)
+    assert (model.transition > 0).all()
+    wild = pooled_model(own, noisy(statistics(own, TOP), 1e-3, SimulatedNoise(1)), TOP)
+    assert np.isfinite(wild.parameters).all()
+    assert (wild.transition > 0).all()
+    assert wild.transition.sum(axis=-1) == pytest.approx(1.0)
+
+
+def test_too_few_homes_or_no_budget_is_refused() -> None:
+    own = fit(homes(14), design(480))
+    with pytest.raises(PolicyError, match="at least 15"):
+        noisy(statistics(own, TOP), 1.0, Silence())
+    with pytest.raises(PolicyError, match="budget"):
+        noisy(statistics(fit(homes(15), design(480)), TOP), 0.0, Silence())
+    with pytest.raises(PolicyError, match="histogram"):
+        statistics(fit(homes(15), design(480, "histogram")), TOP)
+
+
+def test_bounds_by_a_noisy_count() -> None:
+    peaks, sizes = np.array([900] * 90 + [4000] * 10), contract_sizes(1800)
+    source = Silence()
+    assert bound_quantile(peaks, sizes, 0.5, 1.0, source) == 1000
+    assert bound_quantile(peaks, sizes, 0.95, 1.0, source) == 4000
+    assert set(source.scales) == {2.0}
+    with pytest.raises(PolicyError, match="budget"):
+        bound_quantile(peaks, sizes, 0.95, -1.0, source)
+
+
+class Weak(Noise):
+    """Noise that is too small."""
+
+    def __init__(self, by: float) -> None:
+        self.by, self._source = by, SimulatedNoise(8)
+
+    def draw(self, scale: float) -> int:
+        return self._source.draw(scale / self.by)
+
+
+def test_membership_attack_stays_below_the_budget() -> None:
+    """An attacker who knows all homes but which of two odd ones is in: Clopper-Pearson, 95 %.
+
+    Its score is the log-likelihood ratio of the noisy sums. `make soak` asks for 500 fits a side.
+    Noise forty times too small is found out by the same attack.
+    """
+    epsilon, steps = 2.0, 240
+    worlds = homes(15, steps), homes(15, steps)
+    worlds[0][0], worlds[1][0] = np.where(np.arange(steps) % 2, 0.9 * TOP, TOP), 0.0
+    exact = [_sums(x, steps) for x in worlds]
+    away = np.abs(exact[0].vector - exact[1].vector)
+    assert UNIT < away.sum() <= 2 * PARTS * UNIT
+
+    def score(told: np.ndarray) -> float:
+        near, far = (np.abs(told - one.vector).sum() for one in exact)
+        return float(far - near)
+
+    source = SimulatedNoise(7)
+    refitted = [
+        np.array([score(noisy(_sums(x, steps), epsilon, source).vector) for _ in range(FITS)])
+        for x in worlds
+    ]
+    assert _lower_epsilon(*refitted) <= epsilon
+    weak = Weak(40.0)
+    leaking = [np.array([score(noisy(s, epsilon, weak).vector) for _ in range(500)]) for s in exact]
+    assert _lower_epsilon(*leaking) > epsilon
+
+
+def _sums(x: np.ndarray, steps: int):
+    return statistics(fit(x, design(steps)), TOP)
+
+
+def _lower_epsilon(inside: np.ndarray, outside: np.ndarray) -> float:
+    """The best threshold of the first half, judged on the second half of the scores."""
+    half = len(inside) // 2
+    cuts = np.quantile(np.concatenate([inside[:half], outside[:half]]), np.linspace(0.05, 0.95, 19))
+    rates = [
+        ((inside[:half] > c).mean() + 0.02) / ((outside[:half] > c).mean() + 0.02) for c in cuts
+    ]
+    cut = cuts[int(np.argmax(rates))]
+    k, m, n = (
+        int((inside[half:] > cut).sum()),
+        int((outside[half:] > cut).sum()),
+        len(inside) - half,
+    )
+    low = beta.ppf(0.025, k, n - k + 1) if k else 0.0
+    high = beta.ppf(0.975, m + 1, n - m) if m < n else 1.0
+    return float(np.log(max(low, 1e-12) / high))
+
+
+def test_the_model_is_made_of_published_sums_alone() -> None:
+    """Other homes with the same design and the same sums give the same model."""
+    one, two = fit(homes(15, seed=1), design(480)), fit(homes(15, seed=2), design(480))
+    told = noisy(statistics(one, TOP), 1.0, SimulatedNoise(3))
+    a, b = pooled_model(one, told, TOP), pooled_model(two, told, TOP)
+    assert isinstance(homes_of(a, slice(0, 1)), Fit)
+    for name in ("transition", "natural", "initial", "seen"):
+        assert (getattr(a, name) == getattr(b, name)).all()

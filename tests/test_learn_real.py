@@ -1,0 +1,92 @@
+"""Real homes, where the data lies beside the project: ECO household 2, and fifty of SGSC.
+
+ECO: ETH Zurich, CC BY 4.0, doi 10.5905/ethz-1007-35. SGSC: CC BY 3.0 AU, Commonwealth of Australia.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.cli.histories import read_habits
+from hushgrid.learn.em import fit, posterior
+from hushgrid.learn.habits import Habits, assumed
+from hushgrid.learn.histories import Histories
+from hushgrid.learn.judge import scored
+from hushgrid.learn.learned import Terms, design_for, learn
+from hushgrid.zonefile import load_zone
+from tests.test_learn_zone import run
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+ECO = DATA / "eco_house2" / "eco_house2_15min.parquet"
+SGSC = DATA / "sgsc" / "readings_2013_50homes.parquet"
+CHAINS = DATA / "occupancy_survey" / "chains.parquet"
+needs_eco = pytest.mark.skipif(not (ECO.exists() and CHAINS.exists()), reason="no ECO data")
+needs_sgsc = pytest.mark.skipif(not SGSC.exists(), reason="no SGSC data beside the project")
+
+
+@pytest.fixture(scope="module")
+def house() -> Histories:
+    from pyarrow import parquet
+
+    table = parquet.read_table(ECO)
+    power = np.array([np.nan if p is None else p for p in table["power_w"].to_pylist()])
+    home = np.array([-1 if o is None else o for o in table["occupied"].to_pylist()], np.int8)
+    when = table["timestamp"].to_pylist()
+    shown = np.array([t.weekday() * 86_400 + t.hour * 3600 + t.minute * 60 for t in when])
+    return Histories(("eco",), np.rint(power / 4)[None], 900, 1_338_336_000, shown, {}, home[None])
+
+
+def habits(kind: str) -> Habits:
+    return assumed(900) if kind == "assumed" else read_habits(str(CHAINS), kind, 900)
+
+
+@needs_eco
+@pytest.mark.parametrize("kind", ["2,3", "2", "3", "assumed"])
+def test_accuracy_without_labels(house: Histories, kind: str) -> None:
+    """Asked: 0.83 at 06-22 h and over all hours (majority 0.624 and 0.702)."""
+    found = learn(house, habits(kind), Terms())
+    right = found.accuracy["without_labels"]
+    assert right["06-22"] >= 0.83
+    assert right["all"] >= 0.83
+    few, none = found.accuracy["few_days_on_the_rest"], found.accuracy["without_labels_on_the_rest"]
+    assert few["all"] > none["all"]
+
+
+@needs_eco
+@pytest.mark.parametrize("law", ["lognormal", "gamma", "histogram"])
+def test_accuracy_on_days_that_no_fit_has_seen(house: Histories, law: str) -> None:
+    """Fitted on either half of the days and scored on the other; majority 0.77 and 0.68."""
+    middle = house.wh.shape[1] // 2
+    parts = house.steps(slice(0, middle)), house.steps(slice(middle, None))
+    prior, terms = habits("2,3"), Terms(law=law)  # type: ignore[arg-type]
+    for seen, unseen in (parts, parts[::-1]):
+        from dataclasses import replace
+
+        own = fit(seen.wh, design_for(seen, prior, terms, terms.law))  # type: ignore[arg-type]
+        moved = replace(own, design=design_for(unseen, prior, terms, terms.law))  # type: ignore[arg-type]
+        assert unseen.labels is not None
+        right = scored(unseen, unseen.labels, posterior(unseen.wh, moved))
+        assert right["all"] >= 0.83
+        assert right["06-22"] >= 0.82
+
+
+@needs_sgsc
+def test_fifty_homes_in_one_call(tmp_path: Path) -> None:
+    asked = ["--readings", str(SGSC), "--time-zone", "Australia/Sydney", "--law", "lognormal"]
+    out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
+    assert run("learn", *asked, *out, "--zone", "sgsc") == 0
+    values = json.loads((tmp_path / "x.json").read_text())
+    assert (values["houses"], values["fitted"], values["groups"]) == (50, 50, 4)
+    # homes whose meters stood still for more than a fortnight of the year
+    still = {"10006572", "10017472", "10017480", "10017576", "10017578", "10017994"}
+    assert still <= set(values["ailments"]["vacant at times"])
+    held = values["held_out"]
+    assert held["log_likelihood"] > held["plain"]
+    zone = load_zone(tmp_path / "zone.toml")
+    assert zone.scenario.zone.n_houses == 50
+    assert run("simulate", "--config", str(tmp_path / "zone.toml"), "--days", "1") == 0
+    assert run("check", str(tmp_path / "service.toml")) == 0

@@ -1,0 +1,299 @@
+"""hushgrid learn from readings to a zone that other commands take, and bad input on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.cli import main
+from hushgrid.errors import ConfigError, IntakeError, ModelError
+from hushgrid.intake import Readings
+from hushgrid.laws import LogNormal, Mixture, Uniform
+from hushgrid.learn.habits import assumed
+from hushgrid.learn.histories import (
+    Histories,
+    ailments,
+    axis_of,
+    fit_to_learn,
+    histories_of,
+    vacant_days,
+    with_labels,
+)
+from hushgrid.learn.judge import trust_of
+from hushgrid.learn.learned import Terms, learn
+from hushgrid.learn.trust import clopper_pearson, held_against, welch
+from hushgrid.live.config import load_deployment
+from hushgrid.zonefile import load_zone
+
+STEPS = 28 * 48
+BEGINS = 1_357_000_200 // 86_400 * 86_400 + 3 * 86_400  # a Friday
+SHOWN = (np.arange(STEPS) * 1800 + 4 * 86_400) % (7 * 86_400)
+
+
+def lived_in(homes: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Homes that follow the assumed habits: readings [Wh] and who is at home."""
+    rng = np.random.default_rng(seed)
+    habits = assumed(1800)
+    slot = SHOWN % 86_400 // 1800 + 48 * (SHOWN >= 5 * 86_400)
+    state = np.ones((homes, STEPS), int)
+    for t in range(1, STEPS):
+        row = np.cumsum(habits.transition[slot[t]][state[:, t - 1]], axis=1)
+        state[:, t] = (rng.random((homes, 1)) > row).sum(axis=1).clip(max=2)
+    size = rng.uniform(0.7, 1.4, (homes, 1))
+    median = np.where(state == 2, 250.0, 40.0) * size
+    return np.rint(median * rng.lognormal(0, 0.45, state.shape)), (state > 0).astype(np.int8)
+
+
+def histories(wh: np.ndarray, labels: np.ndarray | None = None) -> Histories:
+    ids = tuple(f"m{i:03d}" for i in range(len(wh)))
+    return Histories(ids, wh.astype(float), 1800, BEGINS, SHOWN, {}, labels)
+
+
+def csv(path: Path, wh: np.ndarray, begins: int = BEGINS) -> Path:
+    lines = ["meter_id,start_utc,duration_s,wh"]
+    for i, row in enumerate(wh):
+        for t, x in enumerate(row):
+            if np.isfinite(x):
+                stamp = np.datetime64(begins + 1800 * t, "s")
+                lines.append(f"m{i:03d},{stamp}Z,1800,{int(x)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("learned")
+    wh, _ = lived_in(16)
+    csv(root / "readings.csv", wh)
+    asked = ["--readings", str(root / "readings.csv"), "--law", "lognormal", "--prototypes", "2"]
+    out = ["--out", str(root / "zone"), "--json", str(root / "zone.json")]
+    assert run("learn", *asked, *out) == 0
+    return root
+
+
+def test_a_learned_zone_goes_through_the_other_commands(folder: Path) -> None:
+    values = json.loads((folder / "zone.json").read_text())
+    assert values["houses"] == 16
+    assert values["provenance"] == "private"
+    assert values["eta"] == 1.0
+    assert {"log_likelihood", "eta_basis"} <= set(values)
+    zone = load_zone(folder / "zone" / "zone.toml")
+    assert zone.seconds == 1800
+    assert zone.scenario.zone.n_houses == 16
+    assert zone.provenance.private
+    config = str(folder / "zone" / "zone.toml")
+    assert run("simulate", "--config", config, "--days", "1") == 0
+    assert run("plan", "--config", config, "--no-tables", "--secret", "step") == 0
+    service = load_deployment(folder / "zone" / "service.toml").zones[0]
+    assert service.seconds == 1800
+    assert sorted(service.meters) == [f"m{i:03d}" for i in range(16)]
+    page = (folder / "zone" / "report.html").read_text()
+    assert page.count("data:image/png") == 3
+    assert "http" not in page.replace("https://", "http://").split("<img")[0]
+
+
+def test_model_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learned = str(folder / "zone")
+    page = tmp_path / "page.html"
+    assert run("model", "show", learned, "--html", str(page), "--json", "-") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["houses"] == 16
+    assert len(shown["prototypes"]) == 2
+    assert run("model", "compare", learned, learned, "--json", "-") == 0
+    assert all(row["laws"] < 1e-9 for row in json.loads(capsys.readouterr().out)["groups"])
+    wh, _ = lived_in(16, seed=1)
+    same = csv(tmp_path / "same.csv", wh[:, : 14 * 48], BEGINS)
+    assert run("model", "validate", learned, "--readings", str(same), "--json", "-") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["drifted"] == []
+    wh[3] *= 4  # a heat pump came
+    new = np.concatenate([wh, wh[:1]])
+    later = csv(tmp_path / "later.csv", new[:, : 14 * 48], BEGINS + 28 * 86_400)
+    assert run("model", "validate", learned, "--readings", str(later), "--json", "-") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["drifted"] == ["m003"]
+    assert told["new_homes"] == ["m016"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("eta = 1.0", "eta = 0.05", "policy.eta"),
+        ('publish = "raw"', 'publish = "estimate"', "policy.publish"),
+        ('publish = "raw"', 'publish = "raw"\nclamp = [300, 300]', "policy.clamp"),
+        ('publish = "raw"', 'publish = "raw"\nrho = 0.2', "policy.rho"),
+        ('publish = "raw"', 'publish = "raw"\nsecret = "interval"', "policy.secret"),
+        ('publish = "raw"', 'publish = "raw"\nnegligible = 0.01', "policy.negligible"),
+        ('publish = "raw"', 'publish = "raw"\non_empty = "publish_exact"', "policy.on_empty"),
+        ('provenance = "private"', 'provenance = "secret"', "learned.provenance"),
+        ('provenance = "private"', 'provenance = "pooled"', "learned.provenance"),
+    ],
+)
+def test_check_holds_private_models_back(
+    folder: Path, tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    for name in ("theta.json", "service.toml", "hushgrid.key"):
+        (tmp_path / name).write_bytes((folder / "zone" / name).read_bytes())
+    text = (folder / "zone" / "zone.toml").read_text()
+    assert old in text
+    (tmp_path / "zone.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(tmp_path / "service.toml")
+    assert key in {problem.key for problem in caught.value.problems}
+
+
+def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -> None:
+    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "3", "--bound", "5000"]
+    out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
+    assert run("learn", *asked, *out, "--eta", "0.2", "--eta-set-by", "a test") == 0
+    values = json.loads((tmp_path / "x.json").read_text())
+    assert (values["provenance"], values["epsilon_spent"], values["eta"]) == ("pooled", 3.0, 0.2)
+    service = tmp_path / "service.toml"
+    service.write_text(service.read_text().replace("[service]", "[service]\nbudget = 13.0"))
+    (zone,) = load_deployment(service).zones
+    assert zone.provenance.epsilon == 3.0
+    from hushgrid.live.outlook import outlook, releases_within
+
+    assert releases_within(zone, outlook(zone)) == 20  # (13 - 3) / 0.5
+    service.write_text(service.read_text().replace("budget = 13.0", "budget = 2.0"))
+    with pytest.raises(ConfigError, match=r"learned\.epsilon"):
+        load_deployment(service)
+
+
+def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
+    """A true model is misdescribed nowhere: the bound is positive, and small with many days."""
+    wh, home = lived_in(12, seed=5)
+    found = learn(histories(wh, home), assumed(1800), Terms(law="histogram", prototypes=1))
+    assert found.accuracy["without_labels"]["all"] > 0.87  # quiet and away look the same
+    assert found.trust.upper is not None
+    assert 0 < found.trust.upper < 0.6
+    assert found.trust.lower < 0.2
+    bare = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=1))
+    assert bare.trust.upper is None
+    assert bare.trust.suggested == 1.0
+    assert "assumption" in bare.trust.reasoning
+    # laws that are wrong by a factor are found out, labels or not
+    wrong = trust_of(histories(wh * 3), bare.public, bare.shared.which, bare.terms.starts, 5000)
+    assert wrong.lower > 0.3
+
+
+def test_bounds_on_the_misdescribed_share_cover_the_truth() -> None:
+    """A law mixed with 20 % of another: 0.2 is not above the upper nor below the lower bound."""
+    law, other = LogNormal(60.0, 0.5, 2000), Uniform(3)
+    rng = np.random.default_rng(2)
+    days = np.repeat(np.arange(200), 40)
+    misses = 0
+    for _ in range(40):
+        truth = Mixture([law, other], [0.8, 0.2])
+        x = truth.sample(rng.random(8000)).astype(float)
+        cell = held_against("x", law, x, days, 0.95, 1)
+        misses += not cell.lower <= 0.2 <= cell.upper
+        assert cell.upper < 0.3
+    assert misses <= 6  # 5 % of 40 is 2; 7 or more has a chance below 0.4 %
+    low, high = clopper_pearson(np.array([0.5]), np.array([10.0]), 0.025)
+    assert (low[0], high[0]) == pytest.approx(
+        (0.187086, 0.812914), abs=1e-6
+    )  # R: binom.test(5, 10)
+
+
+def test_welch_is_scipys() -> None:
+    from scipy.stats import ttest_ind
+
+    rng = np.random.default_rng(1)
+    old, new = rng.normal(0, 1, 30), rng.normal(0.5, 2, 12)
+    t, p = welch((float(old.mean()), float(old.std(ddof=1)), 30), new)
+    theirs = ttest_ind(new, old, equal_var=False)
+    assert (t, p) == pytest.approx((theirs.statistic, theirs.pvalue), rel=1e-9)
+
+
+def test_what_ails_a_home_is_named_and_the_others_are_learned() -> None:
+    wh, _ = lived_in(9, seed=3)
+    wh[0] = np.nan
+    wh[1] = 50.0
+    wh[2] = np.rint(wh[2] / 1000)  # kWh told as Wh
+    wh[3] *= 1000
+    wh[4, 96:] = np.nan
+    wh[5, ::7] *= -1
+    wh[6, :] = np.where(np.arange(STEPS) % 48 < 24, 30, 42)
+    wh[7, 10 * 48 : 16 * 48] = 31
+    ails = ailments(histories(wh))
+    assert ails[0] == ("empty",)
+    assert "constant" in ails[1]
+    assert "units" in ails[2]
+    assert "units" in ails[3]
+    assert "short" in ails[4]
+    assert "export" in ails[5]
+    assert "vacant" in ails[6]
+    assert "vacant at times" in ails[7]
+    assert ails[8] == ()
+    assert vacant_days(wh[7], 1800).sum() == 6
+    assert [fit_to_learn(a) for a in ails] == [False] * 5 + [True] * 4
+    found = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=2))
+    assert found.usable.tolist() == [5, 6, 7, 8]
+    assert found.home_share[1] < 0.01  # nobody there
+    assert 0.5 < found.home_share[3] < 0.95
+    with pytest.raises(ModelError, match="none of the 1 homes"):
+        learn(histories(wh[:1]), assumed(1800))
+
+
+def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
+    start = [0, 1800, 1800, 3600, 9000]
+    readings = Readings.of(["a"] * 5, start, [1800] * 5, [1, 2, 2, 3, 9])
+    axis = axis_of(readings)
+    assert (axis.begins, axis.seconds, axis.steps) == (0, 1800, 6)
+    found = histories_of(readings, axis, np.zeros(6, np.int64))
+    assert found.counts["duplicates"] == 1
+    assert np.isnan(found.wh[0]).tolist() == [False, False, False, True, True, False]
+    with pytest.raises(IntakeError, match="no readings"):
+        axis_of(Readings.empty())
+    with pytest.raises(IntakeError, match="divides a day"):
+        axis_of(Readings.of(["a"], [0], [1700], [1]))
+    with pytest.raises(IntakeError, match="is a date wrong"):
+        axis_of(Readings.of(["a", "a"], [0, 4_000_000_000], [60, 60], [1, 1]))
+    with pytest.raises(IntakeError, match="'b'"):
+        with_labels(found, ["b"], np.array([0]), np.array([1], np.int8))
+    with pytest.raises(IntakeError, match="label"):
+        with_labels(found, ["a"], np.array([0]), np.array([5], np.int8))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--law", "weibull"], "law is 'weibull'"),
+        (["--days", "0"], "days is 0"),
+        (["--time-zone", "Mars/Base"], "time zone is 'Mars/Base'"),
+        (["--eta", "0.1"], "eta-set-by"),
+        (["--pool-budget", "-1"], "pool budget"),
+        (["--survey", "nowhere.csv"], "nowhere.csv does not exist"),
+        (["--interval", "700"], "divides a day"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    asked = ["--readings", str(folder / "readings.csv"), "--out", str(tmp_path), "--no-figures"]
+    assert run("learn", *asked, *arguments) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:
+    content = json.loads((folder / "zone" / "model.json").read_text())
+    assert len(content["prototypes"]) == 2
+    theta = json.loads((folder / "zone" / "theta.json").read_text())
+    assert np.array(theta["chains"][0]["transition"]).shape == (96, 2, 2, 2)
+    assert (np.array(theta["chains"][0]["transition"]) > 0).all()
