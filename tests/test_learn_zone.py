@@ -89,7 +89,7 @@ def test_a_learned_zone_goes_through_the_other_commands(folder: Path) -> None:
     zone = load_zone(folder / "zone" / "zone.toml")
     assert zone.seconds == 1800
     assert zone.scenario.zone.n_houses == 16
-    assert zone.provenance.private
+    assert zone.learned.private
     config = str(folder / "zone" / "zone.toml")
     assert run("simulate", "--config", config, "--days", "1") == 0
     assert run("plan", "--config", config, "--no-tables", "--secret", "step") == 0
@@ -160,7 +160,7 @@ def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -
     service = tmp_path / "service.toml"
     service.write_text(service.read_text().replace("[service]", "[service]\nbudget = 13.0"))
     (zone,) = load_deployment(service).zones
-    assert zone.provenance.epsilon == 3.0
+    assert zone.learned.epsilon == 3.0
     from hushgrid.live.outlook import outlook, releases_within
 
     assert releases_within(zone, outlook(zone)) == 20  # (13 - 3) / 0.5

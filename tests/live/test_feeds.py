@@ -23,6 +23,7 @@ from hushgrid.live.feeds.series import Guess, Span, series, standing
 from hushgrid.live.history import History
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.publish import utc
+from hushgrid.provenance import Provenance
 from tests.live.test_web import Face, refused, shown
 from tests.live.worlds import START, service
 
@@ -306,6 +307,12 @@ def test_a_forecast_learns_from_what_is_published() -> None:
     low = Forecaster(zone).after([release(i, load_hat=1500, scale=50.0) for i in range(30)])
     high = Forecaster(zone).after([release(i, load_hat=5500, scale=50.0) for i in range(30)])
     assert high[0].rate > low[0].rate
+
+
+def test_private_models_make_no_forecast() -> None:
+    releases = [release(i) for i in range(3)]
+    assert Forecaster(service()).after(releases)
+    assert Forecaster(service(learned=Provenance("private"))).after(releases) == ()
 
 
 def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:

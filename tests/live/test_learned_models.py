@@ -25,7 +25,7 @@ class Silence(Noise):
 
 def test_what_pooled_models_cost_is_in_the_ledger_and_of_the_budget(tmp_path: Path) -> None:
     zone = service(budget=2.0)
-    zone = replace(zone, provenance=Provenance("pooled", 1.2, 20, DIGEST))
+    zone = replace(zone, learned=Provenance("pooled", 1.2, 20, DIGEST))
     shown = Shown()
     with curator(tmp_path, zone, shown) as it:
         it.run(BEGINS + 3 * 900)
@@ -39,7 +39,7 @@ def test_what_pooled_models_cost_is_in_the_ledger_and_of_the_budget(tmp_path: Pa
 
 def test_a_private_model_fills_no_gap_and_makes_no_forecast(tmp_path: Path) -> None:
     zone = service(budget=0.6, fallback_rate=7.0)
-    zone = replace(zone, provenance=Provenance("private"))
+    zone = replace(zone, learned=Provenance("private"))
     shown = Shown()
     with curator(tmp_path, zone, shown, noise=Silence()) as it:
         feed(it, FIRST, [0, 2])
@@ -49,7 +49,7 @@ def test_a_private_model_fills_no_gap_and_makes_no_forecast(tmp_path: Path) -> N
     assert (second.source, second.rate, second.estimate) == ("fallback", 7.0, None)
     public = Shown()
     (tmp_path / "public").mkdir()
-    with curator(tmp_path / "public", replace(zone, provenance=Provenance()), public) as it:
+    with curator(tmp_path / "public", replace(zone, learned=Provenance()), public) as it:
         it.run(BEGINS + 2 * 900)
     assert public.releases[1].source == "forecast"
 
