@@ -98,12 +98,14 @@ class NameIndex:
         _, self._rows, self._table = names._table()
         self._all_differ = self._rows.size == len(names)
         self._names = names if self._all_differ else names.at(self._rows)
+        # which came behind which last time: any thread may write it, for it is only a guess
+        self._after = np.full(len(self._names), -1, np.int32)
 
     def find(self, names: Names) -> NDArray[np.int32]:
         """The place of each among the known ones, -1 where it is none of them."""
         place, known = np.empty(len(names), np.int32), self._names
         look_up(
-            names.data, names.begin, names.end, names._hashes(), known.data, known.begin,
-            known.end, self._table, place,
+            names.data, names.begin, names.end, _SEED, known.data, known.begin, known.end,
+            self._table, self._after, np.empty(len(names), np.uint64), place,
         )  # fmt: skip
         return place if self._all_differ else np.where(place < 0, place, self._rows[place])

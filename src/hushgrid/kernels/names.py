@@ -78,23 +78,27 @@ def intern(data, begin, end, hashed, table, code, first):  # type: ignore[no-unt
 
 
 @njit(
-    void(_u1, _i8, _i8, _u8, _u1, _i8, _i8, types.Array(int64, 1, "C", readonly=True), int32[::1]),
+    void(_u1, _i8, _i8, uint64, int64, int64, _u1, _i8, _i8, _i8, uint64[::1], int32[::1]),
     cache=True, nogil=True,
 )  # fmt: skip  # pragma: no cover
-def look_up(data, begin, end, hashed, known, known_begin, known_end, table, place):  # type: ignore[no-untyped-def]
-    """The place of each name among the `known` ones, -1 where it is not among them.
+def _look_up(  # type: ignore[no-untyped-def]
+    data, begin, end, seed, first, last, known, known_begin, known_end, table, hashed, place
+):
+    """The places of the names from `first` to before `last`, by their hashes.
 
     First by tags alone, then by the names: what is far away in memory is fetched for many at once.
     """
     mask = np.uint64(table.size - 1)
-    for i in range(begin.size):
+    for i in range(first, last):
+        hashed[i] = _hash(data, begin[i], end[i], seed)
+    for i in range(first, last):
         at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
         held = table[at]
         while held != 0 and held >> 32 != tag:
             at = (at + np.uint64(1)) & mask
             held = table[at]
         place[i] = (held & _PLACE) - 1
-    for i in range(begin.size):
+    for i in range(first, last):
         p = place[i]
         if p < 0 or _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
             continue
@@ -106,6 +110,40 @@ def look_up(data, begin, end, hashed, known, known_begin, known_end, table, plac
                 place[i] = p
                 break
             at = (at + np.uint64(1)) & mask
+
+
+@njit(
+    void(
+        _u1, _i8, _i8, uint64, _u1, _i8, _i8, _i8, int32[::1], uint64[::1], int32[::1]
+    ),
+    cache=True, nogil=True,
+)  # fmt: skip  # pragma: no cover
+def look_up(data, begin, end, seed, known, known_begin, known_end, table, after, hashed, place):  # type: ignore[no-untyped-def]
+    """The place of each name among the `known` ones, -1 where it is not among them.
+
+    Senders tell meters in the same order each time: `after` says which known name came behind
+    which last time, and the next name is held against that one first. It changes what is looked
+    at, never what is found. `hashed` is room for as many hashes as names.
+    """
+    i, last, some, n = 0, -1, 32, begin.size
+    while i < n:
+        while i < n and last >= 0:
+            p = after[last]
+            if p < 0 or not _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+                break
+            place[i], last, some = p, p, 32
+            i += 1
+        if i < n:
+            stop = min(n, i + some)
+            _look_up(
+                data, begin, end, seed, i, stop, known, known_begin, known_end, table, hashed, place
+            )
+            for k in range(i, stop):
+                if place[k] >= 0:
+                    if last >= 0:
+                        after[last] = place[k]
+                    last = place[k]
+            i, some = stop, min(2 * some, 4096)
 
 
 @njit(boolean(_u1, _i8, _i8, int64), cache=True, nogil=True)  # pragma: no cover
