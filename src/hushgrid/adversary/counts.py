@@ -22,6 +22,7 @@ def moved_counts(law: Array, come: float, stay: float) -> Array:
     Horner's rule, positive terms only, O(n^2).
     """
     xp, n = array_namespace(law), law.shape[-1] - 1
+    come, stay = float(come), float(stay)  # numpy's own would make numpy arrays of everything
     nil = xp.zeros_like(law[..., :1])
     found, power = law[..., n:], xp.ones_like(law[..., :1])
     for m in range(n - 1, -1, -1):
@@ -33,6 +34,7 @@ def moved_counts(law: Array, come: float, stay: float) -> Array:
 def moved_counts_back(message: Array, come: float, stay: float) -> Array:
     """E[message(count a step later) given the count]: Horner's rule transposed."""
     xp, n = array_namespace(message), message.shape[-1] - 1
+    come, stay = float(come), float(stay)
     nil = xp.zeros_like(message[..., :1])
     powers = [xp.ones_like(nil)]
     for _ in range(n):

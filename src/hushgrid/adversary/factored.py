@@ -53,13 +53,18 @@ class Factored(Adversary):
     def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2), every house by itself."""
         xp, a = array_namespace(law), self._moves_into(model, t)
-        return xp.stack([xp.logaddexp(law[0, :] + a[s], law[1, :] + a[2 + s]) for s in (0, 1)])
+        return xp.stack(
+            [xp.logaddexp(law[0, :] + a[s, :], law[1, :] + a[2 + s, :]) for s in (0, 1)]
+        )
 
     def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         xp, a = array_namespace(message), self._moves_into(model, t)
         return xp.stack(
-            [xp.logaddexp(message[0, :] + a[2 * s], message[1, :] + a[2 * s + 1]) for s in (0, 1)]
+            [
+                xp.logaddexp(message[0, :] + a[2 * s, :], message[1, :] + a[2 * s + 1, :])
+                for s in (0, 1)
+            ]
         )
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
@@ -154,7 +159,7 @@ def seen_by_each(
     safe = xp.where(certain, 1.0, variance)
     parts = []
     for start in range(0, mean.shape[0], chunk):
-        some = slice(start, start + chunk)
+        some = slice(start, min(start + chunk, mean.shape[0]))
         kinds = kind_of[some]
         at = xp.take(nodes.at, kinds, axis=1)  # (2, houses, nodes)
         weight = xp.take(nodes.log_weight, kinds, axis=1)

@@ -25,7 +25,7 @@ from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
-from hushgrid.live.ledger.standing import Published, Transfer
+from hushgrid.live.ledger.standing import Published, Standing, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.meters.ports import Interval, MeterStore
 from hushgrid.live.publish import Publisher
@@ -113,8 +113,7 @@ class Curator:
         self._public = Public.start(
             self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
         )
-        # by the house that brought most along, and by everybody on the models
-        self._spent = _up(standing.carried + self.service.learned.epsilon)
+        self._spent = spent_before(self.service, standing)
         for shown in standing.current:
             self._skip_to(self._epoch.step(shown.t))
             if shown.source == "readings":
@@ -336,6 +335,12 @@ class Curator:
                 if i in self._away:
                     self._away.discard(i)
                     log.info("shown again", extra={"zone": self.service.id})
+
+
+def spent_before(service: ZoneService, standing: Standing) -> float:
+    """What is lost before an epoch's first release: by who brought most along, and on models."""
+    learned = service.learned.epsilon
+    return _up(standing.carried + learned) if learned else standing.carried
 
 
 def _up(value: float) -> float:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
-from hushgrid.live.curator import Status
+from hushgrid.live.curator import Status, spent_before
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
@@ -34,7 +34,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
-    spent = standing.carried + zone.learned.epsilon
+    spent = spent_before(zone, standing)
     for one in standing.current:
         if one.source == "readings":
             spent = math.nextafter(spent + one.epsilon, math.inf)  # never too small

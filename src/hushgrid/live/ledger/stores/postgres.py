@@ -180,7 +180,11 @@ class PostgresLedger:
             yield
         finally:
             with self._mutex:
-                self._held.pop(zone).close()
+                session = self._held.pop(zone)
+                # the server ends a session when it comes to it, so the lock is given up first
+                with suppress(psycopg.Error):
+                    session.execute("SELECT pg_advisory_unlock(%s)", (_lock_of(zone),))
+                session.close()
 
     def close(self) -> None:
         """Close the connections."""
