@@ -17,7 +17,9 @@ from hushgrid.intake.names import NameIndex, Names, joined
 from hushgrid.intake.plain import Plain, plain
 from hushgrid.intake.readings import clean_meter, collect
 from hushgrid.kernels import names as kernel
+from hushgrid.kernels import words
 from hushgrid.kernels.names import all_plain
+from hushgrid.kernels.ndjson import SHORTEST
 
 GOOD = b'{"meter_id":"a-1","start_utc":"2026-01-05T00:00:00Z","duration_s":900,"wh":7}'
 
@@ -159,6 +161,151 @@ def test_plain_lines_are_taken_as_such() -> None:
     assert found.others == [(3, b"{}")]
 
 
+PAD = 8  # lines; near the end of a block each line is read by itself
+
+OTHER = [
+    b'{"wh":-12,"duration_s":900,"start_utc":"2026-01-05T01:00:00+01:00","meter_id":"a b"}\r',
+    b' { "duration_s" : 3600 , "meter_id" : "meter-0000001" , "wh" : 1234567 , '
+    b'"start_utc" : "2026-01-05T00:00:00Z" }\t',
+]
+
+
+def check_as_single_lines(lines: list[bytes]) -> None:
+    """A line says the same whichever lines stand before it."""
+    together = plain(b"".join(line + b"\n" for line in lines))
+    found = dict(zip(together.line.tolist(), _rows(together), strict=True))
+    others = dict(together.others)
+    assert len(found) + len(others) == len(lines)
+    for k, line in enumerate(lines):
+        alone = plain(line + b"\n")
+        assert _rows(alone) == [found[k]] if k in found else alone.others == [(0, others[k])]
+
+
+def _rows(found: Plain) -> list[tuple[str, int, int, int]]:
+    columns = (found.start.tolist(), found.duration.tolist(), found.wh.tolist())
+    return list(zip(found.names.texts(), *columns, strict=True))
+
+
+@pytest.mark.parametrize("good", [GOOD, *OTHER])
+def test_every_byte_at_every_place_of_a_line_like_the_last(good: bytes) -> None:
+    """Each byte changed, left out, or another put before it, behind a line as it was."""
+    some = sorted({*b'\x00\t\n\r !"+,-.019:;AZ[\\]az{|}~\x7f\x80\xff', *range(0, 256, 37)})
+    for at in range(len(good)):
+        changed = [good[:at] + bytes([c]) + good[at + 1 :] for c in some]
+        changed += [good[:at] + bytes([c]) + good[at:] for c in b' 0"'] + [
+            good[:at] + good[at + 1 :]
+        ]
+        lines = [line for each in changed for line in (good, each)] + [good] * PAD
+        check_same(b"\n".join(lines))
+        check_as_single_lines([line for line in lines if b"\n" not in line])
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[bytes]:
+    """Lines of one layout with values of their own, some of them changed in one place."""
+    order = draw(st.permutations(KEYS))
+    space = [
+        draw(st.sampled_from(["", "", "", " ", "  ", "\t", " " * 7, " " * 9])) for _ in range(18)
+    ]
+    end = draw(st.sampled_from(["", "\r", " "]))
+    pool = {
+        "meter_id": draw(st.lists(IDS.map(json.dumps), min_size=1, max_size=4)),
+        "start_utc": [*draw(st.lists(TIMES.map(json.dumps), max_size=3)),
+                      *['"2026-01-05T00:00:00Z"'] * 4, '"2026-01-05T00:15:00Z"',
+                      '"2026-01-05T00:15:00+01:00"'],
+        "duration_s": ["900"] * 4 + draw(st.lists(NUMBERS, max_size=2)),
+        "wh": [*draw(st.lists(NUMBERS, max_size=4)), "0", "-1", "12345678", "-123456789012", "12"],
+    }  # fmt: skip
+    lines = []
+    for _ in range(draw(st.integers(1, 12))):
+        parts = [f"{space[0]}{{"]
+        for k, key in enumerate(order):
+            a, b, c, d = space[4 * k + 1 : 4 * k + 5]
+            value = draw(st.sampled_from(pool[key]))
+            parts.append(f'{"," if k else ""}{a}"{key}"{b}:{c}{value}{d}')
+        line = ("".join(parts) + "}" + end).encode("utf-8", "surrogatepass")
+        if draw(st.integers(0, 5)) == 0:
+            at, byte = draw(st.integers(0, len(line) - 1)), draw(st.integers(0, 255))
+            line = line[:at] + bytes([byte]) * draw(st.integers(0, 2)) + line[at + 1 :]
+        lines.append(line)
+    return lines
+
+
+@settings(max_examples=400, deadline=None)
+@given(alike(), st.booleans())
+def test_lines_alike(lines: list[bytes], ended: bool) -> None:
+    check_same(b"\n".join([*lines, *[GOOD] * PAD]) + b"\n" * ended)
+    check_same(b"\n".join(lines) + b"\n" * ended)
+    check_as_single_lines([line for line in [*lines, *[GOOD] * PAD] if b"\n" not in line])
+
+
+def test_ids_and_numbers_of_every_length() -> None:
+    ids = [b"x" * k for k in range(140)] + [b"x" * k + b" " + b"y" * k for k in range(1, 70)]
+    ids += [b"x" * k + bytes([c]) for k in range(10) for c in range(256) if c != 0x0A]
+    numbers = [
+        sign + b"9" * k + b"0" * j for sign in (b"", b"-") for k in range(18) for j in (0, 1)
+    ]
+    numbers += [b"0" * k + b"7" for k in range(9)]
+    for old, new in ((b"a-1", ids), (b":7}", [b":%s}" % n for n in numbers]),
+                     (b":900,", [b":%s," % n for n in numbers])):  # fmt: skip
+        lines = [line for each in new for line in (GOOD, GOOD.replace(old, each))] + [GOOD] * PAD
+        check_same(b"\n".join(lines))
+        check_as_single_lines(lines)
+
+
+def test_times_that_change() -> None:
+    times = [b"2026-01-%02dT%02d:45:59Z" % (day, hour) for day in range(34) for hour in (0, 9, 24)]
+    lines = [GOOD.replace(b"2026-01-05T00:00:00Z", time) for time in times] + [GOOD] * PAD
+    check_same(b"\n".join(lines))
+    check_as_single_lines(lines)
+    starts = plain(b"\n".join([*lines[3:95], *[GOOD] * PAD, b""])).start.tolist()
+    assert starts[:2] == [1767228359, 1767228359 + 9 * 3600]
+
+
+def test_the_longest_line_among_lines_alike() -> None:
+    """A line of 64 KiB is a reading, one of a byte more is none, though it looks the same."""
+    spaces = b" " * ((1 << 16) - len(GOOD))
+    fits, beyond = GOOD + spaces, GOOD.replace(b":7}", b":77}") + spaces
+    found = plain(b"\n".join([fits, beyond, fits, fits, beyond, fits, fits, b""]))
+    assert found.line.tolist() == [0, 2, 3, 5, 6]
+    assert found.others == [(1, beyond), (4, beyond)]
+
+
+def test_no_line_is_lost_for_want_of_room() -> None:
+    shortest = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":1,"wh":0}\n'
+    assert len(shortest) == SHORTEST
+    assert plain(shortest * 1000).line.tolist() == [*range(1000)]
+    for many in (0, 1, 63, 64, 65, 200):
+        found = plain(shortest + b"\n" * many + shortest)
+        assert found.line.tolist() == [0, many + 1]
+        assert found.others == [(k, b"") for k in range(1, many + 1)]
+
+
+def test_words_as_bytes_have_them() -> None:
+    """Marks, numbers and comparisons of words against Python's own bytes."""
+    bad = {*range(0x20), *b'"\\[{|', *range(0x7F, 256)}
+    for c in range(256):
+        for at in range(8):
+            w = np.uint64(int.from_bytes(b"7" * at + bytes([c]) * (8 - at), "little"))
+            assert words.place(np.uint64(words.not_plain(w))) == (at if c in bad else 8)
+            assert words.place(np.uint64(words.not_digit(w))) == (
+                8 if chr(c) in "0123456789" else at
+            )
+    rng = np.random.default_rng(7)
+    for many in range(1, 9):
+        for value in rng.integers(0, 10**many, 50).tolist():
+            text = str(value).zfill(many).encode().ljust(8, b"x")
+            assert words.digits(np.uint64(int.from_bytes(text, "little")), many) == value
+    data = rng.integers(0, 2, 400).astype(np.uint8)
+    base = data.ctypes.data
+    for _ in range(500):
+        one, other, length = rng.integers(0, 150), rng.integers(200, 350), rng.integers(0, 20)
+        pieces = data[one : one + length], data[other : other + length]
+        assert words.same(base + one, base + other, length) == np.array_equal(*pieces)
+        rest = pieces[0][length - length % 8 :].tobytes()
+        assert words.tail(base + one + length, length) == int.from_bytes(rest, "little")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=12)), st.lists(st.text(max_size=12)))
 def test_names_as_a_dictionary_has_them(some: list[str], others: list[str]) -> None:
@@ -178,8 +325,7 @@ def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
         found[:] = 2**64 - 1
 
     # looked up by the same loops, not compiled, so that every name can be given one hash
-    for name in ("_same", "_look_up"):
-        monkeypatch.setattr(kernel, name, getattr(kernel, name).py_func)
+    monkeypatch.setattr(kernel, "_look_up", kernel._look_up.py_func)
     monkeypatch.setattr(kernel, "_hash", lambda *_: np.uint64(2**64 - 1))
     monkeypatch.setattr("hushgrid.intake.names.hashes", same)
     monkeypatch.setattr("hushgrid.intake.names.look_up", kernel.look_up.py_func)

@@ -24,7 +24,7 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines
+from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines_of
 from hushgrid.intake.names import Names
 from hushgrid.intake.plain import Plain, plain
 from hushgrid.intake.readings import (
@@ -146,9 +146,9 @@ def _watt_hours(value: Any) -> int:
     return Fault.VALUE_WHOLE if is_real(value) else Fault.VALUE
 
 
-def _line_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
+def _line_batches(stream: Iterable[bytes]) -> Iterator[Parsed]:
     clock, filled, objects, first = _clock(), 0, 0, 1
-    for data in whole_lines(source):
+    for data in whole_lines_of(stream):
         found = plain(data)
         number, kept, broken = _others(found.others, first)
         filled += len(found.line) + len(number) + len(broken)

@@ -64,8 +64,13 @@ def whole_lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[bytes]:
     >>> list(whole_lines([b"a\\nb"]))
     [b'a\\n', b'b\\n']
     """
+    return whole_lines_of(blocks(source), limit)
+
+
+def whole_lines_of(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator[bytes]:
+    """The same of blocks already made."""
     held, dropping, mark = b"", False, b"\xef\xbb\xbf"
-    for block in blocks(source):
+    for block in stream:
         if dropping:
             end = block.find(b"\n")
             if end < 0:

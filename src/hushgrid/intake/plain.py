@@ -9,9 +9,19 @@ import numpy as np
 from hushgrid.intake.lines import LINE_LIMIT
 from hushgrid.intake.names import Names
 from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Integers
-from hushgrid.kernels.ndjson import DURATION, METER, START, WH, plain_lines
+from hushgrid.kernels.ndjson import (
+    DURATION,
+    METER,
+    METER_END,
+    SHORTEST,
+    START,
+    STATE,
+    WH,
+    plain_lines,
+)
 
 _LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
+_ODD = 64  # lines; few bodies have more that are not plain
 
 
 class Plain(NamedTuple):
@@ -33,11 +43,17 @@ def plain(data: bytes) -> Plain:
     >>> found.names.texts(), found.wh.tolist(), found.others
     (('a',), [7], [(1, b'nonsense')])
     """
-    many = data.count(b"\n")
-    line, id_end = np.empty(many, np.int64), np.empty(many, np.int64)
-    found, odd = np.empty((4, many), np.int64), np.empty((3, many), np.int64)
-    raw = np.frombuffer(data, np.uint8)
-    n, k = plain_lines(raw, _LIMITS, LINE_LIMIT, line, found, id_end, odd)
+    room = len(data) // SHORTEST
+    line, found, odd = _room(room), _room(5, room), _room(3, _ODD)
+    raw, known = np.frombuffer(data, np.uint8), _room(STATE)
+    n, k = plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
+    if k > _ODD:  # now it is known how many; reading them takes far longer than finding them again
+        odd = _room(3, k)
+        plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
     others = [(number, data[begin:end]) for number, begin, end in odd[:, :k].T.tolist()]
-    names = Names(raw, found[METER, :n].copy(), id_end[:n])
+    names = Names(raw, found[METER, :n], found[METER_END, :n])
     return Plain(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
+
+
+def _room(*shape: int) -> Integers:
+    return np.empty(shape, np.int64)

@@ -9,22 +9,20 @@ many names that collide.
 import numpy as np
 from numba import boolean, int32, int64, njit, types, uint8, uint64, void
 
+from hushgrid.kernels.words import tail, word
+
 _u1, _u8, _i8 = (types.Array(dtype, 1, "C", readonly=True) for dtype in (uint8, uint64, int64))
 _PLACE = (1 << 32) - 1
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _SPACE, _LAST = 0x20, 0x7E  # what ASCII has of printable characters
 
 
-@njit(
-    uint64(_u1, int64, int64, uint64), cache=True, nogil=True, inline="always"
-)  # pragma: no cover
-def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
+@njit(uint64(int64, int64, uint64), cache=True, nogil=True, inline="always")  # pragma: no cover
+def _hash(begin, end, seed):  # type: ignore[no-untyped-def]
     h, secret, k = seed ^ (np.uint64(end - begin) * _P2), seed | np.uint64(1), begin
     while k < end:
-        word, width = np.uint64(0), min(end - k, 8)
-        for j in range(width):
-            word |= np.uint64(data[k + j]) << np.uint64(8 * j)
-        h = (h ^ word) * _P1
+        w = word(k) if k + 8 <= end else tail(end, end - begin)
+        h = (h ^ w) * _P1
         h = (h ^ (h >> np.uint64(32))) * secret
         h ^= h >> np.uint64(29)
         k += 8
@@ -33,22 +31,25 @@ def _hash(data, begin, end, seed):  # type: ignore[no-untyped-def]
 
 
 @njit(
-    boolean(_u1, int64, int64, _u1, int64, int64), cache=True, nogil=True, inline="always"
+    boolean(int64, int64, int64, int64), cache=True, nogil=True, inline="always"
 )  # pragma: no cover
-def _same(data, begin, end, other, first, last):  # type: ignore[no-untyped-def]
-    if end - begin != last - first:
+def _same(begin, end, first, last):  # type: ignore[no-untyped-def]
+    length, k = end - begin, 0
+    if length != last - first:
         return False
-    for k in range(end - begin):  # noqa: SIM110
-        if data[begin + k] != other[first + k]:
+    while k + 8 <= length:
+        if word(begin + k) != word(first + k):
             return False
-    return True
+        k += 8
+    return tail(end, length) == tail(last, length)
 
 
 @njit(void(_u1, _i8, _i8, uint64, uint64[::1]), cache=True, nogil=True)  # pragma: no cover
 def hashes(data, begin, end, seed, found):  # type: ignore[no-untyped-def]
     """The hash of each name."""
+    base = np.int64(data.ctypes.data)
     for i in range(begin.size):
-        found[i] = _hash(data, begin[i], end[i], seed)
+        found[i] = _hash(base + begin[i], base + end[i], seed)
 
 
 @njit(
@@ -59,7 +60,7 @@ def intern(data, begin, end, hashed, table, code, first):  # type: ignore[no-unt
 
     `table` is all zeros. Returns how many different names there are.
     """
-    mask, many = np.uint64(table.size - 1), 0
+    mask, many, base = np.uint64(table.size - 1), 0, np.int64(data.ctypes.data)
     for i in range(begin.size):
         at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
         while True:
@@ -70,7 +71,7 @@ def intern(data, begin, end, hashed, table, code, first):  # type: ignore[no-unt
                 break
             if held >> 32 == tag:
                 row = first[(held & _PLACE) - 1]
-                if _same(data, begin[i], end[i], data, begin[row], end[row]):
+                if _same(base + begin[i], base + end[i], base + begin[row], base + end[row]):
                     code[i] = (held & _PLACE) - 1
                     break
             at = (at + np.uint64(1)) & mask
@@ -89,8 +90,9 @@ def _look_up(  # type: ignore[no-untyped-def]
     First by tags alone, then by the names: what is far away in memory is fetched for many at once.
     """
     mask = np.uint64(table.size - 1)
+    base, other = np.int64(data.ctypes.data), np.int64(known.ctypes.data)
     for i in range(first, last):
-        hashed[i] = _hash(data, begin[i], end[i], seed)
+        hashed[i] = _hash(base + begin[i], base + end[i], seed)
     for i in range(first, last):
         at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
         held = table[at]
@@ -100,13 +102,16 @@ def _look_up(  # type: ignore[no-untyped-def]
         place[i] = (held & _PLACE) - 1
     for i in range(first, last):
         p = place[i]
-        if p < 0 or _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+        if p < 0:
+            continue
+        one, ends = base + begin[i], base + end[i]
+        if _same(one, ends, other + known_begin[p], other + known_end[p]):
             continue
         at, tag = hashed[i] & mask, np.int64(hashed[i] >> np.uint64(33))
         place[i] = -1  # another name has the same tag: look at all
         while table[at] != 0:
             p = (table[at] & _PLACE) - 1
-            if _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+            if _same(one, ends, other + known_begin[p], other + known_end[p]):
                 place[i] = p
                 break
             at = (at + np.uint64(1)) & mask
@@ -126,10 +131,14 @@ def look_up(data, begin, end, seed, known, known_begin, known_end, table, after,
     at, never what is found. `hashed` is room for as many hashes as names.
     """
     i, last, some, n = 0, -1, 32, begin.size
+    base, other = np.int64(data.ctypes.data), np.int64(known.ctypes.data)
     while i < n:
         while i < n and last >= 0:
             p = after[last]
-            if p < 0 or not _same(data, begin[i], end[i], known, known_begin[p], known_end[p]):
+            if p < 0:
+                break
+            one, ends = base + begin[i], base + end[i]
+            if not _same(one, ends, other + known_begin[p], other + known_end[p]):
                 break
             place[i], last, some = p, p, 32
             i += 1
