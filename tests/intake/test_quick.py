@@ -173,6 +173,17 @@ def test_what_is_plain_takes_the_quick_way() -> None:
     assert found.ids == ("b", "a")
 
 
+@pytest.mark.parametrize("name", ["duration_s", "wh"])
+def test_numbers_beyond_64_bits_with_a_sign(name: str) -> None:
+    """Read as signed ones they would be small and negative, or just 900."""
+    table = as_table([("a", 0, 900, 1), ("b", 900, 900, 2)])
+    column = pa.array([2**64 - 900, 900], pa.uint64())
+    table = table.set_column(table.schema.get_field_index(name), name, column)
+    (_, only) = answer(stream_of(table, 2), CANONICAL)
+    assert only[3] == 1
+    assert [row[0] for row in only[0]] == ["b"]
+
+
 def test_rows_are_counted_over_both_ways() -> None:
     table = pa.table(
         {

@@ -20,10 +20,10 @@ from hushgrid.kernels.plain import all_within, first_rows, number_plain, whole_s
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OFFSETS = {"string": np.dtype("<i4"), "large_string": np.dtype("<i8")}
+_OFFSETS: dict[str, np.dtype[Any]] = {"string": np.dtype("<i4"), "large_string": np.dtype("<i8")}
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _TICKS = np.dtype("<i8")
-_NUMBERS = {
+_NUMBERS: dict[str, np.dtype[Any]] = {
     kind: np.dtype(kind)
     for kind in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 }  # uint64 reaches beyond int64
