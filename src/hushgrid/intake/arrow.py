@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from hushgrid.errors import IntakeError
-from hushgrid.intake.lines import Source, blocks
+from hushgrid.intake.lines import Source, chunks
 from hushgrid.intake.mapping import CANONICAL, ColumnMapping
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.tables import Table, arrow
@@ -18,6 +18,7 @@ from hushgrid.intake.tables import Table, arrow
 MESSAGE_LIMIT = 1 << 26  # [bytes]
 _HEADER = struct.Struct("<II")  # continuation mark, length of the metadata [bytes]
 _CONTINUES = 0xFFFFFFFF
+_SMALL = 1 << 12  # [bytes]
 _DICTIONARY = 2  # header_type of Message.fbs
 
 
@@ -49,31 +50,34 @@ class _Checked:
     closed = False
 
     def __init__(self, source: Source) -> None:
-        self._blocks = blocks(source)
-        self._raw = bytearray()  # not yet checked
-        self._message = memoryview(b"")
+        self._pieces = _pieces(source)
+        self._raw = memoryview(b"")  # not yet checked
+        self._parts: list[bytes | memoryview] = []  # of the message, the next one last
 
     def read(self, n: int) -> bytes:
-        found = bytearray()
-        while len(found) < n and (self._message or self._next()):
-            wanted = n - len(found)
-            found += self._message[:wanted]
-            self._message = self._message[wanted:]
-        return bytes(found)
+        """As Arrow reads: parts that it asks for whole, as it does for a body, are not copied."""
+        found = b""
+        while len(found) < n and (self._parts or self._next()):
+            part, wanted = self._parts.pop(), n - len(found)
+            if len(part) > wanted:
+                self._parts.append(memoryview(part)[wanted:])
+                part = part[:wanted]
+            found = found + part if found else bytes(part)
+        return found
 
     def _next(self) -> bool:
-        self._message = memoryview(self._checked())
-        return len(self._message) > 0
+        self._parts = [part for part in reversed(self._checked()) if part]
+        return len(self._parts) > 0
 
-    def _checked(self) -> bytes:
+    def _checked(self) -> tuple[bytes, ...]:
         header = self._take(_HEADER.size)
         if len(header) < _HEADER.size:
-            return header
+            return (header,)
         mark, length = _HEADER.unpack(header)
         if mark != _CONTINUES:
             raise IntakeError("input is no Arrow IPC stream; write one with Arrow 0.15 or later.")
         if length == 0:
-            return header
+            return (header,)
         metadata = self._take(length)
         try:
             body, compressed = _described(metadata)
@@ -81,18 +85,39 @@ class _Checked:
             raise IntakeError("Arrow stream has a broken message; write it again.") from None
         if compressed:
             raise IntakeError("Arrow stream is compressed; write it uncompressed.")
-        return header + metadata + self._take(body)
+        return header, metadata, self._take(body)
 
     def _take(self, n: int) -> bytes:
+        """The next bytes in an object of their own, so that numbers in a body are aligned."""
         if not 0 <= n <= MESSAGE_LIMIT:
             raise IntakeError(
                 "Arrow stream has a message beyond 64 MiB; write smaller record batches."
             )
-        while len(self._raw) < n and (block := next(self._blocks, b"")):
-            self._raw += block
-        found = bytes(self._raw[:n])
-        del self._raw[:n]
-        return found
+        found: list[memoryview] = []
+        while n and (self._raw or self._more()):
+            found.append(self._raw[:n])
+            self._raw = self._raw[n:]
+            n -= len(found[-1])
+        return b"".join(found)
+
+    def _more(self) -> bool:
+        self._raw = memoryview(next(self._pieces, b""))
+        return len(self._raw) > 0
+
+
+def _pieces(source: Source) -> Iterator[bytes]:
+    """The same bytes; small chunks are put together, so that a message has few pieces."""
+    held = bytearray()
+    for chunk in chunks(source):
+        if len(chunk) < _SMALL:
+            held += chunk
+        if len(held) >= _SMALL or (held and len(chunk) >= _SMALL):
+            yield bytes(held)
+            held.clear()
+        if len(chunk) >= _SMALL:
+            yield bytes(chunk)  # one of bytes is not copied; another may change
+    if held:
+        yield bytes(held)
 
 
 def _described(metadata: bytes) -> tuple[int, bool]:

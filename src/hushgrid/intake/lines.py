@@ -14,6 +14,14 @@ BLOCK = 1 << 18  # [bytes] read at a time
 Source = bytes | Iterable[bytes]
 
 
+def chunks(source: Source) -> Iterator[bytes | bytearray | memoryview]:
+    """What the source gives, checked to be bytes."""
+    for chunk in [source] if isinstance(source, (bytes, bytearray, memoryview)) else source:
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):
+            raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
+        yield chunk
+
+
 def blocks(source: Source, size: int = BLOCK) -> Iterator[bytes]:
     """The same bytes in blocks of `size` to 2 `size`, the last one smaller.
 
@@ -21,10 +29,7 @@ def blocks(source: Source, size: int = BLOCK) -> Iterator[bytes]:
     [3, 3, 2]
     """
     held = bytearray()
-    chunks = [source] if isinstance(source, (bytes, bytearray, memoryview)) else source
-    for chunk in chunks:
-        if not isinstance(chunk, (bytes, bytearray, memoryview)):
-            raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
+    for chunk in chunks(source):
         view = memoryview(chunk)
         for at in range(0, len(view), size):
             held += view[at : at + size]

@@ -13,7 +13,7 @@ from hushgrid.kernels.names import hashes, intern, look_up
 
 # Where names lie in a table depends on it, results do not. It differs from process to process, as
 # the hash of a text does, so that no sender can know which names collide.
-_SEED = np.uint64(hash("hushgrid.intake.names") & (2**64 - 1))
+SEED = np.uint64(hash("hushgrid.intake.names") & (2**64 - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class Names:
 
     def _hashes(self) -> NDArray[np.uint64]:
         found = np.empty(len(self), np.uint64)
-        hashes(self.data, self.begin, self.end, _SEED, found)
+        hashes(self.data, self.begin, self.end, SEED, found)
         return found
 
 

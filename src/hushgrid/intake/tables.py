@@ -9,6 +9,7 @@ UTC unless it says otherwise. A null is malformed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hushgrid.intake.columns import meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.mapping import ColumnMapping
 from hushgrid.intake.names import Names
+from hushgrid.intake.quick import Plain, plain, readings
 from hushgrid.intake.readings import (
     MAX_DURATION,
     MAX_ID,
@@ -36,6 +38,7 @@ from hushgrid.kernels.names import all_plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SMALL = 1 << 12  # [bytes] schemas up to that are remembered
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -75,6 +78,27 @@ def _checked(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, str]
     return own
 
 
+def _known(schema: pa.Schema, mapping: ColumnMapping) -> tuple[dict[str | None, str], Plain | None]:
+    """The names of `_checked`, and how to read such a table quickly.
+
+    A sender's schema stays the same, and to look through one takes longer than a small batch.
+    """
+    raw = bytes(schema.serialize())
+    return _remembered(raw, mapping) if len(raw) <= _SMALL else _looked_up(schema, mapping)
+
+
+@lru_cache(maxsize=64)
+def _remembered(raw: bytes, mapping: ColumnMapping) -> tuple[dict[str | None, str], Plain | None]:
+    return _looked_up(arrow().ipc.read_schema(arrow().py_buffer(raw)), mapping)
+
+
+def _looked_up(
+    schema: pa.Schema, mapping: ColumnMapping
+) -> tuple[dict[str | None, str], Plain | None]:
+    own = _checked(schema, mapping)
+    return own, plain(schema, own, mapping)
+
+
 def _is_text(kind: pa.DataType) -> bool:
     types = arrow().types
     if types.is_dictionary(kind):
@@ -101,7 +125,7 @@ class Table:
 
     def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
         self._mapping, self._row = mapping, 1
-        self._own = _checked(schema, mapping)
+        self._own, self._plain = _known(schema, mapping)
         instants = local_instants(mapping.time_zone)
         self._texts: Clock[str] = Clock(reader(mapping.time_format), instants)
         self._walls: Clock[int] = Clock(lambda wall: Moment(wall, None), instants)
@@ -113,6 +137,14 @@ class Table:
 
     def parsed(self, batch: pa.RecordBatch) -> Parsed:
         """The readings of the next batch, whose offsets and text are checked before their use."""
+        found = readings(batch, self._plain) if self._plain else None
+        if found is None:
+            return self._sifted(batch)
+        self._row += batch.num_rows
+        return Parsed(found, 0, ())
+
+    def _sifted(self, batch: pa.RecordBatch) -> Parsed:
+        """As `parsed`, for any columns and rows."""
         batch = batch.select(self.names)
         batch.validate(full=True)
         by, own, n = self._mapping, self._own, batch.num_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from hushgrid.intake import Parsed, Readings
 from hushgrid.intake.names import NameIndex, Names
+from hushgrid.kernels.meters import pick_houses
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.meters.ports import Counts, MeterStore
 
@@ -32,7 +34,7 @@ class Receipt(NamedTuple):
     def __add__(self, other: object) -> Receipt:
         if not isinstance(other, Receipt):
             return NotImplemented
-        return Receipt(*(a + b for a, b in zip(tuple(self), tuple(other), strict=True)))
+        return Receipt(*map(add, self, other))
 
 
 class Gate:
@@ -42,6 +44,9 @@ class Gate:
         self._zones, self._store = tuple(zones), store
         self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
+        self._bounds = [
+            np.ascontiguousarray(zone.scenario.zone.bound, np.int32) for zone in self._zones
+        ]
 
     def take(self, *parsed: Parsed) -> Receipt:
         """Put what was parsed; durable on return."""
@@ -59,17 +64,13 @@ class Gate:
             _joined([part.duration for part in parts]),
             _joined([part.wh for part in parts]),
         )
-        receipt, rest = Receipt(), columns.place.size
-        for zone, first, end in zip(self._zones, self._first, self._first[1:], strict=False):
-            mine = columns.within(first, end)
+        receipts, rest = [], columns.place.size
+        for zone, first, bound in zip(self._zones, self._first, self._bounds, strict=False):
+            mine, outside = columns.of_zone(first, bound)
             if mine.place.size:
-                receipt += self._put(zone, mine)
+                receipts.append(_receipt(self._store.put(zone.id, *mine, marked=outside)))
                 rest -= mine.place.size
-        return receipt + Receipt(unknown=rest)
-
-    def _put(self, zone: ZoneService, mine: _Placed) -> Receipt:
-        outside = (mine.wh < 0) | (mine.wh > zone.scenario.zone.bound[mine.place])
-        return _receipt(self._store.put(zone.id, *mine, marked=outside))
+        return sum(receipts, Receipt(unknown=rest))
 
 
 class _Placed(NamedTuple):
@@ -80,17 +81,22 @@ class _Placed(NamedTuple):
     duration: NDArray[np.int32]
     wh: NDArray[np.int64]
 
-    def within(self, first: int, end: int) -> _Placed:
-        """Those with a place from `first` to before `end`, which is counted from `first` on."""
-        mine = (self.place >= first) & (self.place < end)
+    def of_zone(
+        self, first: int, bound: NDArray[np.int32]
+    ) -> tuple[_Placed, NDArray[np.bool_] | None]:
+        """Those of a zone, places counted from `first` on; which are outside 0..bound, if any."""
         place, start, duration, wh = self
-        if not mine.all():
-            place, start, duration, wh = place[mine], start[mine], duration[mine], wh[mine]
-        return _Placed(place - np.int32(first), start, duration, wh)
+        house, outside = np.empty(place.size, np.int32), np.empty(place.size, np.bool_)
+        many, cut = pick_houses(place, wh, first, bound, house, outside)
+        if many < place.size:
+            mine = house >= 0
+            house, start, duration, wh = house[mine], start[mine], duration[mine], wh[mine]
+            outside = outside[mine]
+        return _Placed(house, start, duration, wh), outside if cut else None
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
 
 def _receipt(counts: Counts) -> Receipt:

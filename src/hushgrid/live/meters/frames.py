@@ -72,7 +72,9 @@ def _digest(parts: Iterable[Any]) -> int:
     for part in parts:
         raw = np.frombuffer(part, np.uint8)
         whole = raw.size & ~7
-        words = np.require(raw[:whole].view(np.uint64), requirements="A")
+        words = raw[:whole].view(np.uint64)
+        if not words.flags.aligned:
+            words = words.copy()
         found = np.uint64(xxh64(words, raw[whole:], found))
     return int(found)
 
