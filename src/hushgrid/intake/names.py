@@ -105,7 +105,7 @@ class NameIndex:
         """The place of each among the known ones, -1 where it is none of them."""
         place, known = np.empty(len(names), np.int32), self._names
         look_up(
-            names.data, names.begin, names.end, _SEED, known.data, known.begin, known.end,
+            names.data, names.begin, names.end, SEED, known.data, known.begin, known.end,
             self._table, self._after, np.empty(len(names), np.uint64), place,
         )  # fmt: skip
         return place if self._all_differ else np.where(place < 0, place, self._rows[place])
