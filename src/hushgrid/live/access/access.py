@@ -26,7 +26,7 @@ from hushgrid.live.access.backoff import Backoff, neighbourhood
 from hushgrid.live.access.clients import Client, ClientStore
 from hushgrid.live.access.grants import NOBODY, Grant
 from hushgrid.live.access.hashing import NO_CLIENT, fits
-from hushgrid.live.access.tokens import opened, sealed
+from hushgrid.live.access.tokens import Claims, opened, sealed
 from hushgrid.live.clock import Clock
 
 K = TypeVar("K")
@@ -81,6 +81,22 @@ class Access:
 
         A header of another scheme is not for us: it may be a proxy's.
         """
+        claims = self._claims(authorization)
+        if isinstance(claims, Grant):
+            return claims
+        return _granted(claims, self._client(claims.client))
+
+    def at_once(self, authorization: str | None) -> Grant | None:
+        """`grant`, where that has to wait for nothing; None where a client must be looked up."""
+        claims = self._claims(authorization)
+        if isinstance(claims, Grant):
+            return claims
+        with self._mutex:
+            until, client = self._held.get(claims.client, (-math.inf, None))
+        return _granted(claims, client) if self._steady() < until else None
+
+    def _claims(self, authorization: str | None) -> Claims | Grant:
+        """What a token claims under our seal; the grant itself where no client stands behind it."""
         scheme, _, token = (authorization or "").strip().partition(" ")
         if scheme.lower() != "bearer":
             return NOBODY
@@ -93,10 +109,7 @@ class Access:
             raise _bad("The bearer token is missing or unknown; ask for one with your secret.")
         if claims.expires <= self._clock.now():
             raise _bad("The bearer token has expired; ask for another one.")
-        client = self._client(claims.client)
-        if client is None or client.revoked is not None:
-            raise _bad("The bearer token's client was revoked; ask the operator for another one.")
-        return Grant(client.id, frozenset(claims.scopes) & set(client.scopes), client.ven)
+        return claims
 
     def _static_grant(self, token: str) -> Grant | None:
         """Every digest is compared, each in constant time."""
@@ -171,6 +184,12 @@ class Access:
         with self._mutex:
             _hold(self._held, name, (self._steady() + HELD, client))
         return client
+
+
+def _granted(claims: Claims, client: Client | None) -> Grant:
+    if client is None or client.revoked is not None:
+        raise _bad("The bearer token's client was revoked; ask the operator for another one.")
+    return Grant(client.id, frozenset(claims.scopes) & set(client.scopes), client.ven)
 
 
 def _hold(kept: OrderedDict[K, V], key: K, value: V) -> None:

@@ -88,9 +88,7 @@ class Front:
         grant, refusal = NOBODY, None
         if authorization is not None:
             try:
-                grant = await to_thread.run_sync(
-                    self._access.grant, authorization.decode("latin-1")
-                )
+                grant = await self._grant(authorization.decode("latin-1"))
             except AccessError as error:
                 refusal = turned_away(error)
         wait = self._buckets.take(grant.client or sender)
@@ -111,6 +109,13 @@ class Front:
                 return
         scope[PRESENT] = Asked(grant, sender)
         await self._inner(scope, receive, self._adorning(send))
+
+    async def _grant(self, authorization: str) -> Grant:
+        """Whom a token is of; a thread is only asked where a store has to be."""
+        found = self._access.at_once(authorization)
+        if found is not None:
+            return found
+        return await to_thread.run_sync(self._access.grant, authorization)
 
     async def _give(self, page: Page, unless: bytes | None, send: Send) -> None:
         headers = page_headers(page, self._clock.now())

@@ -67,9 +67,9 @@ class Metrics:
         )
         for outcome in OUTCOMES:
             self._webhooks.labels(outcome)
-        for way in WAYS:
-            for kind in KINDS:
-                self._readings.labels(way, kind)
+        self._received = {
+            way: [(kind, self._readings.labels(way, kind)) for kind in KINDS] for way in WAYS
+        }
 
     def sent(self, outcome: str) -> None:
         """Count an attempt to notify, or a notification that is given up."""
@@ -77,8 +77,9 @@ class Metrics:
 
     def received(self, way: str, receipt: Receipt) -> None:
         """Count a delivery."""
-        for kind in KINDS:
-            self._readings.labels(way, kind).inc(getattr(receipt, kind))
+        for kind, counter in self._received[way]:
+            if found := getattr(receipt, kind):
+                counter.inc(found)
 
     def released(self, made: list[Published], seconds: float) -> None:
         """Count the releases of one pass over a zone, and its time."""
