@@ -133,11 +133,18 @@ class Curator:
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float) -> None:
-        """An epoch that has published nothing yet begins with the next whole interval."""
-        seconds = self.service.seconds
-        passed = math.ceil((now - self.start_of(self.t)) / seconds)
-        if not self._ledger.standing.current and passed > 0:
-            self._leave_out(passed)
+        """An epoch that has published nothing yet begins with the next whole interval.
+
+        Or with the first that holds readings: somebody was here when it began. Only that there
+        are some is looked at.
+        """
+        if self._ledger.standing.current:
+            return
+        first, seconds = self.start_of(self.t), self.service.seconds
+        held = (start for start in self._meters.open_intervals(self.service.id) if start >= first)
+        begins = min([first + seconds * math.ceil((now - first) / seconds), *held])
+        if begins > first:
+            self._leave_out((begins - first) // seconds)
 
     def _tell_of_the_clock(self, now: float) -> None:
         """A clock that went back makes the zone wait: nothing is published for a time twice."""
