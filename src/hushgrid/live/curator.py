@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.accounting.compose import sum_up
 from hushgrid.belief import Belief, expected_readings, marginals
 from hushgrid.errors import HorizonError, HushgridError, LedgerError
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.ledger.bodies import release, stand_in
@@ -110,11 +111,15 @@ class Curator:
         self._epoch = standing.epoch
         self._scenario = self.service.scenario
         self._state = first_state(self.service)
+        policy = self._state.policy
         self._public = Public.start(
-            self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
+            self._scenario.models,
+            self._scenario.consumption,
+            clamp=policy.clamp,
+            shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
         )
         # by the house that brought most along, and by everybody on the models
-        self._spent = _up(standing.carried + self.service.learned.epsilon)
+        self._spent = sum_up((standing.carried, self.service.learned.epsilon))
         for shown in standing.current:
             self._skip_to(self._epoch.step(shown.t))
             if shown.source == "readings":
