@@ -15,6 +15,7 @@ from hushgrid.audit.ledger import (
     Commit,
     Recomputed,
     budget,
+    charges,
     of_terms,
     recompute,
     republication,
@@ -137,7 +138,8 @@ def _of_record(
     found = [republication(evidence), steps(evidence)]
     if not digests:
         return [*found, budget(evidence, None)]
-    found += [of_terms(evidence, digests, zones), budget(evidence, own[0] if own else None)]
+    found += [of_terms(evidence, digests, zones), *charges(evidence, digests)]
+    found.append(budget(evidence, own[0] if own else None, digests))
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:

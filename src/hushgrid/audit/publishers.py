@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
@@ -113,7 +113,10 @@ class Hushgrid:
         self.terms, self.noise = terms, noise
         self._first = self._state = first
         self._spent, self._last = 0.0, None
-        self._public = Public.start(terms.models, terms.consumption, clamp=terms.policy.clamp)
+        shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
+        self._public = Public.start(
+            terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
+        )
 
     _last: Release | Mapping[str, Any] | None
 
