@@ -422,3 +422,15 @@ def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
     within = replace(zone, budget=12.6)
     found = audited(tmp_path, sealed([*records[:3], paid, *records[3:]], zone="elm"), within)
     assert found.check("budget").status == "passed"
+
+
+def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
+    """One noise of three scales for all releases: wide enough, and no noise at all."""
+
+    class Once(Noise):
+        def draw(self, scale: float) -> int:
+            return round(3 * scale)
+
+    zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=60)
+    found = audited(tmp_path, ledger(zone, releases(zone, noise=Once())), zone)
+    assert found.check("seed_reuse").first_bad == 5  # the second release

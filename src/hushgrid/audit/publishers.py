@@ -66,11 +66,14 @@ def seen(published: Any) -> Seen:
         if value is None:
             return None
         try:
-            return float(value)
+            found = float(value)
         except (TypeError, ValueError):
             raise PolicyError(
                 f"the publisher's {name} is of type {type(value).__name__}; give a number."
             ) from None
+        if not math.isfinite(found) and (name != "epsilon" or found != math.inf):
+            raise PolicyError(f"the publisher's {name} is {found}; give a finite number.")
+        return found
 
     load_hat, rate = number("load_hat"), number("rate")
     if load_hat is None and rate is None:
@@ -97,6 +100,23 @@ def seen(published: Any) -> Seen:
 def load_of_rate(rate: Any, tariff: Tariff) -> Any:
     """The noisy load [Wh] that a rate stands for, where neither floor nor cap cut it."""
     return (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
+
+
+def uncut(loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Generator) -> Floats:
+    """Loads [Wh] that rates stand for, with what floor and cap cut off put back by chance.
+
+    As noise of the scale due would lie beyond them: what a cut hides is not held against anybody.
+    """
+    found = np.array(loads, np.float64)
+    low, high = (load_of_rate(at, tariff) for at in (tariff.floor, tariff.cap))
+    u = 1 - rng.random(found.shape)  # above 0
+    for cut, sign in ((found <= low + 1e-6, 1), (found >= high - 1e-6, -1)):
+        d = sign * (found - load) / scale
+        log_below = np.where(d < 0, d - math.log(2), np.log1p(-np.exp(-np.abs(d)) / 2))
+        log_p = log_below + np.log(u)  # uniform below the cut, then the inverse law
+        at = np.where(log_p < -math.log(2), log_p + math.log(2), -np.log(2 * -np.expm1(log_p)))
+        found = np.where(cut, load + sign * scale * at, found)
+    return found
 
 
 def load_of(one: Seen, tariff: Tariff) -> float:
