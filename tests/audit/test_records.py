@@ -20,6 +20,7 @@ from hushgrid.live.audit import load_ledger
 from hushgrid.live.ledger.bodies import charge, schedule_digest, stand_in, transfer
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release, State
+from hushgrid.report import certificate_json, certificate_page
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
 from tests.ledgers import START, lines_of, sealed
 
@@ -434,3 +435,12 @@ def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
     zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=60)
     found = audited(tmp_path, ledger(zone, releases(zone, noise=Once())), zone)
     assert found.check("seed_reuse").first_bad == 5  # the second release
+
+
+def test_a_page_names_every_zone_and_what_failed_first(tmp_path: Path) -> None:
+    zone, twin = terms(eta=1.0), renamed(terms(eta=1.0), "oak")
+    own = ledger(zone, releases(zone, seed=1, noise=SimulatedNoise(5)))
+    same = ledger(twin, releases(twin, seed=2, noise=SimulatedNoise(5)))
+    values = certificate_json(audited(tmp_path, own + same, zone, twin))
+    assert values["summary"][1].startswith("Failed: seed_reuse.")
+    assert "<h1>Privacy certificate: elm, oak</h1>" in certificate_page(values)
