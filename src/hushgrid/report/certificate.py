@@ -222,7 +222,8 @@ def _summary(found: Certificate) -> list[str]:
             lines.append(
                 f"Zone {seen.zone}: an attacker who sees what was published and knows the public"
                 f" models moved her log odds by at most {seen.moved.max():.3f} (house"
-                f" {seen.house}, step {seen.step}, {seen.releases} releases, {seen.filter} filter){limit}."
+                f" {seen.house}, step {seen.step}, {seen.releases} releases,"
+                f" {seen.filter} filter){limit}."
             )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
         epsilon = made.terms.policy.epsilon_at(1)
