@@ -180,6 +180,21 @@ def _step_in_window(state: State, z: int, draws: Draws, look: Calibration) -> tu
     return _published(state, anew, z + draws.noise, draws.simulated, look=look)
 
 
+def follows(state: State, load_hat: int, *, anew: bool = False) -> Release:
+    """The release that a noisy load [Wh] leads to: all of it follows from public figures.
+
+    `anew` says, under a policy with a window, that the load was published anew.
+    """
+    policy, t, rates = state.policy, state.t, state.rates
+    if policy.window is None:
+        return _published(state, state.scheduler.at(t, rates), load_hat, True)[0]
+    look = state.scheduler.at(t, rates, policy.window.look(policy.epsilon))
+    offer = policy.window.offer(policy.epsilon, state.spent)
+    if not anew or offer <= 0:
+        return _published(state, look, load_hat, True, keep=policy.publish == "raw")[0]
+    return _published(state, state.scheduler.at(t, rates, offer), load_hat, True, look=look)[0]
+
+
 def replay(state: State, release: Release) -> State:
     """The state after a release that is already published: draws nothing, publishes nothing."""
     if release.digest != state.digest or release.t != state.t:

@@ -161,3 +161,112 @@ class _Endless(_Own):
 def beyond_horizon(terms: Terms, *, seed: int | None = None) -> _Own:
     """It never stops."""
     return _Endless(terms, seed)
+
+
+class _Altered(_Own):
+    """Publishes the load plus what `noise_of` makes of sound noise; `sample` does the same."""
+
+    def noise_of(self, noise: Any, readings: Any) -> Any:
+        return noise
+
+    def publish(self, readings: Any) -> dict[str, Any]:
+        made = super().publish(readings)
+        load = int(np.clip(readings, 0, self.state.zone.bound).sum())
+        noise = int(self.noise_of(np.int64(made["load_hat"] - load), readings))
+        rate = public_rate(load + noise, self.terms.tariff)
+        self.last = made | {"load_hat": load + noise, "rate": rate}
+        return self.last
+
+
+class _Once(_Altered):
+    kept: Any = None
+
+    def noise_of(self, noise: Any, readings: Any) -> Any:
+        self.kept = noise if self.kept is None else self.kept
+        return self.kept
+
+
+def drawn_once(terms: Terms, *, seed: int | None = None) -> _Own:
+    """The noise of the first step serves the whole day."""
+    return _Once(terms, seed)
+
+
+class _Sampled(_Altered):
+    def sample(self, readings: Any) -> dict[str, Any]:
+        loads = np.clip(readings, 0, self.state.zone.bound).sum(axis=2)
+        for t in range(loads.shape[1]):
+            noise = self.noise.draws(self.state.scheduler.at(t + 1).scale, len(loads))
+            loads[:, t] += self.noise_of(noise, readings[:, t])
+        return {"load_hat": loads}
+
+
+class _Parity(_Sampled):
+    def noise_of(self, noise: Any, readings: Any) -> Any:
+        wanted = (np.asarray(readings)[..., 0] > 500) + np.asarray(readings).sum(axis=-1)
+        return noise + (noise + wanted) % 2
+
+
+def parity(terms: Terms, *, seed: int | None = None) -> _Own:
+    """The noisy load is even or odd by whether the first house is busy."""
+    return _Parity(terms, seed)
+
+
+class _Rarely(_Sampled):
+    def noise_of(self, noise: Any, readings: Any) -> Any:
+        return np.where(self.rng.random(np.shape(noise)) < 1e-3, 0, noise)
+
+
+def rarely_exact(terms: Terms, *, seed: int | None = None) -> _Own:
+    """Once in a thousand times there is no noise at all."""
+    return _Rarely(terms, seed)
+
+
+class _Careless(_Own):
+    def scale(self, readings: Any) -> float:
+        return super().scale(readings) * (0.6 if 100 < self.t <= 150 else 1)
+
+    def stated(self, readings: Any) -> float:
+        return super().scale(readings)
+
+
+def careless_later(terms: Terms, *, seed: int | None = None) -> _Own:
+    """Too little noise in some hours of the second day."""
+    return _Careless(terms, seed)
+
+
+class _Forgets(_Own):
+    def again(self) -> dict[str, Any]:
+        if self.t < 10:
+            return self.last
+        return {**self.last, "load_hat": self.last["load_hat"] + self.noise.draw(100.0)}
+
+
+def forgets_later(terms: Terms, *, seed: int | None = None) -> _Own:
+    """A step shown again is the same until the tenth."""
+    return _Forgets(terms, seed)
+
+
+class _RateAlone(_Own):
+    def publish(self, readings: Any) -> dict[str, Any]:
+        self.last = {"rate": super().publish(readings)["rate"]}
+        return self.last
+
+
+def rate_alone(terms: Terms, *, seed: int | None = None) -> _Own:
+    """Correct, and says nothing but the rate."""
+    return _RateAlone(terms, seed)
+
+
+class _NoNumber(_Own):
+    def publish(self, readings: Any) -> dict[str, Any]:
+        return super().publish(readings) | ({"load_hat": np.nan} if self.t == 3 else {})
+
+
+def no_number(terms: Terms, *, seed: int | None = None) -> _Own:
+    """Its third load is no number."""
+    return _NoNumber(terms, seed)
+
+
+def leaves(terms: Terms, *, seed: int | None = None) -> _Own:
+    """It ends the process."""
+    raise SystemExit(3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hushgrid import Tariff
 from hushgrid.audit import Certificate, Terms, certify
 from hushgrid.audit.behaviour import watch
 from hushgrid.audit.certificate import Trial
@@ -32,6 +33,9 @@ FAULTS: dict[str, tuple[str, Any, Any]] = {
     "a house dropped from kappa": ("protected_set", faults.dropped_house, certain_big_house),
     "budget reset in mid-day": ("budget", faults.budget_reset, lambda: terms(budget=5.0)),
     "readings beyond the horizon": ("budget", faults.beyond_horizon, terms),
+    "noise drawn once a day": ("seed_reuse", faults.drawn_once, terms),
+    "too little noise later": ("noise_scale", faults.careless_later, lambda: terms(horizon=192)),
+    "fresh noise from the tenth on": ("republication", faults.forgets_later, terms),
     "seed shared between zones": ("seed_reuse", faults.shared_seed, terms),
 }
 
@@ -122,3 +126,33 @@ def test_a_publisher_without_again_leaves_the_audit_incomplete() -> None:
     found = _certified(lambda terms, seed=None: Bare(terms, seed), terms())
     assert found.verdict == "incomplete"
     assert found.check("republication").status == "not_checked"
+
+
+def test_what_hides_in_the_last_digit() -> None:
+    found = _certified(faults.parity, terms(), samples=4000)
+    assert found.epsilon_lower is not None
+    assert found.epsilon_lower > 0.5
+    assert found.black_box is not None
+    assert found.black_box.one_step.score == "load mod 2"
+
+
+def test_noise_that_is_missing_once_in_a_thousand_times() -> None:
+    """0 Wh has a chance of 1/1200 at a scale of 600 Wh, and 2.2 times that with the fault."""
+    found = _certified(faults.rarely_exact, terms(), samples=30_000).check("noise_scale")
+    assert found.status == "failed"
+    assert "small more often" in found.text
+
+
+def test_a_floor_that_cuts_rates_is_not_held_against_a_publisher() -> None:
+    """The floor is the rate of 500 Wh: when nobody consumes most rates lie on it."""
+    zone = terms()
+    zone = replace(zone, tariff=Tariff(1.0, 62.5, floor=63.0))
+    found = merged(watch(faults.rate_alone, zone, seed=5))
+    assert [check.id for check in found if check.status == "failed"] == []
+
+
+def test_an_answer_that_is_no_number_and_a_publisher_that_leaves() -> None:
+    with pytest.raises(PolicyError, match="load_hat is nan"):
+        _certified(faults.no_number, terms(), samples=100)
+    with pytest.raises(PolicyError, match="SystemExit"):
+        _certified(faults.leaves, terms(), samples=100)

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid import Noise, SimulatedNoise
+from hushgrid import Noise, SimulatedNoise, Window
 from hushgrid.accounting.compose import Account
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit import Certificate, Terms, certify
 from hushgrid.audit.publishers import hushgrid
+from hushgrid.estimate import Public
 from hushgrid.grid import public_rate
 from hushgrid.live.audit import load_ledger
-from hushgrid.live.ledger.bodies import schedule_digest, stand_in
+from hushgrid.live.ledger.bodies import charge, schedule_digest, stand_in, transfer
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release, State
+from hushgrid.report import certificate_json, certificate_page
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
-from tests.ledgers import lines_of, sealed
+from tests.ledgers import START, lines_of, sealed
 
 
 def audited(
@@ -307,3 +309,138 @@ def test_a_stand_in_that_tells_the_load(tmp_path: Path, source: Any) -> None:
         found = audited(tmp_path, sealed([*told, ("release", dict(body))], zone="elm"), zone)
         assert found.check("chain").status == "passed", found.check("chain")
         assert found.check("post_processing").status == status
+
+
+def told(zone: Terms, made: list[Release], change: Any, **more: Any) -> list[Record]:
+    """A ledger whose releases were changed before they were signed, each with its number."""
+    records = story(zone, made, **more)
+    bodies = [body for kind, body in records if kind == "release"]
+    for n, body in enumerate(bodies, 1):
+        body.update(change(n, body))
+    return sealed(records, zone=zone.zone.id)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epsilon", 3.25), ("epsilon_any", 1234.5), ("delta", 0.125), ("look", 2500.0),
+     ("rule", "load 2500"), ("counts", {"houses": 2500})],
+)  # fmt: skip
+def test_figures_beside_the_load_cannot_carry_it(tmp_path: Path, name: str, value: Any) -> None:
+    zone = terms()
+    records = told(zone, releases(zone), lambda n, _body: {name: value} if n == 6 else {})
+    found = audited(tmp_path, records, zone)
+    assert failed(found) == {"post_processing"}
+    assert found.check("post_processing").first_bad == 9
+
+
+@pytest.mark.parametrize("name", ["scale", "epsilon", "epsilon_any"])
+def test_last_digits_that_differ_are_named(tmp_path: Path, name: str) -> None:
+    zone = terms()
+    records = told(zone, releases(zone), lambda n, body: {name: body[name] * (1 + n * 1e-12)})
+    found = audited(tmp_path, records, zone).check("post_processing")
+    assert (found.status, found.text.split()[0]) == ("noted", "24")
+
+
+def test_an_epsilon_that_is_not_told_is_no_way_around_the_budget(tmp_path: Path) -> None:
+    zone = terms(budget=2.0)
+    records = told(zone, releases(zone), lambda n, _body: {"epsilon": None} if n > 3 else {})
+    found = audited(tmp_path, records, zone).check("budget")
+    assert (found.status, found.first_bad) == ("failed", 7)
+
+
+def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
+    """Some releases, then three forecasts by the public's own estimate."""
+    made = releases(zone, steps=steps)
+    records, rates = story(zone, made), [one.rate for one in made]
+    public = Public.start(zone.models, zone.consumption)
+    for t, one in enumerate(made):
+        _, public = public.learn(one.load_hat, one.scale, rates[:t])
+    for t in range(steps + 1, steps + 4):
+        law = public.predicted(rates)
+        guess = float((law.weights * law.mean).sum())
+        start = START + 900 * (t - 1)
+        body = stand_in(
+            zone.zone.id, "forecast", t=t, rate=public_rate(guess, zone.tariff), estimate=guess,
+            mode="simulation", start=start, applies_start=start + 1800, published_at=start + 903,
+            digest=zone.first_state().digest,
+        )  # fmt: skip
+        records.append(("release", {**body, **change(body)}))
+        public, rates = public.passed(), [*rates, records[-1][1]["rate"]]
+    return sealed(records, zone=zone.zone.id)
+
+
+def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
+    """Not in its estimate, and where its rate differs in the last digits that is said."""
+    zone = terms(budget=2.0)
+    good = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {}), zone)
+    assert good.check("post_processing").status == "passed"
+    bad = audited(tmp_path, with_forecasts(zone, 4, lambda _body: {"estimate": 2500.0}), zone)
+    assert failed(bad) == {"post_processing"}
+    assert bad.check("post_processing").first_bad == 8
+    hidden = with_forecasts(zone, 4, lambda body: {"rate": body["rate"] + 1e-9})
+    assert audited(tmp_path, hidden, zone).check("post_processing").status == "noted"
+
+
+def windowed() -> Terms:
+    zone = terms(eta=1.0, horizon=60)
+    return replace(zone, policy=replace(zone.policy, window=Window(8)))
+
+
+def test_a_window_is_computed_again(tmp_path: Path) -> None:
+    zone = windowed()
+    made = releases(zone)
+    assert any(one.look for one in made)
+    assert (
+        failed(audited(tmp_path, told(zone, made, lambda _n, _body: {}, scales=()), zone)) == set()
+    )
+    first = next(i for i, one in enumerate(made) if one.look)
+    less = told(zone, made, lambda _n, b: {"scale": 5.0} if b["look"] else {}, scales=())
+    assert audited(tmp_path, less, zone).check("noise_scale").first_bad == 4 + first
+    free = told(zone, made, lambda _n, _body: {"epsilon": 0.0}, scales=())
+    assert audited(tmp_path, free, zone).check("budget").first_bad == 4
+    other = told(zone, made, lambda _n, body: {"rate": body["rate"] + 0.5}, scales=())
+    assert audited(tmp_path, other, zone).check("post_processing").first_bad == 4
+
+
+def test_what_was_spent_before_counts(tmp_path: Path) -> None:
+    """A house that brings 9 along may not spend 12 more of a budget of 12.1."""
+    zone = terms(budget=12.1)
+    records = story(zone, releases(zone))
+    came = ("transfer", dict(transfer("h", "in", other="oak", epsilon=9.0, out="cd" * 32)))
+    found = audited(tmp_path, sealed([*records[:3], came, *records[3:]], zone="elm"), zone)
+    assert found.check("budget").status == "failed"
+    assert found.check("budget").first_bad == 11  # the seventh release: 9 + 3.5
+
+
+def test_models_are_paid_for_on_record(tmp_path: Path) -> None:
+    zone = terms(budget=12.1, charged=0.5)
+    records = story(zone, releases(zone))
+    none = audited(tmp_path, sealed(records, zone="elm"), zone).check("budget")
+    assert (none.status, none.first_bad) == ("failed", 4)
+    paid = ("charge", dict(charge("models", 0.5, digest="ab" * 32, homes=5)))
+    found = audited(tmp_path, sealed([*records[:3], paid, *records[3:]], zone="elm"), zone)
+    assert found.check("budget").first_bad == 28  # the last release: 12 + 0.5
+    within = replace(zone, budget=12.6)
+    found = audited(tmp_path, sealed([*records[:3], paid, *records[3:]], zone="elm"), within)
+    assert found.check("budget").status == "passed"
+
+
+def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
+    """One noise of three scales for all releases: wide enough, and no noise at all."""
+
+    class Once(Noise):
+        def draw(self, scale: float) -> int:
+            return round(3 * scale)
+
+    zone = terms((100,) * 3, eta=1.0, epsilon=0.05, horizon=60)
+    found = audited(tmp_path, ledger(zone, releases(zone, noise=Once())), zone)
+    assert found.check("seed_reuse").first_bad == 5  # the second release
+
+
+def test_a_page_names_every_zone_and_what_failed_first(tmp_path: Path) -> None:
+    zone, twin = terms(eta=1.0), renamed(terms(eta=1.0), "oak")
+    own = ledger(zone, releases(zone, seed=1, noise=SimulatedNoise(5)))
+    same = ledger(twin, releases(twin, seed=2, noise=SimulatedNoise(5)))
+    values = certificate_json(audited(tmp_path, own + same, zone, twin))
+    assert values["summary"][1].startswith("Failed: seed_reuse.")
+    assert "<h1>Privacy certificate: elm, oak</h1>" in certificate_page(values)

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid import Consumption, OccupancyModel, Policy, SimulatedNoise, Tariff, Uniform, Zone
+from hushgrid import (
+    Consumption,
+    Noise,
+    OccupancyModel,
+    Policy,
+    SimulatedNoise,
+    Tariff,
+    Uniform,
+    Zone,
+)
 from hushgrid.audit import Terms
 from hushgrid.grid import tally
 from hushgrid.live.ledger import bodies
@@ -47,7 +56,7 @@ def releases(
     given: Terms,
     *,
     seed: int = 1,
-    noise: SimulatedNoise | None = None,
+    noise: Noise | None = None,
     steps: int | None = None,
     change: Callable[[State, Release], Release] | None = None,
 ) -> list[Release]:

@@ -226,6 +226,32 @@ def test_after_a_long_absence_old_intervals_are_left_out(tmp_path: Path) -> None
         assert check(store.records("elm"), verify).first_bad is None
 
 
+@pytest.mark.parametrize("later", [300, 900 + 60])
+def test_a_restart_in_the_first_interval_keeps_what_was_accepted(
+    tmp_path: Path, later: int
+) -> None:
+    """Within the interval, or after it and before it is due: its readings were accepted."""
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown, now=zone.begins - 60) as it:
+        first = it.t
+        feed(it, first, everyone(zone)[:1])
+    with curator(tmp_path, zone, shown, now=zone.begins + later) as it:
+        assert it.t == first
+        made = it.run(it.next_due())
+        assert [(one.t, one.source) for one in made] == [(first, "readings")]
+        assert made[0].counts["missing"] == len(zone.meters) - 1
+
+
+def test_a_first_interval_without_readings_is_left_out(tmp_path: Path) -> None:
+    """Whether nobody was here when it began or nobody sent: as if the curator came later."""
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown, now=zone.begins - 60) as it:
+        first = it.t
+        feed(it, first + 2, everyone(zone)[:1])  # a clock ahead keeps no interval before its own
+    with curator(tmp_path, zone, shown, now=zone.begins + 300) as it:
+        assert it.t == first + 1
+
+
 def test_terms_are_fixed_for_an_epoch(tmp_path: Path) -> None:
     zone, shown = service(), Shown()
     with curator(tmp_path, zone, shown) as it:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound
-from hushgrid.audit.publishers import Factory, load_of, load_of_rate, seen
+from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, too_often
+from hushgrid.audit.publishers import Factory, load_of, load_of_rate, seen, uncut
 from hushgrid.audit.realised import log_ratio, world_law
 from hushgrid.audit.terms import Terms
 from hushgrid.belief import expected_readings, marginals
@@ -50,6 +50,7 @@ class Neighbours:
     scale: tuple[float, ...]
     promised: tuple[float, ...]
     eta: float
+    bound: Ints
 
     def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
         """n times the readings of so many steps in world s."""
@@ -117,6 +118,7 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
         tuple(scales),
         tuple(promised),
         first.policy.eta,
+        first.zone.bound.astype(np.int64),
     )
 
 
@@ -149,6 +151,7 @@ class BlackBox:
     promised_trajectory: float
     steps: int
     scale: float
+    too_often: float = 1.0  # the chance that correct noise is as often as small as what was drawn
 
 
 def certify_publisher(
@@ -165,9 +168,9 @@ def certify_publisher(
     steps = len(pair.laws)
     delta = terms.policy.delta if terms.policy.gaussian is not None else 0.0
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    sides = [
-        outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s)[:, 0] for s in (0, 1)
-    ]
+    both = [outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
+    sides = [found[:, 0] for found, _ in both]
+    drawn = np.concatenate([noise for _, noise in both])
     # two bounds are looked at: together they are wrong with a chance of 1 - confidence at most
     wrong = 1 - confidence
     surely = 1 - wrong * (1 if steps == 1 else 1 - SHARE)
@@ -176,7 +179,7 @@ def certify_publisher(
     if steps > 1:
         fewer = max(samples // 4, 100)
         days = [
-            outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)
+            outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
             for s in (0, 1)
         ]
         many = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
@@ -191,6 +194,7 @@ def certify_publisher(
         terms.policy.epsilon if delta else sum(pair.promised),
         steps,
         pair.scale[0],
+        1.0 if delta or pair.scale[0] <= 0 else too_often(drawn, pair.scale[0]),
     )
 
 
@@ -204,13 +208,24 @@ def outputs(
     rng: np.random.Generator,
     *,
     seed: int,
-) -> Floats:
-    """(n, steps) noisy loads less the other houses' load, from publishers of world s."""
-    found = [
-        _published(factory, terms, pair.readings(s, count, steps, rng), seed + 7919 * start)
-        for start, count in _chunks(n, steps * len(pair.others))
-    ]
-    return np.concatenate(found) - pair.around
+) -> tuple[Floats, Floats]:
+    """(n, steps) noisy loads less the other houses' load, from publishers of world s.
+
+    And the noise of the first step, which is known here since the readings are.
+    """
+    found, noise = [], []
+    for start, count in _chunks(n, steps * len(pair.others)):
+        readings = pair.readings(s, count, steps, rng)
+        load = np.clip(readings[:, 0], 0, pair.bound).sum(axis=1, dtype=np.int64)
+        loads, of_rates = _published(factory, terms, readings, seed + 7919 * start)
+        found.append(loads)
+        shown = loads[:, 0]
+        if of_rates and (terms.policy.clamp or terms.policy.publish == "estimate"):
+            continue  # more than noise lies between load and rate
+        if of_rates and pair.scale[0] > 0:
+            shown = uncut(shown, load, pair.scale[0], terms.tariff, rng)
+        noise.append(shown - load)
+    return np.concatenate(found) - pair.around, np.concatenate([np.empty(0), *noise])
 
 
 def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
@@ -219,27 +234,45 @@ def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, min(most, n - start)
 
 
-def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> Floats:
+def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tuple[Floats, bool]:
+    """(n, steps) noisy loads, and whether they were read off rates."""
     publisher: Any = factory(terms, seed=seed)
     if hasattr(publisher, "sample"):
         answer = publisher.sample(readings)
-        if "load_hat" in answer:
-            return np.asarray(answer["load_hat"], np.float64)
-        return np.asarray(load_of_rate(answer["rate"], terms.tariff), np.float64)
+        of_rates = "load_hat" not in answer
+        loads = np.asarray(answer["rate" if of_rates else "load_hat"], np.float64)
+        if loads.shape != readings.shape[:2] or not np.isfinite(loads).all():
+            raise PolicyError(
+                f"the publisher's sample() answered {loads.shape} numbers, not all of them finite"
+                f" or not {readings.shape[:2]}; give a finite one for every step."
+            )
+        return (load_of_rate(loads, terms.tariff) if of_rates else loads), of_rates
     n, steps, _ = readings.shape
-    loads = np.empty((n, steps))
+    loads, of_rates = np.empty((n, steps)), False
     for i in range(n):
         fresh = publisher if i == 0 else factory(terms, seed=seed + i)
         for t in range(steps):
-            loads[i, t] = load_of(seen(fresh.publish(readings[i, t])), terms.tariff)
-    return loads
+            one = seen(fresh.publish(readings[i, t]))
+            loads[i, t] = load_of(one, terms.tariff)
+            of_rates = of_rates or one.load_hat is None
+    return loads, of_rates
 
 
 def _scores_of_one(pair: Neighbours, sides: list[Floats]) -> dict[str, list[Floats]]:
     scores = {"load": sides}
     if pair.short:  # the promised laws find events in the middle, too
         scores["likelihood"] = [pair.score(0, k) for k in sides]
+    for modulus in (2, 10, 16):  # what may hide in the last digits
+        scores[f"load mod {modulus}"] = _residues(sides, modulus)
     return scores
+
+
+def _residues(sides: list[Floats], modulus: int) -> list[Floats]:
+    """Log odds of the two states given the last digit, as the training part has them."""
+    digits = [np.mod(np.rint(k), modulus).astype(np.int64) for k in sides]
+    counts = [np.bincount(d[: int(len(d) * TRAINING)], minlength=modulus) + 1.0 for d in digits]
+    odds = np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum())
+    return [odds[d] for d in digits]
 
 
 def _scores_of_many(pair: Neighbours, days: list[Floats]) -> dict[str, list[Floats]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, gammainc
+from scipy.special import betainc, betaincinv, gammainc
 
 Floats = NDArray[np.float64]
 
@@ -123,6 +123,37 @@ def too_small(sizes: ArrayLike, scales: ArrayLike, *, gaussian: bool = False) ->
     if gaussian:
         return float(gammainc(size.size / 2, float((((size + 1) / b) ** 2).sum()) / 2))
     return float(gammainc(size.size, float(((size + 1) / b).sum())))
+
+
+def too_often(noise: ArrayLike, scale: float) -> float:
+    """The chance that Laplace noise of this scale [Wh] is as often as small as this somewhere.
+
+    Counts |noise| <= r for some r from 0 to 8 scales; the chance is that of all of them together.
+    """
+    size, q = np.abs(np.rint(np.asarray(noise, np.float64))), math.exp(-1 / scale)
+    if not size.size:
+        return 1.0
+    reach = np.unique(np.floor(scale * np.array([0, 0.01, 0.1, 0.3, 1, 2, 4, 6, 8])))
+    chance = 1 - 2 * q ** (reach + 1) / (1 + q)
+    hits = np.searchsorted(np.sort(size), reach, side="right")
+    each = np.where(hits > 0, betainc(np.maximum(hits, 1), size.size - hits + 1, chance), 1.0)
+    return min(float(each.min()) * len(reach), 1.0)
+
+
+def repeated(noise: ArrayLike, scales: ArrayLike, most: int = 96) -> tuple[int, float]:
+    """(steps, chance): how soon a stream of noise comes again, and the chance that it looks so.
+
+    `noise` is noisy load - something public. Given all before, noise less any figure is at least
+    as large in law as noise alone, so differences that come out too small show that it is not new.
+    """
+    k, b = np.asarray(noise, np.float64), np.asarray(scales, np.float64)
+    lags = range(1, min(most, len(k) // 2) + 1)
+    best = (0, 1.0)
+    for lag in lags:
+        for before in (k[:-lag], -k[:-lag], k[:-lag] * b[lag:] / b[:-lag]):
+            p = too_small(k[lag:] - before, b[lag:]) * 3 * len(lags)
+            best = min(best, (lag, p), key=lambda one: one[1])
+    return best
 
 
 def widest(sizes: ArrayLike, scales: ArrayLike, level: float = FALSE_ALARM) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hushgrid.audit.behaviour import watch
 from hushgrid.audit.blackbox import BlackBox, certify_publisher
+from hushgrid.audit.bounds import FALSE_ALARM
 from hushgrid.audit.evidence import Evidence
 from hushgrid.audit.findings import CHECKS, Check, merged, verdict
 from hushgrid.audit.houses import Houses, fifteen, houses
@@ -15,6 +16,7 @@ from hushgrid.audit.ledger import (
     Commit,
     Recomputed,
     budget,
+    charges,
     of_terms,
     recompute,
     republication,
@@ -137,7 +139,8 @@ def _of_record(
     found = [republication(evidence), steps(evidence)]
     if not digests:
         return [*found, budget(evidence, None)]
-    found += [of_terms(evidence, digests, zones), budget(evidence, own[0] if own else None)]
+    found += [of_terms(evidence, digests, zones), *charges(evidence, digests)]
+    found.append(budget(evidence, own[0] if own else None, digests))
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
@@ -162,7 +165,7 @@ def _of_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[
         return box, [*bounded(box), *watch(trial.factory, terms[0], seed=trial.seed)]
     except HushgridError:
         raise
-    except Exception as error:  # whatever a stranger's code may raise
+    except (Exception, SystemExit) as error:  # whatever a stranger's code may raise
         raise PolicyError(
             f"the publisher failed with {type(error).__name__} ({error}); mend it, see"
             " docs/audit.md."
@@ -183,6 +186,12 @@ def bounded(box: BlackBox) -> list[Check]:
         )
         broken = bound.epsilon > promised * (1 + 1e-9)
         found.append(Check("noise_scale", "failed" if broken else "passed", text))
+    if box.too_often < FALSE_ALARM:
+        text = (
+            "Noise is small more often than noise of the scale due can be"
+            f" ({2 * box.samples} draws of step 1; p = {box.too_often:.1e})."
+        )
+        found.append(Check("noise_scale", "failed", text))
     return found
 
 

@@ -24,6 +24,10 @@ class Entry:
     epsilon: float
     epsilon_any: float
     digest: str | None
+    delta: float = 0.0
+    rule: str | None = None  # where it is on record
+    houses: int | None = None  # how many the publisher says there are
+    carried: float = 0.0  # the most that a house had spent elsewhere before
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Evidence:
     epochs: tuple[Epoch, ...]
     mode: str = "simulation"
     repeated: int | None = None
+    charges: tuple[tuple[int, float], ...] = ()  # (place, epsilon) of all that models have cost
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -76,6 +81,8 @@ def from_recording(recorded: Recording) -> Evidence:
             epsilon=one.epsilon,
             epsilon_any=one.epsilon_any,
             digest=one.digest,
+            delta=one.delta,
+            rule=one.rule,
         )
         for n, one in enumerate(recorded.releases, 2)
     )

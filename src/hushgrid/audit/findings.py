@@ -9,7 +9,7 @@ from typing import Literal
 Status = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
 
 # a finding further left outweighs one further right
-_WEIGHT: tuple[Status, ...] = ("failed", "passed", "noted", "not_checked", "not_applicable")
+_WEIGHT: tuple[Status, ...] = ("failed", "noted", "passed", "not_checked", "not_applicable")
 
 CHECKS = {
     "noise_scale": "The noise is as wide as stated, and no test certifies more than is promised.",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
@@ -66,11 +66,14 @@ def seen(published: Any) -> Seen:
         if value is None:
             return None
         try:
-            return float(value)
+            found = float(value)
         except (TypeError, ValueError):
             raise PolicyError(
                 f"the publisher's {name} is of type {type(value).__name__}; give a number."
             ) from None
+        if not math.isfinite(found) and (name != "epsilon" or found != math.inf):
+            raise PolicyError(f"the publisher's {name} is {found}; give a finite number.")
+        return found
 
     load_hat, rate = number("load_hat"), number("rate")
     if load_hat is None and rate is None:
@@ -99,6 +102,23 @@ def load_of_rate(rate: Any, tariff: Tariff) -> Any:
     return (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
 
 
+def uncut(loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Generator) -> Floats:
+    """Loads [Wh] that rates stand for, with what floor and cap cut off put back by chance.
+
+    As noise of the scale due would lie beyond them: what a cut hides is not held against anybody.
+    """
+    found = np.array(loads, np.float64)
+    low, high = (load_of_rate(at, tariff) for at in (tariff.floor, tariff.cap))
+    u = 1 - rng.random(found.shape)  # above 0
+    for cut, sign in ((found <= low + 1e-6, 1), (found >= high - 1e-6, -1)):
+        d = sign * (found - load) / scale
+        log_below = np.where(d < 0, d - math.log(2), np.log1p(-np.exp(-np.abs(d)) / 2))
+        log_p = log_below + np.log(u)  # uniform below the cut, then the inverse law
+        at = np.where(log_p < -math.log(2), log_p + math.log(2), -np.log(2 * -np.expm1(log_p)))
+        found = np.where(cut, load + sign * scale * at, found)
+    return found
+
+
 def load_of(one: Seen, tariff: Tariff) -> float:
     """The noisy load [Wh] an answer tells of."""
     if one.load_hat is not None:
@@ -113,7 +133,10 @@ class Hushgrid:
         self.terms, self.noise = terms, noise
         self._first = self._state = first
         self._spent, self._last = 0.0, None
-        self._public = Public.start(terms.models, terms.consumption, clamp=terms.policy.clamp)
+        shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
+        self._public = Public.start(
+            terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
+        )
 
     _last: Release | Mapping[str, Any] | None
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hushgrid.audit.bounds import FALSE_ALARM, too_alike
+from hushgrid.audit.bounds import FALSE_ALARM, repeated, too_alike
 from hushgrid.audit.findings import Check
 from hushgrid.audit.ledger import Recomputed
 
@@ -22,6 +22,17 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         for made in streams
         if len(made.used) >= LEAST and made.scale.min() > 0 and made.terms.policy.window is None
     ]
+    for made in usable:
+        lag, p = repeated(made.residual, made.scale)
+        if p < FALSE_ALARM / len(usable) and made.terms.policy.gaussian is None:
+            place = made.used[lag].place
+            return Check(
+                name,
+                "failed",
+                f"From record {place} on, the noise of zone {made.terms.zone.id!r} is that of"
+                f" {lag} releases before (p = {p:.1e}).",
+                place,
+            )
     if len(usable) < 2:
         return Check(name, "not_applicable", "One stream of noise: nothing to compare it with.")
     pairs = list(combinations(usable, 2))

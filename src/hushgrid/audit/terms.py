@@ -33,6 +33,7 @@ class Terms:
     delta: float = 0.0
     fallback_rate: float = 0.0
     eta_set_by: str = ""
+    charged: float = 0.0  # what the models have cost every house
     provenance: Mapping[str, str] = field(default_factory=dict)
 
     def first_state(self) -> State:

@@ -111,6 +111,7 @@ def _of_zone(file: ZoneFile) -> Terms:
         file.policy,
         secret="trajectory" if file.policy.gaussian is not None else "step",
         delta=file.policy.delta,
+        charged=file.learned.epsilon,
         provenance=file.provenance,
     )
 
@@ -130,6 +131,7 @@ def _of_service(service: ZoneService) -> Terms:
         delta=0.0 if promise is None else promise.delta,
         fallback_rate=service.fallback_rate,
         eta_set_by=service.eta_set_by,
+        charged=service.learned.epsilon,
         provenance=service.provenance,
     )
 
@@ -184,6 +186,8 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     epochs: list[dict[str, Any]] = []
     seen: set[int] = set()
     mode, repeated = "simulation", None
+    charges: list[tuple[int, float]] = []
+    brought = _Brought()
     for record in records:
         body, place = record.body, places[id(record)]
         try:
@@ -206,15 +210,43 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 if body["t"] in seen and repeated is None:
                     repeated = place
                 elif body["t"] not in seen and epochs:
-                    epochs[-1]["entries"].append(_entry(body, place, epochs[-1]["first"]))
+                    own = epochs[-1]
+                    own["entries"].append(
+                        _entry(body, place, own["first"], brought.at(place, own["first"]))
+                    )
                 seen.add(body["t"])
+            elif record.kind == "charge":
+                charges.append((place, float(body["epsilon"])))
+            elif record.kind == "transfer":
+                brought.take(body, place)
         except (KeyError, TypeError, ValueError):
             break  # a body that does not fit: the chain says so
     made = tuple(Epoch(**{**one, "entries": tuple(one["entries"])}) for one in epochs)
-    return Evidence(zone, "ledger", made, mode, repeated)
+    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges))
 
 
-def _entry(body: Mapping[str, Any], place: int, first: int) -> Entry:
+class _Brought:
+    """What houses that came in had spent elsewhere, as `Standing.carried` counts it."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, tuple[int, float]] = {}
+        self._opened: list[tuple[int, int]] = []  # (first step, first release) of each epoch
+
+    def take(self, body: Mapping[str, Any], place: int) -> None:
+        """A house comes or goes."""
+        self._here.pop(body["house"], None)
+        if body["direction"] == "in":
+            self._here[body["house"]] = (place, float(body["epsilon"]))
+
+    def at(self, place: int, first: int) -> float:
+        """The most that a house brought along, for a release in the epoch from `first` on."""
+        if not self._opened or self._opened[-1][0] != first:
+            self._opened.append((first, place))
+        since = self._opened[-2][1] if len(self._opened) > 1 else 0
+        return max((e for came, e in self._here.values() if came > since), default=0.0)
+
+
+def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> Entry:
     def own(name: str) -> float:
         return float("inf") if body[name] is None else float(body[name])
 
@@ -231,6 +263,10 @@ def _entry(body: Mapping[str, Any], place: int, first: int) -> Entry:
         epsilon=own("epsilon"),
         epsilon_any=own("epsilon_any"),
         digest=body["digest"],
+        delta=float(body["delta"]),
+        rule=str(body["rule"]),
+        houses=body["counts"].get("houses"),
+        carried=carried,
     )
 
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.accounting.compose import sum_up
 from hushgrid.belief import Belief, expected_readings, marginals
 from hushgrid.errors import HorizonError, HushgridError, LedgerError
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.ledger.bodies import release, stand_in
@@ -110,8 +111,12 @@ class Curator:
         self._epoch = standing.epoch
         self._scenario = self.service.scenario
         self._state = first_state(self.service)
+        policy = self._state.policy
         self._public = Public.start(
-            self._scenario.models, self._scenario.consumption, clamp=self._state.policy.clamp
+            self._scenario.models,
+            self._scenario.consumption,
+            clamp=policy.clamp,
+            shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
         )
         self._spent = spent_before(self.service, standing)
         for shown in standing.current:
@@ -132,11 +137,18 @@ class Curator:
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float) -> None:
-        """An epoch that has published nothing yet begins with the next whole interval."""
-        seconds = self.service.seconds
-        passed = math.ceil((now - self.start_of(self.t)) / seconds)
-        if not self._ledger.standing.current and passed > 0:
-            self._leave_out(passed)
+        """An epoch that has published nothing yet begins with the next whole interval.
+
+        Or with the first that holds readings: somebody was here when it began. Only that there
+        are some is looked at.
+        """
+        if self._ledger.standing.current:
+            return
+        first, seconds = self.start_of(self.t), self.service.seconds
+        held = (start for start in self._meters.open_intervals(self.service.id) if start >= first)
+        begins = min([first + seconds * math.ceil((now - first) / seconds), *held])
+        if begins > first:
+            self._leave_out((begins - first) // seconds)
 
     def _tell_of_the_clock(self, now: float) -> None:
         """A clock that went back makes the zone wait: nothing is published for a time twice."""
@@ -339,8 +351,7 @@ class Curator:
 
 def spent_before(service: ZoneService, standing: Standing) -> float:
     """What is lost before an epoch's first release: by who brought most along, and on models."""
-    learned = service.learned.epsilon
-    return _up(standing.carried + learned) if learned else standing.carried
+    return sum_up((standing.carried, service.learned.epsilon))
 
 
 def _up(value: float) -> float:

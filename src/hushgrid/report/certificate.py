@@ -200,13 +200,13 @@ def _watched(seen: Watched) -> dict[str, Any]:
 
 def _summary(found: Certificate) -> list[str]:
     """What a reader should know first."""
+    failed = [check for check in found.checks if check.status == "failed"]
     lines = [_VERDICT[found.verdict]]
+    lines += [f"Failed: {check.id}. {check.text}" for check in failed]
     if found.simulated:
         lines.append("These releases are of a simulation: their noise protects nobody.")
     if found.terms is not None:
         lines.append(f"Promised: {_lower(_promise(found.terms)['sentence'])}")
-    failed = [check for check in found.checks if check.status == "failed"]
-    lines += [f"Failed: {check.id}. {check.text}" for check in failed]
     box = found.black_box
     if box is not None:
         lines.append(
@@ -220,9 +220,10 @@ def _summary(found: Certificate) -> list[str]:
         if seen is not None:
             limit = "" if seen.bound is None else f"; {seen.bound:.3f} is the most they could tell"
             lines.append(
-                f"An attacker who sees what was published and knows the public models moved her"
-                f" log odds by at most {seen.moved.max():.3f} (house {seen.house}, step"
-                f" {seen.step}, {seen.releases} releases, {seen.filter} filter){limit}."
+                f"Zone {seen.zone}: an attacker who sees what was published and knows the public"
+                f" models moved her log odds by at most {seen.moved.max():.3f} (house"
+                f" {seen.house}, step {seen.step}, {seen.releases} releases,"
+                f" {seen.filter} filter){limit}."
             )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
         epsilon = made.terms.policy.epsilon_at(1)

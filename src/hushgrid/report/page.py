@@ -43,6 +43,10 @@ svg .grid{stroke:var(--line);fill:none}svg .one{stroke:var(--one);stroke-width:2
 svg .two{stroke:var(--two);stroke-width:1.5;stroke-dasharray:5 4;fill:none}
 svg .bar{fill:var(--one)}svg .mark{stroke:var(--two);stroke-width:2.5;fill:none}
 details summary{cursor:pointer;color:var(--soft)}
+@media(max-width:600px){.checks thead{display:none}.checks tr{display:block;padding:.5rem 0;
+border-bottom:1px solid var(--line)}.checks td{display:inline-block;border:0;padding:.1rem .4rem}
+.checks td:nth-child(3)::before{content:"first bad: ";color:var(--soft)}
+.checks td:last-child{display:block}}
 @media print{body{max-width:none;padding:0;font-size:11pt}pre,table,svg{break-inside:avoid}
 tr{break-inside:avoid}}
 """
@@ -51,7 +55,9 @@ tr{break-inside:avoid}}
 def certificate_page(values: Mapping[str, Any]) -> str:
     """The page of a certificate, from its JSON: the same figures, each with its command."""
     promise = values["promise"]
-    name = promise["zone"] if promise else values["inputs"].get("file", "")
+    zones = dict.fromkeys(zone["zone"] for zone in values["zones"])
+    own = promise["zone"] if promise else values["inputs"].get("file", "")
+    name = ", ".join(zones) if len(zones) > 1 else own
     body = [
         f"<h1>Privacy certificate: {_t(name)}</h1>",
         f'<p class="soft">{_t(_about(values))}</p>',
@@ -98,7 +104,8 @@ def _command(command: str) -> str:
 
 def _about(values: Mapping[str, Any]) -> str:
     inputs = values["inputs"]
-    return f"{inputs.get('kind', 'audit')} {inputs.get('file', '')}, {values['format']}"
+    what = f"{inputs.get('kind', 'audit')} {inputs.get('file', '')}".strip()
+    return f"{what}, {values['format']}"
 
 
 def _number(value: Any, digits: int = 4) -> str:
@@ -220,7 +227,8 @@ def _checks(checks: Sequence[Mapping[str, Any]]) -> list[str]:
         )
         for check in checks
     ]
-    return ["<h2>Checks</h2>", _table(("check", "status", "first bad", "what was found"), rows)]
+    table = _table(("check", "status", "first bad", "what was found"), rows)
+    return ["<h2>Checks</h2>", f'<div class="checks">{table}</div>']
 
 
 def _zone(zone: Mapping[str, Any]) -> list[str]:
