@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from hushgrid.estimate import Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess
@@ -25,7 +25,12 @@ class Forecaster:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
         scenario = zone.scenario
-        self._public = Public.start(scenario.models, scenario.consumption, clamp=zone.policy.clamp)
+        self._public = Public.start(
+            scenario.models,
+            scenario.consumption,
+            clamp=zone.policy.clamp,
+            shape=LAPLACE if zone.policy.gaussian is None else GAUSSIAN,
+        )
         self._rates: list[float] = []
         self._last: Published | None = None
         self._known: tuple[Guess, ...] = ()
