@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "export", "transfer"])
+@pytest.mark.parametrize("command", ["show", "verify", "export", "backup", "restore", "transfer"])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     found = hushgrid("ledger", command, "--help")
     assert found.returncode == 0

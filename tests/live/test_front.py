@@ -10,6 +10,7 @@ import json
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -382,6 +383,40 @@ def test_a_head_that_never_ends_is_hung_up_on(
         said = raw(server.port, *pieces)  # returns when the server hangs up
         assert said.count(b"HTTP/1.1 200") == max(len(pieces) - 1, 0)
         assert httpx.get(f"http://127.0.0.1:{server.port}/healthz").status_code == 200
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("length", [b"3", b"0", b"40"])
+def test_a_body_of_two_lengths_is_refused_and_hung_up_on(port: int, length: bytes) -> None:
+    """Where a proxy believes the one and we the other, a request is smuggled in."""
+    head = b"POST /v1/token HTTP/1.1\r\nHost: x\r\nContent-Length: " + length + b"\r\n"
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    said = raw(port, head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.split()[1] == b"400"
+    assert b"Transfer-Encoding" in said
+
+
+@pytest.mark.parametrize("path", [b"/v1/readings", b"/nowhere", b"/v1/price"])
+def test_a_body_that_never_ends_after_its_answer_is_hung_up_on(
+    limited: Limited, path: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD", 0.3)
+    server = Server(limited.app, "127.0.0.1", 0)
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT) as sock:
+            sock.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n")
+            said = sock.recv(65_536)
+            assert said.startswith(b"HTTP/1.1 4")
+            with pytest.raises(OSError, match=r"reset|Broken pipe"):  # noqa: PT012
+                for _ in range(200):
+                    sock.sendall(b"a")
+                    time.sleep(0.05)
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
+            whole = [client.post(path.decode(), content=b"a" * 10).status_code for _ in range(3)]
+            assert set(whole) <= {401, 404, 405}  # who sends all of it goes on
     finally:
         server.stop()
 

@@ -1,4 +1,4 @@
-"""hushgrid ledger: show, verify and export what was published and what it cost."""
+"""hushgrid ledger: show, verify, export and copy what was published and what it cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from hushgrid.live.ledger.standing import Standing
 
 app = typer.Typer(
-    help="Show, verify and export a ledger: what was published and what it cost.",
+    help="Show, verify, export and copy a ledger: what was published and what it cost.",
     no_args_is_help=True,
 )
 
 Store = Annotated[
     str, typer.Argument(metavar="STORE", help="Path, export, or postgresql://USER@HOST/DATABASE.")
+]
+LedgerFile = Annotated[
+    str, typer.Argument(metavar="STORE", help="Path of a ledger; a database server has its own.")
 ]
 ZoneName = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
 
@@ -103,6 +106,40 @@ def export(
 
 
 @app.command()
+def backup(
+    store: LedgerFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; a new file.")],
+    json: Json = None,
+) -> None:
+    """Copy a ledger file while the service runs, and verify every record of the copy.
+
+    Example: hushgrid ledger backup ledger.sqlite ledger-2026-01-31.sqlite
+    """
+    from hushgrid.live.ledger.copies import back_up
+
+    report = back_up(_file_of(store), file, _judge(None))
+    say(f"Written:\n  {file}", json)
+    _conclude(report, json)
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A copy made by backup.")],
+    store: LedgerFile,
+    json: Json = None,
+) -> None:
+    """Put a copy where a ledger was; one that lacks what was published there is refused.
+
+    Example: hushgrid ledger restore ledger-2026-01-31.sqlite ledger.sqlite
+    """
+    from hushgrid.live.ledger.copies import restore as put_back
+
+    report = put_back(file, _file_of(store), _judge(None))
+    say(f"Written:\n  {_file_of(store)}", json)
+    _conclude(report, json)
+
+
+@app.command()
 def transfer(
     meter: Annotated[str, typer.Argument(metavar="METER", help="Id of the house's meter.")],
     config: Annotated[Path, typer.Option(help="Service file (TOML), with the old rosters.")],
@@ -127,6 +164,18 @@ def transfer(
         json,
     )
     put_json({**moved._asdict(), "from": source, "to": target}, json)
+
+
+def _file_of(store: str) -> Path:
+    """The path of a store that is a file."""
+    from hushgrid.errors import LedgerError
+
+    if "://" in store:
+        raise LedgerError(
+            "store is on a database server; use pg_dump and pg_restore, then hushgrid ledger"
+            " verify."
+        )
+    return Path(store.removeprefix("sqlite:"))
 
 
 @contextmanager

@@ -99,6 +99,22 @@ def test_a_ven_takes_its_resources_along(store: VtnStore) -> None:
     assert [one.id for one in store.find("RESOURCE")] == ["r-b"]
 
 
+def test_a_ven_that_becomes_anothers_takes_its_resources_along(store: VtnStore) -> None:
+    for name in "ab":
+        store.add(ven(name))
+        body = {"resourceName": "r", "venID": f"ven-{name}-0"}
+        store.add(Kept("RESOURCE", f"r-{name}", "c", 0, 0, body))
+    body = {"resourceName": "of business logic", "venID": "ven-a-0"}
+    store.add(Kept("RESOURCE", "r-other", "someone", 0, 0, body))
+    assert store.replace(ven("a", "d"))
+    assert {one.id: one.client for one in store.find("RESOURCE")} == {
+        "r-a": "d", "r-b": "c", "r-other": "someone",
+    }  # fmt: skip
+    with pytest.raises(TakenError):
+        store.replace(replace(ven("b", "e"), body={"venName": "a"}))
+    assert store.get("RESOURCE", "r-b").client == "c", "all of it or nothing"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("text", [*HOSTILE, ""], ids=repr)
 def test_any_text_is_text(store: VtnStore, text: str) -> None:
     store.add(ven("other"))

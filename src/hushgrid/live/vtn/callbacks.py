@@ -52,7 +52,7 @@ def check_callback(url: str, *, private: bool) -> httpx.URL:
         )
     if port is not None and not 0 < port < 65_536:
         raise ForbiddenTargetError("has no usable port; give one from 1 to 65535.")
-    literal = _literal(parts.host)
+    literal = _literal(parts.host.rstrip("."))
     if literal is not None and not private:
         _check_public(literal)
     return parts

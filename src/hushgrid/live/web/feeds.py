@@ -28,7 +28,7 @@ class Feeds:
 
     async def feed(self, request: Request) -> Response:
         """GET of any feed."""
-        path = request.url.path
+        path = request.scope["path"]  # request.url is made of the Host header, too
         try:
             zone = zone_asked(request.query_params, self._pages.zones)
             span = USUAL if BY_PATH[path].shape is None else span_asked(request.query_params)

@@ -71,6 +71,7 @@ class Front:
         if scope["type"] != "http":
             return
         authorization = unless = forwarded = None
+        lengths = 0
         length = len(scope["path"]) + len(scope["query_string"])
         for name, value in scope["headers"]:
             length += len(name) + len(value)
@@ -79,6 +80,8 @@ class Front:
             elif name == b"authorization":
                 # two of them are none that we know
                 authorization = value if authorization is None else authorization + b"," + value
+            elif name in (b"content-length", b"transfer-encoding"):
+                lengths |= 1 if name == b"content-length" else 2
             elif name == b"x-forwarded-for":
                 forwarded = value if forwarded is None else forwarded + b"," + value
         peer = scope["client"]
@@ -96,6 +99,12 @@ class Front:
             refusal = _too_many(wait)
         elif length > LARGEST:
             refusal = problem(431, f"The head is beyond {LARGEST} bytes; send a shorter one.")
+        elif lengths == 3:  # a proxy may believe the other one, and what follows is smuggled in
+            refusal = problem(
+                400,
+                "Content-Length and Transfer-Encoding are both there; send one of them.",
+                headers={"Connection": "close"},
+            )
         if refusal is not None:
             if scope["path"].startswith(OPENADR):
                 refusal = openadr(refusal)

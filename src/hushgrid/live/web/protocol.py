@@ -27,6 +27,7 @@ class Patient(H11Protocol):
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _parting: asyncio.TimerHandle | None = None
+    _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head; beyond the limit, hang up."""
@@ -48,9 +49,20 @@ class Patient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
-        for timer in (self._head, self._unread, self._parting):
+        for timer in (self._head, self._unread, self._parting, self._rest):
             _end(timer)
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """An answer may come before the end of a body; the rest of it does not last for ever."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and self._rest is None:
+            self._rest = self.loop.call_later(HEAD, self._no_end)
+
+    def _no_end(self) -> None:
+        self._rest = None
+        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+            self.transport.abort()
 
     def shutdown(self) -> None:
         """The server stops: finish what is under way, but wait for no one who does not read."""

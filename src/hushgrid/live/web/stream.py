@@ -98,14 +98,19 @@ class Streams:
         last = request.headers.get("last-event-id", "")
         return _Listening(self, zone, int(last) if re.fullmatch("[0-9]{1,18}", last) else None)
 
-    def join(self, zone: str, after: int | None) -> tuple[asyncio.Queue[Event], list[Event]]:
-        """A new listener's queue, and what it gets first: what it missed, or the newest."""
+    def join(self, zone: str, after: int | None) -> tuple[asyncio.Queue[Event], list[Event], int]:
+        """A new listener's queue, what it gets first (what it missed, or the newest), and its t."""
         self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._listeners[zone].add(queue)
+        newest = self._history.newest(zone)
+        t = 0 if newest is None else newest.t
+        if after is not None and after > t:  # of another ledger: else it would wait for ever
+            after = None
         known = self._history.last(zone, 1 if after is None else AGAIN)
         missed = [one for one in known if after is None or one.t > after]
-        return queue, [event(self._history.zones[zone], one) for one in missed]
+        sent = missed[-1].t if missed else t
+        return queue, [event(self._history.zones[zone], one) for one in missed], sent
 
     def leave(self, zone: str, queue: asyncio.Queue[Event]) -> None:
         """A listener has gone."""
@@ -124,20 +129,21 @@ class _Listening(Response):
             await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
             await send({"type": "http.response.body", "body": b""})
             return
-        queue, first = self._streams.join(self._zone, self._after)
+        queue, first, sent = self._streams.join(self._zone, self._after)
         watch = asyncio.create_task(_gone(receive, queue))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-            await self._write(queue, first, send)
+            await self._write(queue, first, sent, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._streams.leave(self._zone, queue)
             watch.cancel()
 
-    async def _write(self, queue: asyncio.Queue[Event], first: list[Event], send: Send) -> None:
+    async def _write(
+        self, queue: asyncio.Queue[Event], first: list[Event], sent: int, send: Send
+    ) -> None:
         begin = b"retry: 5000\n\n" + b"".join(text for _, text in first)
         await send({"type": "http.response.body", "body": begin, "more_body": True})
-        sent = first[-1][0] if first else self._after or 0
         while True:
             try:
                 t, text = await asyncio.wait_for(queue.get(), HEARTBEAT)

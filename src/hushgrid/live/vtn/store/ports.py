@@ -60,7 +60,10 @@ class VtnStore(Protocol):
         ...
 
     def replace(self, one: Kept) -> bool:
-        """Put this in the place of the object with its id; False where there is none."""
+        """Put this in the place of the object with its id; False where there is none.
+
+        Resources of a ven that becomes another client's become that client's, too.
+        """
         ...
 
     def remove(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002

@@ -90,7 +90,13 @@ class SqlVtn(ABC):
             "UPDATE hushgrid_vtn SET client = ?, name = ?, program = ?, event = ?, ven = ?,"
             " only_name = ?, modified = ?, body = ? WHERE kind = ? AND id = ? RETURNING id"
         )
-        return bool(self._run((statement, values)))
+        with_it = (  # a ven that becomes another client's takes its resources along
+            "UPDATE hushgrid_vtn SET client = ? WHERE kind = 'RESOURCE' AND ven = ? AND client ="
+            " (SELECT client FROM hushgrid_vtn WHERE kind = 'VEN' AND id = ?)",
+            (text(one.client), text(one.id), text(one.id)),
+        )
+        found = self._run(*([with_it] if one.kind == "VEN" else []), (statement, values))
+        return bool(found)
 
     def remove(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002
         """See VtnStore."""

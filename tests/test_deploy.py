@@ -1,0 +1,374 @@
+"""What lies in deploy/: every name in it exists, and what can run here is run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import ssl
+import subprocess
+import threading
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import paho.mqtt.client as paho
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushgrid.live.config import load_deployment
+from tests.live.brokers import Broker, free_port, until
+from tests.live.vtn.setup import World, world
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+GUIDE = (ROOT / "docs" / "operations.md").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICE = tomllib.loads((DEPLOY / "service.toml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+NGINX = (DEPLOY / "nginx.conf").read_text()
+IMAGE = r"(?:[a-z0-9-]+/)?[a-z0-9-]+:[\w.-]+"  # a name and a version, no registry's host
+
+
+def mounted(service: str) -> set[str]:
+    """Every path that a container finds besides those of its image."""
+    named = {each.split(":")[1] for each in SERVICES[service].get("volumes", ())}
+    return named | {f"/run/secrets/{each}" for each in SERVICES[service].get("secrets", ())}
+
+
+def test_compose_names_only_what_there_is() -> None:
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            there = (DEPLOY / source).exists() if "/" in source else source in COMPOSE["volumes"]
+            assert there, (name, volume)
+        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"]), name
+        assert set(service.get("networks", ())) <= set(COMPOSE["networks"]), name
+        for other, how in service.get("depends_on", {}).items():
+            checks = "healthcheck" in SERVICES[other] or "HEALTHCHECK" in DOCKERFILE
+            assert how["condition"] != "service_healthy" or checks
+    build = SERVICES["hushgrid"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
+    used = {one for service in SERVICES.values() for one in service.get("secrets", ())}
+    assert used == set(COMPOSE["secrets"])
+
+
+def test_no_secret_is_in_the_repository_and_the_guide_says_how_to_make_each() -> None:
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert "deploy/secrets/" in ignored
+    for secret in COMPOSE["secrets"].values():
+        assert secret["file"].removeprefix("./") in GUIDE, secret
+    text = (DEPLOY / "compose.yaml").read_text() + (DEPLOY / "service.toml").read_text()
+    assert not re.search(r"password(?!_file|s?:\n|s?\]|s?,|_digests)\s*[:=]\s*\S", text, re.I)
+
+
+def test_images_are_names_with_versions() -> None:
+    images = [service["image"] for service in SERVICES.values() if "image" in service]
+    images += re.findall(r"^FROM (\S+)", DOCKERFILE, re.M)
+    assert len(images) == 5
+    for image in images:
+        assert re.fullmatch(IMAGE, image), image
+        assert not image.endswith(":latest")
+
+
+def test_only_proxy_and_broker_are_reached_from_outside() -> None:
+    assert {name for name, service in SERVICES.items() if "ports" in service} == {
+        "proxy",
+        "mosquitto",
+    }
+    assert COMPOSE["networks"]["inside"]["internal"] is True
+    subnets = [one["subnet"] for one in COMPOSE["networks"]["inside"]["ipam"]["config"]]
+    assert SERVICE["http"]["proxies"] == subnets
+
+
+def test_the_service_file_fits_the_containers(tmp_path: Path) -> None:
+    made = load_deployment(DEPLOY / "service.toml")
+    assert made.http is not None
+    assert made.mqtt is not None
+    database = SERVICES["postgres"]["environment"]
+    url = f"postgresql://{database['POSTGRES_USER']}@postgres/{database['POSTGRES_DB']}"
+    assert {made.ledger, made.meters, made.client_store, made.vtn_store} == {url}
+    assert made.mqtt.host in SERVICES
+    there = mounted("hushgrid")
+    for path in (made.key, made.mqtt.password_file, made.price_file):
+        assert any(str(path).startswith(place) for place in there), path
+    assert SERVICES["hushgrid"]["environment"]["PGPASSFILE"] in there
+    assert "/etc/hushgrid/service.toml" in there
+    assert f"http://127.0.0.1:{made.http.port}/readyz" in DOCKERFILE
+    assert f"EXPOSE {made.http.port}\n" in DOCKERFILE
+    assert f"server hushgrid:{made.http.port};" in NGINX
+    # nothing is written but to volumes
+    assert SERVICES["hushgrid"]["read_only"] is True
+    volumes = {"/var/lib/hushgrid", "/var/cache/hushgrid"}
+    assert volumes <= there
+    assert all(volume in DOCKERFILE for volume in volumes)
+
+
+def test_the_example_zone_is_the_one_that_init_writes() -> None:
+    source = (ROOT / "src" / "hushgrid" / "live" / "example.toml").read_text()
+    copy = (DEPLOY / "zones" / "elm-street.toml").read_text()
+    assert copy.partition("\n")[2] == source[source.index("[zone]") :]
+
+
+def test_the_image_has_extras_that_exist_and_runs_as_nobody_special() -> None:
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", DOCKERFILE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert {"serve", "postgres"} <= set(extras.split(","))
+    user = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.M)
+    assert user == ["10001"]
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.M):
+        for source in line.split():
+            assert (ROOT / source).exists()
+            assert f"!{source}" in kept
+    (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
+    assert yaml.safe_load(command) == ["serve", "/etc/hushgrid/service.toml"]
+    cache = "NUMBA_CACHE_DIR=/var/cache/hushgrid"
+    assert cache in DOCKERFILE
+    assert cache in (DEPLOY / "hushgrid.service").read_text()
+
+
+def test_the_unit_is_one_that_systemd_understands(tmp_path: Path) -> None:
+    text = (DEPLOY / "hushgrid.service").read_text()
+    wanted = ["ProtectSystem=strict", "StateDirectory=hushgrid", "Restart=on-failure",
+              "LimitNOFILE=", "NoNewPrivileges=yes", "User=hushgrid"]  # fmt: skip
+    assert all(f"\n{each}" in text for each in wanted)
+    for page in ("/etc/hushgrid/service.toml", "/opt/hushgrid"):
+        assert page in text
+        assert page in GUIDE
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / "hushgrid.service"  # with a program that is there, and nothing else changed
+    unit.write_text(text.replace("/opt/hushgrid/bin/hushgrid", shutil.which("true") or ""))
+    found = subprocess.run([tool, "verify", unit], capture_output=True, text=True, check=False)
+    if "Failed to" in found.stderr and "bus" in found.stderr:
+        pytest.skip("systemd-analyze cannot run here")
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+# ---- the broker, run as it is configured
+
+
+class Secured(Broker):
+    """mosquitto.conf with the paths and ports of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        tool = shutil.which("mosquitto_passwd")
+        if tool is None:
+            pytest.skip("mosquitto_passwd is not installed")
+        certify(folder)
+        words = folder / "passwords"
+        words.touch(0o600)
+        for user in ("hushgrid", "meters-north"):
+            subprocess.run([tool, "-b", words, user, f"secret of {user}"], check=True)
+        self.secure = free_port()
+        acl = folder / "acl"
+        acl.write_text((DEPLOY / "mosquitto.acl").read_text())
+        acl.chmod(0o600)
+        told = (DEPLOY / "mosquitto.conf").read_text()
+        for old, new in {
+            "listener 1883": f"listener {self.port} 127.0.0.1",
+            "listener 8883": f"listener {self.secure} 127.0.0.1",
+            "/run/secrets/tls_certificate": str(folder / "tls.crt"),
+            "/run/secrets/tls_key": str(folder / "tls.key"),
+            "/run/secrets/mosquitto_passwords": str(words),
+            "/mosquitto/config/mosquitto.acl": str(acl),
+            "/mosquitto/data/": f"{folder}/",
+        }.items():
+            assert told.count(old) == 1, old
+            told = told.replace(old, new)
+        self._file.write_text(f"user root\n{told}")
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    made = Secured(tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def certify(folder: Path) -> None:
+    """A certificate of our own for localhost."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "tls.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+class Line:
+    """A client of the broker; what it heard by topic."""
+
+    def __init__(
+        self, port: int, user: str | None, word: str = "", trust: Path | None = None
+    ) -> None:
+        self.heard: dict[str, set[bytes]] = {}
+        self.code: int | None = None
+        self._there, self._subscribed = threading.Event(), threading.Event()
+        self._client = paho.Client(CallbackAPIVersion.VERSION2)
+        if user:
+            self._client.username_pw_set(user, word)
+        if trust is not None:
+            self._client.tls_set(str(trust))
+        self._client.on_connect = self._connected
+        self._client.on_message = self._message
+        self._client.on_subscribe = self._asked
+        self._client.connect("localhost" if trust else "127.0.0.1", port)
+        self._client.loop_start()
+        assert self._there.wait(30)
+
+    def _connected(self, *found: Any) -> None:
+        self.code = found[3].value
+        self._there.set()
+
+    def _message(self, _client: Any, _data: Any, message: Any) -> None:
+        self.heard.setdefault(message.topic, set()).add(message.payload)
+
+    def _asked(self, *found: Any) -> None:
+        self._subscribed.set()
+
+    def subscribe(self, topic: str) -> None:
+        self._subscribed.clear()
+        self._client.subscribe(topic, 1)
+        assert self._subscribed.wait(30)
+
+    def publish(self, topic: str, text: str) -> None:
+        self._client.publish(topic, text, 0).wait_for_publish(30)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def test_the_broker_lets_each_do_its_own_alone(secured: Secured, tmp_path: Path) -> None:
+    prices, readings = "hushgrid/prices/elm-street", "hushgrid/readings/meters-north/a"
+    events, sensor = "OpenADR/3.1.0/events/create", "homeassistant/sensor/x/config"
+    trust = tmp_path / "tls.crt"
+    who: list[tuple[Any, ...]] = [
+        (secured.port, "hushgrid", "secret of hushgrid"),
+        (secured.secure, "meters-north", "secret of meters-north", trust),
+        (secured.secure, None, "", trust),
+    ]
+    service, meters, anybody = lines = [Line(*one) for one in who]
+    try:
+        for line in lines:
+            assert line.code == 0
+            line.subscribe("#")
+        for topic in (prices, readings, events, "hushgrid/readings/meters-south/a", sensor):
+            for k, one in reversed([*enumerate(who)]):  # everybody tries everything
+                attempt = Line(*one)  # a new one: some brokers hang up on who may not
+                attempt.publish(topic, f"of {k}")
+                attempt.close()
+        assert until(lambda: set(anybody.heard) == {prices, events, sensor})
+        assert until(lambda: service.heard == {readings: {b"of 1"}})
+        assert set().union(*anybody.heard.values()) == {b"of 0"}
+        assert meters.heard == {}
+    finally:
+        for line in lines:
+            line.close()
+    wrong = Line(secured.port, "hushgrid", "guessed")
+    assert wrong.code != 0
+    wrong.close()
+
+
+# ---- the proxy, run as it is configured
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Iterator[tuple[World, httpx.Client]]:
+    """A service behind the proxy of deploy/."""
+    program = shutil.which("nginx")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    certify(tmp_path)
+    port, plain = free_port(), free_port()
+    with world(tmp_path) as service:
+        (tmp_path / "mime.types").write_text("types {}\n")
+        told = NGINX
+        for old, new in {
+            "hushgrid:8080": f"127.0.0.1:{service.server.port}",
+            "listen 80;": f"listen 127.0.0.1:{plain};",
+            "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+            "/run/secrets/tls_certificate": str(tmp_path / "tls.crt"),
+            "/run/secrets/tls_key": str(tmp_path / "tls.key"),
+            "/etc/nginx/mime.types": str(tmp_path / "mime.types"),
+            "/var/cache/nginx/pages": str(tmp_path / "pages"),
+            "/tmp/nginx.pid": str(tmp_path / "nginx.pid"),
+        }.items():
+            assert told.count(old) == 1, old
+            told = told.replace(old, new)
+        for place in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"):
+            path = f"{place}_temp_path {tmp_path / place};\n"
+            told = told.replace("http {\n", f"http {{\n{path}", 1)
+        told = f"user root;\ndaemon off;\n{told}".replace("auto;", "1;", 1)
+        (tmp_path / "nginx.conf").write_text(told)
+        words = [program, "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "errors")]
+        trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+        client = httpx.Client(base_url=f"https://localhost:{port}", verify=trust, timeout=30)
+        process = subprocess.Popen(words)
+        try:
+            assert until(lambda: answers(client)), (tmp_path / "errors").read_text()
+            yield service, client
+        finally:
+            client.close()
+            process.terminate()
+            process.wait(30)
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client]) -> None:
+    service, client = behind
+    for path in ("/v1/price", "/v1/prices", "/v1/evcc"):
+        first = client.get(f"{path}?zone=elm-street")
+        assert first.status_code == 200, path
+        assert first.headers["cache-control"] == "no-cache"
+        assert "max-age" in first.headers["strict-transport-security"]
+        own = httpx.get(f"{service.root}{path}?zone=elm-street")
+        assert (first.content, first.headers["etag"]) == (own.content, own.headers["etag"])
+    stream = client.stream("GET", "/v1/stream?zone=elm-street")
+    with stream as lines:
+        assert next(lines.iter_lines()).startswith(("id:", "retry:", ":", "event:", "data:"))
+    for hidden in ("/metrics", "/readyz"):
+        assert client.get(hidden).status_code == 404
+    assert client.get("/openadr3/3.1.0/programs").status_code == 200
+    service.server.stop()  # what follows comes from the proxy alone
+    again = client.get("/v1/price?zone=elm-street")
+    assert again.status_code == 200
+    same = {"If-None-Match": again.headers["etag"]}
+    assert client.get("/v1/price?zone=elm-street", headers=same).status_code == 304
+    assert client.get("/v1/price?zone=oak-lane").status_code == 502
