@@ -306,7 +306,7 @@ def test_the_broker_lets_each_do_its_own_alone(secured: Secured, tmp_path: Path)
 @pytest.fixture
 def behind(tmp_path: Path) -> Iterator[tuple[World, httpx.Client]]:
     """A service behind the proxy of deploy/."""
-    program = shutil.which("nginx")
+    program = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     if program is None:
         pytest.skip("nginx is not installed")
     certify(tmp_path)
