@@ -24,6 +24,7 @@ from benchmarks import (
     simulate,
     step,
     web,
+    webhooks,
 )
 from benchmarks.measure import Question, Result
 
@@ -39,6 +40,7 @@ QUESTIONS: dict[str, Question] = (
     | million.QUESTIONS
     | adversary.QUESTIONS
     | web.QUESTIONS
+    | webhooks.QUESTIONS
     | learn.QUESTIONS
 )
 
