@@ -17,7 +17,6 @@ from hushgrid.audit.realised import Realised, mixed, worst_of_blocks
 from hushgrid.audit.terms import Terms
 from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import HushgridError
-from hushgrid.mechanism import Release
 
 Floats = NDArray[np.float64]
 
@@ -99,35 +98,12 @@ def _composed(made: Recomputed, house: int) -> float | None:
         try:
             account = Account(made.first)
             for entry in made.used:
-                account = account.add(_release(made, entry))
+                account = account.add(made.release_of(entry))
             return account.epsilon(house, DELTA)
         except HushgridError:  # scales that the terms do not lead to: known from other checks
             pass
     column = made.losses[:, house]
     return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
-
-
-def _release(made: Recomputed, entry: object) -> Release:
-    from hushgrid.audit.evidence import Entry
-
-    assert isinstance(entry, Entry)
-    return Release(
-        zone=made.first.zone.id,
-        t=entry.step,
-        applies_from=entry.step + 1,
-        load_hat=entry.load_hat or 0,
-        put_back=entry.put_back,
-        estimate=entry.estimate,
-        rate=entry.rate,
-        scale=entry.scale,
-        look=entry.look,
-        epsilon=entry.epsilon,
-        delta=0.0,
-        epsilon_any=entry.epsilon_any,
-        rule=made.first.rule,
-        digest=made.first.digest,
-        simulated=True,
-    )
 
 
 def _realised(made: Recomputed) -> tuple[tuple[Realised, ...], tuple[tuple[int, float], ...]]:

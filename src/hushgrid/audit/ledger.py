@@ -46,6 +46,26 @@ class Recomputed:
     residual: Floats
     scale: Floats
 
+    def release_of(self, entry: Entry) -> Release:
+        """An entry from readings as the mechanism's release again."""
+        return Release(
+            zone=self.first.zone.id,
+            t=entry.step,
+            applies_from=entry.step + 1,
+            load_hat=entry.load_hat or 0,
+            put_back=entry.put_back,
+            estimate=entry.estimate,
+            rate=entry.rate,
+            scale=entry.scale,
+            look=entry.look,
+            epsilon=entry.epsilon,
+            delta=0.0,
+            epsilon_any=entry.epsilon_any,
+            rule=self.first.rule,
+            digest=self.first.digest,
+            simulated=True,
+        )
+
 
 def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
     """Walk through an epoch as the publisher must have; the first fault of each kind is kept."""

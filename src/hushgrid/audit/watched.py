@@ -66,23 +66,7 @@ def watched(made: Recomputed) -> Watched | None:
 def _releases(made: Recomputed) -> list[Release]:
     """The mechanism's releases again; what came from no reading tells nothing."""
     return [
-        Release(
-            zone=made.terms.zone.id,
-            t=entry.step,
-            applies_from=entry.step + 1,
-            load_hat=int(entry.load_hat or 0),
-            put_back=entry.put_back,
-            estimate=entry.estimate,
-            rate=entry.rate,
-            scale=entry.scale,
-            look=entry.look,
-            epsilon=entry.epsilon,
-            delta=0.0,
-            epsilon_any=entry.epsilon_any,
-            rule=made.first.rule,
-            digest=made.epoch.digest,
-            simulated=False,
-        )
+        made.release_of(entry)
         for entry in made.epoch.entries
         if entry.source == "readings" and entry.load_hat is not None
     ]

@@ -24,7 +24,7 @@ from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
 from hushgrid.live.web.board import Board
 from hushgrid.live.web.feeds import Feeds, zone_asked
-from hushgrid.live.web.front import Front, asked
+from hushgrid.live.web.front import Front, Handler, asked
 from hushgrid.live.web.metrics import Metrics
 from hushgrid.live.web.openapi import Description
 from hushgrid.live.web.problems import BEARER, UnfitError, failed, problem, refused
@@ -33,7 +33,6 @@ from hushgrid.live.web.routes import Way, ways
 from hushgrid.live.web.stream import Streams
 from hushgrid.live.web.tokens import Tokens
 
-Handler = Callable[[Request], Awaitable[Response]]
 Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
 
@@ -74,7 +73,12 @@ def make_app(
     }
     inner = Starlette(routes=[*routes, *more], exception_handlers=errors)
     inner.router.redirect_slashes = False
-    front = Front(inner, pages, access, http, clock)
+    direct = {
+        (way.method, way.path): guarded(handlers[way.name], *way.scopes)
+        for way in table
+        if way.name == "readings"
+    }
+    front = Front(inner, pages, access, http, clock, direct=direct)
     front.ending.append(streams.close)
     return front
 

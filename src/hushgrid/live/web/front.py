@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from anyio import to_thread
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,8 +22,10 @@ from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import Http
 from hushgrid.live.feeds.pages import FEEDS, Page, Pages
 from hushgrid.live.web.limits import Buckets, Senders
-from hushgrid.live.web.problems import openadr, problem, turned_away
+from hushgrid.live.web.problems import failed, openadr, problem, turned_away
 from hushgrid.live.web.security import Headers, adorned, security_headers
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 LARGEST = 16_384  # [bytes] of a head
 OPENADR = "/openadr3/"  # its errors have another shape
@@ -54,7 +58,9 @@ class Front:
         http: Http,
         clock: Clock,
         steady: Callable[[], float] = time.monotonic,
+        direct: Mapping[tuple[str, str], Handler] = MappingProxyType({}),
     ) -> None:
+        self._direct = direct  # by method and path: what comes so often that no router is asked
         self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
         self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)
         self._always = security_headers(http.tls_certificate is not None)
@@ -117,7 +123,11 @@ class Front:
                 await self._give(page, unless, send)
                 return
         scope[PRESENT] = Asked(grant, sender)
-        await self._inner(scope, receive, self._adorning(send))
+        handler = self._direct.get((scope["method"], scope["path"]))
+        if handler is None:
+            await self._inner(scope, receive, self._adorning(send))
+        else:
+            await _answered(handler, scope, receive, self._adorning(send))
 
     async def _grant(self, authorization: str) -> Grant:
         """Whom a token is of; a thread is only asked where a store has to be."""
@@ -145,6 +155,16 @@ class Front:
             await send(message)
 
         return sent
+
+
+async def _answered(handler: Handler, scope: Scope, receive: Receive, send: Send) -> None:
+    request = Request(scope, receive, send)
+    try:
+        answer = await handler(request)
+    except Exception as error:
+        await (await failed(request, error))(scope, receive, send)
+        raise  # so that the server logs it
+    await answer(scope, receive, send)
 
 
 def page_headers(page: Page, now: float) -> Headers:
