@@ -33,10 +33,10 @@ def test_a_correct_publisher_is_certified_at_nine_tenths(eta: float) -> None:
 
 def test_secure_noise_is_certified_too() -> None:
     box = certify_publisher(secure, terms(horizon=1), samples=100_000, confidence=0.9999, seed=2)
-    # Its noise has no seed: at this confidence it is above epsilon once in 10,000 runs at most. From
-    # below: with 75,000 tested samples a side and an event of 6 and 10 %, the log ratio has a
-    # standard error of 0.018 and the two bounds take 0.1 off, so about 0.4 comes out; four
-    # standard errors below that is 0.33.
+    # Its noise has no seed. At this confidence it is above epsilon once in 10,000 runs at most.
+    # With 75,000 tested samples a side and an event of 6 and 10 %, the log ratio has a standard
+    # error of 0.018 and the two bounds take 0.1 off, so about 0.4 comes out; four standard errors
+    # below that is 0.33.
     assert 0.33 <= box.one_step.epsilon <= 0.5
 
 
