@@ -62,7 +62,7 @@ def enumerated(x: np.ndarray, found: Fit, labels: np.ndarray | None = None):
 @pytest.mark.parametrize("family", ["normal", "lognormal", "gamma"])
 @pytest.mark.parametrize("states", [2, 3])
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_expectations_are_those_of_all_paths(family: str, states: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = np.rint(rng.gamma(2.0, 40.0, 7))
