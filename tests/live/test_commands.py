@@ -210,6 +210,7 @@ def test_serve_and_status_of_a_fresh_service(
             assert {"t", "spent", "left", "missing", "state", "zones"} <= set(found)
             assert found["spent"] == 0.0
             assert found["left"] == 400.0
+        assert found["state"] == "not begun"  # by the ledger: nothing is late that never was due
         _, out, _ = run(capsys, "status", url)
         assert "elm-street" in out
         process.send_signal(signal.SIGINT)

@@ -46,12 +46,12 @@ def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
 
 def _state(zone: ZoneService, standing: Standing, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
+    if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
+        return "not begun"
     first = standing.epoch.first if standing.epoch else 1
     t = max(standing.last_t, first - 1) + 1
     due = (t + 1) * zone.seconds + zone.grace
-    if now > due + zone.seconds:
-        return "behind"
-    return _STATES[standing.releases[-1].source] if standing.releases else "not begun"
+    return "behind" if now > due + zone.seconds else _STATES[standing.releases[-1].source]
 
 
 def from_service(url: str) -> list[Status]:
