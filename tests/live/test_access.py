@@ -236,6 +236,20 @@ def test_a_revoked_client_ends_within_five_seconds(world: Worlds) -> None:
     refused(world.token, "invalid_client")
 
 
+def test_what_is_told_at_once_is_never_older_than_a_look(world: Worlds) -> None:
+    header = f"Bearer {world.token().access_token}"
+    assert world.access.at_once(header) is None  # nobody has looked yet
+    found = world.access.grant(header)
+    assert world.access.at_once(header) == found
+    world.pass_(5.0)
+    assert world.access.at_once(header) is None  # it may have been revoked since
+    world.store.revoke("ven-7", 1)
+    refused(lambda: world.access.grant(header), "invalid_token")
+    refused(lambda: world.access.at_once(header), "invalid_token")
+    assert world.access.at_once(None) is NOBODY
+    refused(lambda: world.access.at_once("Bearer made-up"), "invalid_token")
+
+
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
 def test_nothing_made_up_is_a_token(text: str) -> None:
     assert opened(KEY, text) is None
