@@ -21,8 +21,10 @@ from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.grid import Tariff
 from hushgrid.habits import learn_habits
 from hushgrid.journal import Journal
-from hushgrid.report import comparison_json, comparison_prose, comparison_table
-from hushgrid.worlds import Recorded, Simulated, filled, large_world, paper_world, survey_world
+from hushgrid.learn.survey import Survey, survey_of
+from hushgrid.recorded import Real, Recorded, filled
+from hushgrid.report import comparison_json, comparison_table, guarantee_prose, ratio_table
+from hushgrid.worlds import Simulated, large_world, paper_world, survey_world
 
 DAYS = 20
 
@@ -66,9 +68,19 @@ def test_estimates_never_lose_to_raw(calm: Comparison, shocked: Comparison) -> N
             assert estimated < raw
 
 
-def test_clipping_is_the_simplest_estimate(calm: Comparison) -> None:
+def test_cutting_is_the_simplest_estimate(calm: Comparison) -> None:
+    """It helps the noisiest most, w-event's held prices included: raw is before it for all."""
     for name in calm.names:
-        assert (calm.values(name, "clipped") <= calm.values(name, "raw") + 1e-15).all()
+        assert (calm.values(name, "cut") <= calm.values(name, "raw") + 1e-15).all()
+    gain = [calm.ratio(name, name, "raw").mean for name in calm.names]
+    assert gain == [1] * len(gain)
+    helped = {
+        name: calm.summary(name, "raw").mean / calm.summary(name, "cut").mean
+        for name in ("hushgrid_eta0", "group", "wevent")
+    }
+    assert helped["hushgrid_eta0"] == pytest.approx(1, abs=1e-9)
+    assert helped["group"] > 1.05
+    assert helped["wevent"] > 1.05
 
 
 def test_report(calm: Comparison) -> None:
@@ -82,7 +94,7 @@ def test_report(calm: Comparison) -> None:
     assert set(values["refused"]) == {"dphmm"}
     for name in wanted - {"battery_besteffort", "battery_stepping", "battery_random"}:
         one = values["mechanisms"][name]
-        for part in ("raw", "estimated"):
+        for part in ("raw", "cut", "estimated"):
             low, high = one[part]["rmsre_paper"]["ci95"]
             assert low < one[part]["rmsre_paper"]["mean"] < high
         assert isinstance(one["guarantee"], str)
@@ -92,7 +104,8 @@ def test_report(calm: Comparison) -> None:
     assert etas == [0, 0.05, 1]
     assert values["mechanisms"]["battery_random"]["guarantee"].startswith("none")
     assert set(values["curve"][0]["mechanisms"]) == set(calm.names)  # no battery on the chart
-    assert "left out: its constraint" in comparison_prose(calm)
+    assert "left out: its constraint" in guarantee_prose(calm)
+    assert ratio_table(calm).splitlines()[0].split("|")[3].strip() == "estimated"
     assert "battery, stepping (no promise)" in comparison_table(calm)
 
 
@@ -148,15 +161,25 @@ def test_worlds() -> None:
     assert (hot.readings == np.minimum(np.floor(plain[0].readings * 1.3 + 0.5), bound)).all()
     assert (cold.readings == np.floor(plain[1].readings * 0.7 + 0.5)).all()
     assert large_world(1, 1).scenarios[0].zone.bound.max() == 5000
-    slots = np.full(96, 0.3)
-    slots[:10] = 0  # a sampling zero
-    world = survey_world({1: (slots, slots, 0.0), 2: (slots, slots, 0.5)}, 1, 1, n=20)
-    assert not world.scenarios[0].models[0].has_zeros
+    world = survey_world(_survey(("a", "b")), 1, 1, n=20)
+    assert len(world.scenarios[0].models) == 2  # a model of Theta for each source
+    assert not any(model.has_zeros for model in world.scenarios[0].models)
     assert world.day(3).load.shape == (96,)
     with pytest.raises(PolicyError, match=r"shock is 1\.5"):
         paper_world(0.0, 1, 1, 1.5)
-    with pytest.raises(ModelError, match="no chains"):
-        survey_world({}, 1, 1)
+
+
+def _survey(sources: tuple[str, ...]) -> Survey:
+    """Chances of 0.3, and a sampling zero in the first slots."""
+    rows = [
+        (source, residents, day, "present", 15, slot, 0.0 if slot < 10 else 0.3, 0.3)
+        for source in sources
+        for residents in (1, 2)
+        for day in ("wd", "we")
+        for slot in range(96)
+    ]
+    names = ("source", "n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
+    return survey_of(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def test_habits_are_learnt_from_earlier_days() -> None:
@@ -181,7 +204,8 @@ def test_habits_are_learnt_from_earlier_days() -> None:
     assert (low, high) == (pytest.approx(30, abs=9), pytest.approx(600, rel=0.1))
     done = filled(readings, scenario)
     assert 0 < done[0, 0, 0] < 600
-    real = Recorded(scenario, done)
+    real = Recorded.of(scenario, Real(tuple("abcdefghijkl"), readings, np.zeros(40, int)))
+    assert (real.readings == done).all()
     found = compare(real, Promise(), days=3, seed=1, methods=METHODS[:3])
     assert found.ratio("bound", "hushgrid_eta05", "raw").ci95[0] > 1
     with pytest.raises(PolicyError, match="day 40 is asked of 40"):
