@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, paper
-from hushgrid.baselines import METHODS, Promise
+from hushgrid.baselines import METHODS, Method, Promise, Ready, Refusal, Setting
 from hushgrid.baselines.offline import day_law
 from hushgrid.compare import BATTERY_SIZE, Bench, Comparison, compare, errors
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
@@ -119,6 +119,16 @@ def test_adversary_orders_what_is_open_and_what_is_private() -> None:
     prior = row["forecast"]["auc_others"][0]
     assert row["open"]["auc_others"][0] > prior + 0.01
     assert abs(row["hushgrid_eta0"]["auc_others"][0] - prior) < 0.01
+
+
+def test_no_error_at_all_has_no_ratio() -> None:
+    """An epsilon of a million: nothing warns, and JSON has null where there is no number."""
+    source = Simulated([paper.scenario(0.0, 2, n=5)], seed=2)
+    some = [m for m in METHODS if m.name in ("hushgrid_eta0", "group", "forecast")]
+    found = compare(source, Promise("step", 1e6), days=2, seed=1, methods=some)
+    assert found.summary("hushgrid_eta0", "raw").mean == 0
+    ratios = comparison_json(found, [], [])["ratios"]
+    assert ratios["forecast_over_hushgrid_eta0"]["raw"]["mean"] is None
 
 
 def test_errors_by_hand() -> None:
@@ -236,6 +246,28 @@ def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
     assert found.rows == whole.rows
     with pytest.raises(FileError, match="other settings"):
         Journal(path, {"seed": 2})
+
+
+def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
+    """And a promise that a method's own planning finds out of reach is a refusal, no crash."""
+    source = Simulated([paper.scenario(0.0, seed, n=5) for seed in (2, 3)], seed=2)
+
+    def choosy(setting: Setting) -> Ready | Refusal:
+        if setting.scenario is source.scenarios[1]:
+            return Refusal("not here")
+        return METHODS[2].prepare(setting)
+
+    def failing(setting: Setting) -> Ready | Refusal:
+        raise PlanError(f"epsilon is {setting.promise.epsilon:g}; out of reach.")
+
+    some = [
+        METHODS[-1],
+        Method("choosy", "choosy", True, 1.0, choosy),
+        Method("failing", "failing", True, 1.0, failing),
+    ]
+    found = compare(source, Promise(), days=3, seed=1, methods=some)
+    assert found.names == ["forecast"]
+    assert found.refused == {"choosy": "not here", "failing": "epsilon is 1; out of reach"}
 
 
 def test_bad_days_and_zones() -> None:

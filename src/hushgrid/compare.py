@@ -7,7 +7,7 @@ be taken up again where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,15 +64,14 @@ class Bench:
             self._ready[zone] = {m.name: _prepared(m, setting) for m in self.methods}
         return self._ready[zone]
 
-    def everywhere(self, zones: Iterable[int]) -> dict[str, Ready | Refusal]:
-        """The same in all of some zones: a method that any of them refuses is left out of all."""
-        each = [self.ready(zone) for zone in zones]
-        return {
-            m.name: next(
-                (one[m.name] for one in each if isinstance(one[m.name], Refusal)), each[0][m.name]
-            )
-            for m in self.methods
-        }
+    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
+        """The same for all days: a method that any of them lacks is left out of all."""
+        out = dict(self.ready(self.source.zone_of(0)))
+        for number, row in enumerate(rows):
+            lacking = [n for n, one in out.items() if isinstance(one, Ready) and n not in row]
+            for name in lacking:
+                out[name] = self.ready(self.source.zone_of(number))[name]
+        return out
 
     def row(self, number: int, attack: bool = False) -> Row:
         """One day of every method that keeps the promise, and of the batteries."""
@@ -230,9 +229,8 @@ def compare(
     if days < 2:
         raise PolicyError(f"days is {days}; give 2 or more, or no interval can be told.")
     bench = Bench(source, promise, seed, methods)
-    ready = bench.everywhere(sorted({source.zone_of(day) for day in range(days)}))
     rows = tuple(_rows(bench, days, attack_days, known, tick))
-    return Comparison(promise, bench.methods, ready, rows)
+    return Comparison(promise, bench.methods, bench.kept(rows), rows)
 
 
 def _rows(

@@ -76,7 +76,7 @@ def compare(
     need("matplotlib", "plot")
     asked: Any = secret
     promise, methods = Promise(asked, epsilon, delta), methods_with(eta)
-    model = "true, but for a shock"
+    model = f"true but for a common shock of {shock:g}" if shock else "true"
     source: Source
     if readings is None:
         if config is not None:

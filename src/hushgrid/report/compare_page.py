@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 _STYLE = """
-body{margin:0 auto;max-width:76rem;padding:2rem 1.25rem 4rem;background:#fff;color:#1a1c1e;
+body{margin:0 auto;max-width:88rem;padding:2rem 1.25rem 4rem;background:#fff;color:#1a1c1e;
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 h1{font-size:1.6rem;margin:0 0 .6rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}
 ul{margin:.4rem 0;padding-left:1.2rem}p{margin:.4rem 0}
