@@ -173,6 +173,14 @@ class Public:
         weights = np.tile(_fresh(prior), (len(self.models), 1)) / len(self.models)
         return replace(self, prior=prior, weights=weights, t=1)
 
+    def since(self, prior: FactorPrior, steps: int) -> Public:
+        """Before the first release again, so many steps after the factor was known to be 1."""
+        weights = np.zeros_like(self.weights)
+        weights[:, 0] = 1 / len(self.models)
+        for _ in range(steps):
+            weights = _moved(weights, prior)
+        return replace(self, prior=prior, weights=weights, t=1)
+
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
         """The law of the load of step t + ahead, given everything published so far."""
         moments = self.moments.at(self.t + ahead)

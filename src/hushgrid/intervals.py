@@ -33,8 +33,13 @@ def summarise(values: ArrayLike) -> Summary:
 
 
 def ratio_of_means(above: ArrayLike, below: ArrayLike) -> Summary:
-    """mean(above)/mean(below) of paired days, with the interval of the linearised ratio."""
+    """mean(above)/mean(below) of paired days, with the interval of the linearised ratio.
+
+    NaN where nothing lies below.
+    """
     a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    if b.mean() == 0:
+        return Summary(math.nan, math.nan, (math.nan, math.nan))
     ratio = float(a.mean() / b.mean())
     centred = summarise((a - ratio * b) / b.mean())
     low, high = centred.ci95

@@ -185,3 +185,23 @@ def _bins(p: Floats) -> NDArray[np.int64]:
         return np.asarray(rank, np.int64)
     edges = np.unique(np.quantile(p, np.linspace(0, 1, _BINS + 1)[1:-1]))
     return np.asarray(np.searchsorted(edges, p, side="right"), np.int64)
+
+
+def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
+    """Mean over houses that were both at home and away; a column a house.
+
+    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    there = np.asarray(home) > 0
+    n1 = there.sum(axis=0)
+    n0 = len(home) - n1
+    both = (n1 > 0) & (n0 > 0)
+    if not both.any():
+        return float("nan")
+    ranks = rankdata(chance[:, both], axis=0)
+    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
+    wins = above - n1[both] * (n1[both] + 1) / 2
+    return float((wins / (n1[both] * n0[both])).mean())
