@@ -64,7 +64,7 @@ class Bench:
 
     def row(self, number: int, attack: bool = False) -> Row:
         """One day of every method that keeps the promise, and of the batteries."""
-        zone = number % len(self.source.scenarios)
+        zone = self.source.zone_of(number)
         scenario, day = self.source.scenarios[zone], self.source.day(number)
         watchers = _watchers(scenario, day) if attack else {}
         out: Row = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,44 +14,74 @@ from hushgrid.errors import FileError, IntakeError
 DAY = 86_400  # [s]
 
 
-def read_days(path: Path, interval_s: int) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Meter ids and readings (days, T, meters) [Wh], -1 where missing; days begin at 00:00 UTC.
+class Days(NamedTuple):
+    """Readings (days, T, meters) [Wh], -1 where missing; `weekday` (days,), 0 for a Monday."""
 
-    Only whole days between the first and the last are kept; negative readings (export) count as 0.
+    meters: tuple[str, ...]
+    readings: NDArray[np.int32]
+    weekday: NDArray[np.int64]
+
+
+def read_days(
+    path: Path, interval_s: int, *, time_zone: str = "UTC", meters: Sequence[str] = ()
+) -> Days:
+    """The whole days of a file, from midnight of `time_zone` on; meters in the order given, or by
+    their ids.
+
+    A day is kept where some meter told every interval, and clocks were not changed; negative
+    readings (export) count as 0.
     """
-    from hushgrid.intake import CANONICAL, collect, parquet_batches, settle
-    from hushgrid.live.formats import parser_of
+    from hushgrid.intake import settle
+    from hushgrid.live.local import local_seconds
 
     if DAY % interval_s:
         raise FileError(f"interval is {interval_s} s; give one that divides a day, such as 1800.")
+    settled = settle(_parsed(path), interval_s).complete
+    if not len(settled):
+        raise FileError(
+            f"{path} fills no interval of {interval_s} s; give readings of at most that length."
+        )
+    order = tuple(meters) or tuple(sorted(settled.ids))
+    column = {name: i for i, name in enumerate(order)}
+    place = np.array([column.get(name, -1) for name in settled.ids])[settled.code]
+    mine = place >= 0
+    if not mine.any():
+        raise FileError(f"{path} has no reading of the zone's meters; give readings of its homes.")
+    first, last = int(settled.start.min()), int(settled.start.max())
+    steps, per_day = (last - first) // interval_s + 1, DAY // interval_s
+    out = np.full((steps, len(order)), -1, np.int32)
+    at = (settled.start - first) // interval_s
+    out[at[mine], place[mine]] = np.clip(settled.wh[mine], 0, 2**31 - 1)
+    shown = local_seconds(first, interval_s, steps, time_zone)
+    clock = shown % DAY // interval_s
+    begins = [
+        m
+        for m in np.flatnonzero(clock == 0)
+        if np.array_equal(clock[m : m + per_day], np.arange(per_day))
+    ]
+    rows = np.array(begins, np.int64).reshape(-1, 1) + np.arange(per_day)
+    told = np.asarray((out >= 0).any(axis=1))
+    whole = np.asarray(told[rows].all(axis=1))
+    kept = rows[whole]
+    return Days(order, out[kept], shown[kept[:, 0]] // DAY)
+
+
+def _parsed(path: Path) -> Any:
+    """All readings of a file."""
+    from hushgrid.intake import CANONICAL, collect, parquet_batches
+    from hushgrid.live.formats import parser_of
+
     try:
         with path.open("rb") as stream:
             if path.suffix.lower() == ".parquet":
-                parsed = collect(parquet_batches(stream, CANONICAL))
-            else:
-                parsed = collect(parser_of(path)([stream.read()], CANONICAL))
+                return collect(parquet_batches(stream, CANONICAL)).readings
+            return collect(parser_of(path)([stream.read()], CANONICAL)).readings
     except OSError as error:
         raise FileError(
             f"{path} cannot be read ({error.strerror}); give a file of readings."
         ) from None
     except IntakeError as error:
         raise FileError(f"{path}: {error}") from None
-    settled = settle(parsed.readings, interval_s).complete
-    if not len(settled):
-        raise FileError(
-            f"{path} fills no interval of {interval_s} s; give readings of at most that length."
-        )
-    order = sorted(settled.ids)
-    place = np.array([order.index(name) for name in settled.ids])
-    day = settled.start // DAY
-    first, last = int(day.min()), int(day.max())
-    out = np.full((last - first + 1, DAY // interval_s, len(order)), -1, np.int32)
-    out[day - first, settled.start % DAY // interval_s, place[settled.code]] = np.clip(
-        settled.wh, 0, 2**31 - 1
-    )
-    told = np.asarray((out >= 0).any(axis=2))
-    whole = np.asarray(told.all(axis=1))  # some meter told every interval
-    return tuple(order), out[whole]
 
 
 def read_chains(

@@ -7,7 +7,7 @@ survey; real readings. A day is what the zone drew, and who was at home where th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -46,7 +46,11 @@ class Source(Protocol):
 
     @property
     def scenarios(self) -> Sequence[Scenario]:
-        """What the public believes of each zone; day d is of zone d mod their number."""
+        """What the public believes of each zone, or of each kind of day."""
+        ...
+
+    def zone_of(self, number: int) -> int:
+        """Which of the scenarios a day belongs to."""
         ...
 
     @property
@@ -74,6 +78,10 @@ class Simulated:
     def __post_init__(self) -> None:
         if not (is_real(self.shock) and 0 <= self.shock < 1):
             raise PolicyError(f"shock is {self.shock}; give a share from 0 to below 1.")
+
+    def zone_of(self, number: int) -> int:
+        """Zones take turns."""
+        return number % len(self.scenarios)
 
     def day(self, number: int) -> Day:
         """Moved and drawn from the seed and the day's number."""
@@ -154,15 +162,35 @@ def _surveyed(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """Real readings (days, T, houses) [Wh], and a public model made without them."""
+    """Real readings (days, T, houses) [Wh], and a public model made without them.
+
+    `weekday` (days,): 0 for a Monday; a model of a week is seen from there. Without it every day
+    is the model's first.
+    """
 
     scenario: Scenario
     readings: NDArray[np.int32]
+    weekday: Ints | None = None
+    scenarios: Sequence[Scenario] = field(init=False)
+    _kinds: tuple[int, ...] = field(init=False)  # the scenario of each day of the week
 
-    @property
-    def scenarios(self) -> Sequence[Scenario]:
-        """One zone."""
-        return (self.scenario,)
+    def __post_init__(self) -> None:
+        seen: dict[tuple[bytes, ...], int] = {}
+        days: list[Scenario] = []
+        kinds: list[int] = []
+        for day in range(1 if self.weekday is None else 7):
+            here = self.scenario.starting(day * self.horizon) if day else self.scenario
+            slots = _slots(here, self.horizon)
+            if slots not in seen:
+                seen[slots] = len(days)
+                days.append(here)
+            kinds.append(seen[slots])
+        object.__setattr__(self, "scenarios", tuple(days))
+        object.__setattr__(self, "_kinds", tuple(kinds))
+
+    def zone_of(self, number: int) -> int:
+        """Days on which the model says the same share a scenario."""
+        return 0 if self.weekday is None else self._kinds[int(self.weekday[number])]
 
     @property
     def horizon(self) -> int:
@@ -177,6 +205,12 @@ class Recorded:
             )
         bound = self.scenario.zone.bound
         return Day(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
+
+
+def _slots(scenario: Scenario, steps: int) -> tuple[bytes, ...]:
+    """What calendars say of the first steps."""
+    calendars = [*(model.calendar for model in scenario.models), scenario.consumption.calendar]
+    return tuple(np.resize(each.slots, steps).tobytes() for each in calendars)
 
 
 def filled(readings: NDArray[np.integer], scenario: Scenario) -> NDArray[np.int32]:

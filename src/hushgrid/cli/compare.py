@@ -33,7 +33,10 @@ def compare(
     config: Annotated[
         Path | None, typer.Option(help="Zone file with the model of the readings; else learned.")
     ] = None,
-    interval: Annotated[int, typer.Option(min=60, help="Step of real readings [s].")] = 1800,
+    interval: Annotated[
+        int | None,
+        typer.Option(min=60, help="Step of real readings [s]; else the zone file's, or 1800."),
+    ] = None,
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound of real homes [Wh]; else 15 kW.")
     ] = None,
@@ -150,7 +153,7 @@ def _battery_scores(source: Any, seed: int) -> Any:
 
 def _source(
     world: str, sigma: float, shock: float, zones: int, houses: int, chains: Path | None,
-    readings: Path | None, config: Path | None, interval: int, bound: int | None,
+    readings: Path | None, config: Path | None, interval: int | None, bound: int | None,
     train_days: int, seed: int,
 ) -> Any:  # fmt: skip
     """The world that is asked for."""
@@ -178,29 +181,48 @@ def _source(
 
 
 def _recorded(
-    path: Path, config: Path | None, interval: int, bound: int | None, train_days: int
+    path: Path, config: Path | None, interval: int | None, bound: int | None, train_days: int
 ) -> Any:
     """Real days after those the model is learned from, or all of them with a given model."""
     from hushgrid.errors import PlanError
     from hushgrid.habits import learn_habits
     from hushgrid.recorded import read_days
     from hushgrid.worlds import Recorded, filled
-    from hushgrid.zonefile import load_zone
 
-    meters, days = read_days(path, interval)
     if config is not None:
-        scenario = load_zone(config).scenario
-        if scenario.zone.n_houses != len(meters):
-            raise PlanError(
-                f"config has {scenario.zone.n_houses} houses but the readings {len(meters)} meters;"
-                " give a zone of the meters, in the order of their ids."
-            )
-        return Recorded(scenario, filled(days, scenario))
+        return _with_model(path, config, interval)
+    found = read_days(path, interval or 1800)
+    days = found.readings
     if len(days) < train_days + 2:
         raise PlanError(
             f"train_days is {train_days} but there are {len(days)} whole days;"
             " give fewer, so that two or more are left to compare on."
         )
-    contract = bound if bound is not None else round(15_000 * interval / 3600)
+    contract = bound if bound is not None else round(15_000 * (interval or 1800) / 3600)
     scenario = learn_habits(days[:train_days], contract)
     return Recorded(scenario, filled(days[train_days:], scenario))
+
+
+def _with_model(path: Path, config: Path, interval: int | None) -> Any:
+    """All days with the model of a zone file: its meters, its steps, its time of day and week."""
+    import numpy as np
+
+    from hushgrid.errors import PlanError
+    from hushgrid.recorded import read_days
+    from hushgrid.worlds import Recorded, filled
+    from hushgrid.zonefile import load_zone
+
+    zone = load_zone(config, seconds=interval)
+    found = read_days(path, zone.seconds, time_zone=zone.time_zone, meters=zone.meters)
+    n, there = zone.scenario.zone.n_houses, len(found.meters)
+    if n != there:
+        raise PlanError(
+            f"config has {n} houses but the readings {there} meters;"
+            " give a zone of the meters, in the order of their ids or with meters of its own."
+        )
+    bare = Recorded(zone.scenario, found.readings, found.weekday)
+    done = found.readings.copy()
+    kinds = np.array([bare.zone_of(day) for day in range(len(done))])
+    for kind, scenario in enumerate(bare.scenarios):
+        done[kinds == kind] = filled(done[kinds == kind], scenario)
+    return Recorded(zone.scenario, done, found.weekday)

@@ -73,7 +73,7 @@ def zone_text(offer: Offer, groups: Sequence[tuple[Public, Sequence[str]]]) -> s
                 "epsilon": offer.policy_epsilon,
                 "eta": offer.eta,
                 "eta_set_by": offer.eta_by,
-                "horizon": day,
+                "horizon": 7 * day,
                 "publish": publish,
             },
         ),
