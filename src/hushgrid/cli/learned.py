@@ -18,6 +18,8 @@ def write(
     out: Path, result: Learned, made: Offered, values: dict[str, Any], begins: datetime | None
 ) -> list[Path]:
     """theta.json, zone.toml, service.toml with a key, and model.json."""
+    from secrets import token_hex
+
     import numpy as np
 
     from hushgrid.files import save_model, write_text
@@ -46,7 +48,8 @@ def write(
         law=result.family,
         prior=result.habits,
         days=result.terms.days,
-        digest=model.digest,
+        # of private models it would be something to check guesses against
+        digest=token_hex(32) if made.provenance == "private" else model.digest,
     )
     at = first_interval(result.ends, result.seconds, begins)
     written = [
