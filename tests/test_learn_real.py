@@ -1,11 +1,10 @@
-"""Real homes, where the data lies beside the project: ECO household 2, and fifty of SGSC.
+"""A real home with labels, where the data lies beside the project: ECO household 2.
 
-ECO: ETH Zurich, CC BY 4.0, doi 10.5905/ethz-1007-35. SGSC: CC BY 3.0 AU, Commonwealth of Australia.
+ETH Zurich, CC BY 4.0, doi 10.5905/ethz-1007-35.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,11 @@ from hushgrid.learn.habits import Habits, assumed
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.judge import scored
 from hushgrid.learn.learned import Terms, design_for, learn
-from hushgrid.zonefile import load_zone
-from tests.test_learn_zone import run
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 ECO = DATA / "eco_house2" / "eco_house2_15min.parquet"
-SGSC = DATA / "sgsc" / "readings_2013_50homes.parquet"
 CHAINS = DATA / "occupancy_survey" / "chains.parquet"
 needs_eco = pytest.mark.skipif(not (ECO.exists() and CHAINS.exists()), reason="no ECO data")
-needs_sgsc = pytest.mark.skipif(not SGSC.exists(), reason="no SGSC data beside the project")
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +67,3 @@ def test_accuracy_on_days_that_no_fit_has_seen(house: Histories, law: str) -> No
         right = scored(unseen, unseen.labels, posterior(unseen.wh, moved))
         assert right["all"] >= 0.83
         assert right["06-22"] >= 0.82
-
-
-@needs_sgsc
-def test_fifty_homes_in_one_call(tmp_path: Path) -> None:
-    asked = ["--readings", str(SGSC), "--time-zone", "Australia/Sydney", "--law", "lognormal"]
-    out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
-    assert run("learn", *asked, *out, "--zone", "sgsc") == 0
-    values = json.loads((tmp_path / "x.json").read_text())
-    assert (values["houses"], values["fitted"], values["groups"]) == (50, 50, 4)
-    # homes whose meters stood still for more than a fortnight of the year
-    still = {"10006572", "10017472", "10017480", "10017576", "10017578", "10017994"}
-    assert still <= set(values["ailments"]["vacant at times"])
-    held = values["held_out"]
-    assert held["log_likelihood"] > held["plain"]
-    zone = load_zone(tmp_path / "zone.toml")
-    assert zone.scenario.zone.n_houses == 50
-    assert run("simulate", "--config", str(tmp_path / "zone.toml"), "--days", "1") == 0
-    assert run("check", str(tmp_path / "service.toml")) == 0

@@ -26,7 +26,7 @@ class Provenance:
     origin: Origin = "public"
     epsilon: float = 0.0  # that every home has spent on the models
     homes: int = 0
-    digest: str = ""  # of the model that was made
+    digest: str = ""  # of the model that was made; a random name where it is private
 
     @property
     def private(self) -> bool:

@@ -35,7 +35,8 @@ _PROMISES = {"secret", "rho", "eta_set_by"}
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneFile:
     """What a zone file says: the scenario and the policy; `provenance`: where models and laws
-    come from, in the words of whoever wrote the file.
+    come from, in the words of whoever wrote the file. `time_zone` and `meters` (one a house, or
+    none) are what the file has ready for a service.
     """
 
     scenario: Scenario
@@ -43,6 +44,8 @@ class ZoneFile:
     provenance: Mapping[str, str] = field(default_factory=dict)
     seconds: int = SECONDS
     learned: Provenance = field(default_factory=Provenance)
+    time_zone: str = "UTC"
+    meters: tuple[str, ...] = ()
 
 
 def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
@@ -70,13 +73,30 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         assert scenario is not None
         assert policy is not None
         learned = read_provenance(content, faults)
-        return ZoneFile(scenario, policy, provenance_of(content), length, learned)
+        made = (scenario, policy, provenance_of(content), length, learned)
+        return ZoneFile(*made, _time_zone(content), _meters(content, scenario.zone.n_houses))
     except HushgridError as error:
         raise FileError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"{path} holds a value of the wrong kind or size ({error}); see docs/zone-file.md."
         ) from None
+
+
+def _time_zone(content: Table) -> str:
+    """Whose times of day the patterns are, where the file says so; a service checks the name."""
+    table = content.get("service")
+    given = table.get("time_zone", "UTC") if isinstance(table, Mapping) else "UTC"
+    return given if isinstance(given, str) else "UTC"
+
+
+def _meters(content: Table, houses: int) -> tuple[str, ...]:
+    """The meters of all houses, where the file lists them itself; a service reads other ways."""
+    lists = [group.get("meters") for group in content["houses"]]
+    if not all(isinstance(each, list) for each in lists):
+        return ()
+    names = tuple(str(name) for each in lists for name in each)
+    return names if len(set(names)) == houses == len(names) else ()
 
 
 def _interval(content: Table, faults: Faults) -> int:

@@ -80,7 +80,13 @@ def test_import_takes_every_kind_of_file(
         made.write_bytes(FORMATS[SUFFIXES[suffix]](rows(file)))
     status, out, err = run(capsys, "import", made, "--config", file, "--json", "-")
     assert (status, err) == (0, "")
-    assert json.loads(out) == {**NOTHING, "accepted": 5, "unknown": 1, "problems": []}
+    assert json.loads(out) == {
+        **NOTHING,
+        "accepted": 5,
+        "unknown": 1,
+        "outside": 0,
+        "problems": [],
+    }
     _, out, _ = run(capsys, "import", made, made, "--config", file)
     assert "accepted 0" in out
     assert "duplicate 10" in out

@@ -80,7 +80,7 @@ def houses(made: Recomputed) -> Houses:
 
 
 def _leakage(made: Recomputed, losses: Floats) -> Floats | None:
-    if not np.isfinite(losses).all():
+    if made.terms.veiled or not np.isfinite(losses).all():
         return None
     total = temporal_leakage(made.terms.models, losses).total
     # a house certain under each model, protected because they disagree, has no chain to forget by
@@ -127,6 +127,10 @@ def fifteen(terms: Terms) -> Check:
     said = " The rule is a custom, not a proof: promises rest on the noise."
     if n < 15:
         return Check(name, "noted", f"{n} customers, fewer than 15.{said}")
+    if terms.veiled:
+        return Check(
+            name, "noted", f"{n} customers; what each is expected to use is private.{said}"
+        )
     steps, worst, at, who = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
     for t, belief in enumerate(islice(marginals(terms.models[0]), steps), 1):
         expected = expected_readings(belief, terms.models[0], terms.consumption)

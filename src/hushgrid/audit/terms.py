@@ -35,6 +35,7 @@ class Terms:
     eta_set_by: str = ""
     charged: float = 0.0  # what the models have cost every house
     provenance: Mapping[str, str] = field(default_factory=dict)
+    veiled: bool = False  # models that say only what is possible: how fast chains mix is not known
 
     def first_state(self) -> State:
         """The mechanism before its first step."""

@@ -42,7 +42,7 @@ def watched(made: Recomputed) -> Watched | None:
     """Let her watch an epoch; None where no filter reads it."""
     terms, n = made.terms, made.terms.zone.n_houses
     releases = _releases(made)[: max(1, MOST // n)]
-    if not releases or any(release.look for release in releases):
+    if not releases or terms.veiled or any(release.look for release in releases):
         return None
     known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
     try:

@@ -49,10 +49,11 @@ def put_json(value: Any, target: str | None) -> list[Path]:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar on standard error while long work runs; yields what to call after each piece.
+def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
+    """Bars on standard error while long work runs; yields what begins one.
 
-    Called with a number, it goes on by so many.
+    Called with a name and a total it gives what to call after each piece; that, called with a
+    number, goes on by so many.
     """
     from rich.console import Console
     from rich.progress import (
@@ -63,8 +64,24 @@ def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda by=1: bar.advance(task, by)
+
+        def begin(label: str, total: int) -> Callable[..., None]:
+            task = bar.add_task(label, total=total)
+            return lambda by=1: bar.advance(task, by)
+
+        yield begin
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
+    """One bar on standard error; yields what to call after each piece, or with how many."""
+    with stages() as begin:
+        yield begin(label, total)

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from hushgrid.intake import Readings
     from hushgrid.learn.habits import Habits
     from hushgrid.learn.histories import Histories
+    from hushgrid.learn.learned import Watch
 
 
-def read_readings(path: Path, mapping: str) -> tuple[Readings, int]:
-    """All readings of a file, and how many rows were malformed."""
+def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> tuple[Readings, int]:
+    """All readings of a file, and how many rows were malformed; `watch` sees the bytes go by."""
     from hushgrid.cli.import_ import _batches
     from hushgrid.errors import FileError, IntakeError
     from hushgrid.intake import collect
@@ -20,7 +21,9 @@ def read_readings(path: Path, mapping: str) -> tuple[Readings, int]:
 
     columns = mapping_named(mapping)
     try:
-        parsed = collect(_batches(path, columns, lambda *_: None))
+        size = path.stat().st_size
+        advance = (lambda _: None) if watch is None else watch("reading, bytes", size)
+        parsed = collect(_batches(path, columns, advance))
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
     except OSError as error:
@@ -35,6 +38,7 @@ def read_histories(
     time_zone: str,
     seconds: int | None,
     labels: Path | None = None,
+    watch: Watch | None = None,
 ) -> Histories:
     """Readings on one axis of local time, with labels where a file has them."""
     from dataclasses import replace
@@ -51,7 +55,7 @@ def read_histories(
             f"time zone is {time_zone!r}; give a name of the time zone database such as"
             " 'Europe/Zurich'."
         ) from None
-    readings, malformed = read_readings(path, mapping)
+    readings, malformed = read_readings(path, mapping, watch)
     try:
         axis = axis_of(readings, seconds)
     except IntakeError as error:

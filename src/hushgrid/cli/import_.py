@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from hushgrid.cli.common import Json, progress, put_json, say
 
 if TYPE_CHECKING:
     from hushgrid.intake import ColumnMapping, Parsed
+    from hushgrid.live.deployment import ZoneService
 
 PIECE = 1 << 20  # [bytes] read at once
 
@@ -40,7 +41,7 @@ def import_(
 
     columns = mapping_named(mapping)
     deployment = load_deployment(config)
-    delivery = Delivery()
+    delivery, kept = Delivery(), _Within(deployment.zones)
     try:
         sizes = {path: path.stat().st_size for path in files}
         with (
@@ -52,7 +53,8 @@ def import_(
             gate = Gate(deployment.zones, store)
             for path in files:
                 try:
-                    delivery.take(gate, _batches(path, columns, advance))
+                    batches = _batches(path, columns, advance)
+                    delivery.take(gate, (kept.of(batch) for batch in batches))
                 except IntakeError as error:
                     raise IntakeError(f"{path}: {error}") from None
     except OSError as error:
@@ -64,7 +66,39 @@ def import_(
     say("\n".join(f"{kind:>10} {count}" for kind, count in receipt.items()), json)
     for one in delivery.problems:
         say(f"  {one}", json)
-    put_json({**receipt, "problems": list(delivery.problems)}, json)
+    if kept.outside:
+        say(f"{'outside':>10} {kept.outside} of no zone's horizon: left out", json)
+    told = {**receipt, "outside": kept.outside, "problems": list(delivery.problems)}
+    put_json(told, json)
+
+
+class _Within:
+    """Keeps readings that a zone can still publish; a store holds but some weeks of the others."""
+
+    def __init__(self, zones: Sequence[ZoneService]) -> None:
+        self._begins = min(zone.begins for zone in zones)
+        self._ends = max(zone.begins + zone.seconds * zone.policy.horizon for zone in zones)
+        self.outside = 0
+
+    def of(self, parsed: Parsed) -> Parsed:
+        """What was parsed, less readings from before the first begins or after the last horizon."""
+        from dataclasses import replace
+
+        from hushgrid.intake import Readings
+
+        own = parsed.readings
+        kept = (own.start >= self._begins) & (own.start < self._ends)
+        if kept.all():
+            return parsed
+        self.outside += int((~kept).sum())
+        some = Readings.trusted(
+            own.names,
+            own.code[kept],
+            start=own.start[kept],
+            duration=own.duration[kept],
+            wh=own.wh[kept],
+        )
+        return replace(parsed, readings=some)
 
 
 def _batches(path: Path, mapping: ColumnMapping, advance: Callable[..., None]) -> Iterator[Parsed]:

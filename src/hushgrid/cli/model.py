@@ -38,7 +38,7 @@ def show(model: Folder, html: Page = None, json: Json = None) -> None:
     ]
     prose = learned_prose(values)
     if html is not None:
-        from hushgrid.report.learn import chain_figure, law_figure
+        from hushgrid.report.learn_figures import chain_figure, law_figure
 
         need("matplotlib", "plot")
         _page(
@@ -92,7 +92,7 @@ def compare(first: Folder, second: Folder, html: Page = None, json: Json = None)
         for r in rows
     ]
     if html is not None:
-        from hushgrid.report.learn import chain_figure
+        from hushgrid.report.learn_figures import chain_figure
 
         need("matplotlib", "plot")
         drawn = {

@@ -111,7 +111,7 @@ def fit(
 
     `labels` (homes, steps): the state where it is known, -1 where not, -2 for any state but 0.
     `edges` (bins + 1,): borders of a histogram's bins, the same for all homes; else each has its
-    own. `tick` is called with the number of homes that are done.
+    own. `tick` is called with the number of homes that have come to rest since it was called last.
     """
     x = np.atleast_2d(np.asarray(readings, np.float64))
     _check(x, design, labels)
@@ -119,9 +119,7 @@ def fit(
     for begin in range(0, len(x), _CHUNK):
         these = slice(begin, begin + _CHUNK)
         own = None if labels is None else labels[these]
-        parts.append(_fitted(x[these], design.at(these), own, edges))
-        if tick is not None:
-            tick(len(x[these]))
+        parts.append(_fitted(x[these], design.at(these), own, edges, tick or _nobody))
     return parts[0] if len(parts) == 1 else _joined(parts, design)
 
 
@@ -162,20 +160,30 @@ _BY_HOME = (
 )
 
 
-def _fitted(x: Floats, design: Design, labels: Labels | None, edges: Floats | None) -> Fit:
+def _nobody(count: int) -> None:
+    """Nobody watches."""
+    del count
+
+
+def _fitted(
+    x: Floats, design: Design, labels: Labels | None, edges: Floats | None, tick: Tick
+) -> Fit:
     borders = None if edges is None else np.broadcast_to(edges, (len(x), len(edges)))
     work = Fitting(x, design, labels, borders)
     starts = list(design.starts)
     if design.occupied.size and design.states == 2:
         starts.insert(0, -1.0)
     best: State | None = None
-    for share in starts:
-        state = work.started(share)
-        work.iterate(state, design.trial if len(starts) > 1 else design.iterations)
-        best = state if best is None else best.better(state)
-    assert best is not None
     if len(starts) > 1:
-        work.iterate(best, design.iterations - design.trial)
+        for share in starts:
+            state = work.started(share)
+            work.iterate(state, design.trial)
+            best = state if best is None else best.better(state)
+        left = design.iterations - design.trial
+    else:
+        best, left = work.started(starts[0]), design.iterations
+    assert best is not None
+    work.iterate(best, left, tick)
     if labels is None and _exchangeable(design.moves):
         work.reorder(best)
     likelihood = work.settle(best)

@@ -85,7 +85,8 @@ def values_of(
         features[..., 0] = -log
         first, second = (log, log**2) if family == "lognormal" else (y, log)
         features[..., 1], features[..., 2] = first, second
-    prior = np.einsum("hm,hmf->hf", weight, features) / total[:, None]
+    # added up one by one: a home's sums must not hang on how far others are padded, not by a bit
+    prior = np.cumsum(weight[..., None] * features, axis=1)[:, -1] / total[:, None]
     prior[:, 0] = 1.0
     return Values(features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,11 +101,16 @@ class Fitting:
         first = self.first[homes] + self.design.first
         state.initial[homes] = first / first.sum(axis=1, keepdims=True)
 
-    def iterate(self, state: State, iterations: int) -> None:
-        """Iterations until every home is done, or for so many."""
+    def iterate(
+        self, state: State, iterations: int, tick: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Iterations until every home is done, or for so many; `tick` hears how many are done."""
         enough = self.design.tolerance * np.maximum(self.weight.sum(axis=1), 1.0)
+        done = 0
         for _ in range(iterations):
             active = self.homes[~state.done]
+            tick(len(self.homes) - active.size - done)
+            done = len(self.homes) - active.size
             if not active.size:
                 return
             likelihood = self.expect(active, state)
@@ -117,6 +123,7 @@ class Fitting:
             still = self.homes[~state.done]
             if still.size:
                 self.maximise(still, state)
+        tick(len(self.homes) - done)
 
     def log_prior(self, homes: Homes, state: State) -> Floats:
         """Log of the priors, but for constants."""

@@ -21,8 +21,8 @@ from hushgrid.learn.histories import (
     fit_to_learn,
     vacant_days,
 )
-from hushgrid.learn.judge import daily_scores, marginal_scores, plain_scores, scored, trust_of
-from hushgrid.learn.prototypes import Prototypes, grouped_models, prototypes
+from hushgrid.learn.judge import marginal_scores, plain_scores, scored, trust_of
+from hushgrid.learn.prototypes import ROUNDS, Prototypes, grouped_models, prototypes
 from hushgrid.learn.publish import Public, publics
 from hushgrid.learn.trust import Trust
 
@@ -33,6 +33,7 @@ STARTS = (0, 6, 12, 18)  # [h] of slot groups
 HELD_OUT = 0.25  # of the time, its end
 LEAST_HELD = 4  # days
 AUTO: tuple[Family, ...] = ("lognormal", "gamma", "histogram")
+Watch = Callable[[str, int], Callable[..., None]]  # a stage and its size -> what counts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class HeldOut:
 class Learned:
     """Models of a zone and what is known about them.
 
-    `usable`: numbers of homes that were fitted; `shared.which` is about those. `daily` (homes, 3):
-    mean, standard deviation and number of daily scores, for drift. `accuracy`: by kind of hours.
+    `usable`: numbers of homes that were fitted; `shared.which` is about those. `accuracy`: by kind
+    of hours.
     """
 
     ids: tuple[str, ...]
@@ -100,7 +101,6 @@ class Learned:
     trust: Trust
     accuracy: dict[str, Any]
     home_share: Floats
-    daily: Floats
     top: int
 
 
@@ -137,16 +137,21 @@ def _slots(found: Histories, group: NDArray[np.int64], g: int) -> NDArray[np.int
     return here if here.size else np.zeros(1, np.int32)
 
 
+def _unwatched(stage: str, size: int) -> Callable[..., None]:
+    """Nobody watches."""
+    del stage, size
+    return lambda _: None
+
+
 def learn(
     given: Histories,
     habits: Habits,
     terms: Terms | None = None,
     *,
-    tick: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
 ) -> Learned:
     """Fit every usable home, let homes share prototypes, judge them on days not seen."""
-    terms = terms or Terms()
-    say = tick or (lambda _: None)
+    terms, begin = terms or Terms(), watch or _unwatched
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
     if not usable.size:
@@ -156,14 +161,18 @@ def learn(
             " histories of homes in whole Wh."
         )
     found = clamped(given.homes(usable))
-    family, tried, early, late = _family(found, habits, terms, say)
-    say(f"fitting {len(usable)} homes")
+    family, tried, early, late = _family(found, habits, terms, begin)
     design = design_for(found, habits, terms, family)
     edges = common_edges(found.wh) if family == "histogram" else None
-    own = fit(found.wh, design, labels=_labels(found, design), edges=edges)
+    own = fit(
+        found.wh,
+        design,
+        labels=_labels(found, design),
+        edges=edges,
+        tick=begin(f"fitting, {family}", len(usable)),
+    )
     k = min(terms.prototypes or len(usable), len(usable))
-    say(f"{k} prototypes")
-    shared = prototypes(found.wh, own, k)
+    shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
     public = publics(shared.models, terms.starts, shared.which)
     top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
     held, judged = None, public
@@ -188,7 +197,6 @@ def learn(
         trust=trust_of(where, judged, shared.which, terms.starts, max(top, 1)),
         accuracy=_accuracy(found, habits, terms, family, edges),
         home_share=posterior(found.wh, own, labels=_labels(found, design)).mean(axis=1),
-        daily=daily_scores(found, public, shared.which, max(top, 1)),
         top=max(top, 1),
     )
 
@@ -211,7 +219,7 @@ def _labels(found: Histories, design: Design) -> Labels | None:
 
 
 def _family(
-    found: Histories, habits: Habits, terms: Terms, say: Callable[[str], None]
+    found: Histories, habits: Habits, terms: Terms, begin: Watch
 ) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
     """The family of laws, what each that was tried reached on held-out days, and both parts."""
     steps, day = found.wh.shape[1], found.steps_a_day
@@ -224,11 +232,11 @@ def _family(
     tried: dict[str, float] = {}
     some = _sample(early)
     for family in AUTO:
-        say(f"trying {family}")
         part = early.homes(some)
         design = design_for(part, habits, terms, family)
         edges = common_edges(found.wh) if family == "histogram" else None
-        own = fit(part.wh, design, labels=_labels(part, design), edges=edges)
+        tick = begin(f"trying {family}", len(some))
+        own = fit(part.wh, design, labels=_labels(part, design), edges=edges, tick=tick)
         rest = after.homes(some)
         under = replace(own, design=design_for(rest, habits, terms, family))
         seen = np.isfinite(rest.wh).sum()

@@ -19,7 +19,7 @@ from hushgrid.learn.families import Floats, Values, natural_of, parameters_of
 from hushgrid.learn.fitting import tied
 
 Ints = NDArray[np.intp]
-_ROUNDS = 4
+ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ def prototypes(
         k,
     )
     history: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         under = [expected(readings, _spread(models, j, own.homes)) for j in range(k)]
         likelihood = np.stack([each.log_likelihood for each in under])
         better = likelihood.argmax(axis=0)

@@ -73,14 +73,19 @@ def zone_text(offer: Offer, groups: Sequence[tuple[Public, Sequence[str]]]) -> s
                 "epsilon": offer.policy_epsilon,
                 "eta": offer.eta,
                 "eta_set_by": offer.eta_by,
-                "horizon": day,
+                "horizon": 7 * day,
                 "publish": publish,
             },
         ),
     ]
     for public, meters in groups:
-        parts.append(_houses(public, meters, offer.bound))
-    parts.append(_table("[models]", {"file": "theta.json"}))
+        parts.append(_houses(public, meters, offer))
+    parts.append(
+        _table(
+            "[models]",
+            {"file": "theta.json", "provenance": f"{offer.provenance}, by {offer.by}"},
+        )
+    )
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,9 +116,10 @@ def service_text(offer: Offer, begins: str) -> str:
     )
 
 
-def _houses(public: Public, meters: Sequence[str], bound: int) -> str:
+def _houses(public: Public, meters: Sequence[str], offer: Offer) -> str:
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
-    lines += [f"bound = {bound}", f"absent = {_value(public.absent)}"]
+    lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
+    lines += [f"bound = {offer.bound}", f"absent = {_value(public.absent)}"]
     laws = [
         _value({"from": f"{start:02d}:00", **law})
         for start, law in zip(public.starts, public.present, strict=True)

@@ -133,6 +133,7 @@ def _of_service(service: ZoneService) -> Terms:
         eta_set_by=service.eta_set_by,
         charged=service.learned.epsilon,
         provenance=service.provenance,
+        veiled=service.learned.private,
     )
 
 

@@ -54,6 +54,7 @@ class ZoneService:
     promise: Promise | None = None  # None: the policy's epsilon at each step
     provenance: Mapping[str, str] = field(default_factory=dict)  # of models and laws, in words
     learned: Provenance = field(default_factory=Provenance)
+    own: Scenario | None = None  # with private models, for the operator's eyes alone
 
     @property
     def id(self) -> str:

@@ -1,4 +1,7 @@
-"""What a zone of a deployment promises and costs, from public models alone."""
+"""What a zone of a deployment promises and costs, from its models; no reading is asked.
+
+Where the models are private, so are these figures: they are the operator's.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ _DAYS = 7  # that a policy is examined over: they hold a weekend
 
 def outlook(zone: ZoneService) -> Outlook:
     """The zone's policy over its first week."""
-    scenario, promise = zone.scenario, zone.promise or Promise("step", zone.policy.epsilon)
+    scenario = zone.own or zone.scenario
+    promise = zone.promise or Promise("step", zone.policy.epsilon)
     day = min(86_400 // zone.seconds, zone.policy.horizon)
     steps, policy = zone.policy.horizon, _first(zone.policy, _DAYS * 86_400 // zone.seconds)
     if policy.window is not None:

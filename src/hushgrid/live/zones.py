@@ -13,6 +13,7 @@ from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.local import localised
 from hushgrid.live.roster_ids import meter_ids
 from hushgrid.live.settings import GROUP_KEYS, POLICY_KEYS, Times
+from hushgrid.live.veil import veiled
 from hushgrid.planning import Secret, plan
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance, check_private, read_provenance
@@ -61,6 +62,8 @@ def read_zone(
             horizon=policy.horizon,
             time_zone=settings["time_zone"],
         )
+        own = local if learned.private else None
+        local = veiled(local) if learned.private else local
         policy = _planned(local, policy, promise, faults)
         kept = {"budget", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
@@ -75,6 +78,7 @@ def read_zone(
             promise=promise,
             provenance=provenance_of(content),
             learned=learned,
+            own=own,
             **{key: settings[key] for key in kept},
         )
     return None

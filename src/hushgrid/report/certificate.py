@@ -255,6 +255,12 @@ def _of_houses(houses: Houses) -> str:
             f" {houses.leakage[worst]:.3f} about any one step of the worst house (house {worst}),"
             f" and at most {houses.total[worst]:.3f} about its whole record."
         )
+    if math.isfinite(houses.total[worst]):  # how fast habits change is not public
+        return (
+            f"Zone {houses.zone}, {houses.releases} releases: together they tell at most"
+            f" {houses.total[worst]:.3f} about anything in the record of the worst house (house"
+            f" {worst})."
+        )
     return f"Zone {houses.zone}: {houses.releases} releases, without a finite loss of their own."
 
 

@@ -1,59 +1,111 @@
-"""A learned zone in numbers, words and pictures."""
+"""A learned zone in numbers and words."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.learn.histories import AILMENTS
 from hushgrid.learn.learned import Learned
-from hushgrid.learn.publish import Public
-from hushgrid.report.shared import finish, panels, table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")
+from hushgrid.learn.offered import Asked, Offered
+from hushgrid.report.shared import table
 
 
-def learned_content(
-    found: Learned, public: Sequence[Public], values: Mapping[str, Any]
+def learned_values(
+    found: Learned, made: Offered, asked: Asked, counts: Mapping[str, int]
 ) -> dict[str, Any]:
+    """The JSON of the command; `counts` says what became of the readings of the file."""
+    seen = max(int(found.own.readings.sum()), 1)
+    total = float(found.own.log_likelihood.sum())
+    return {
+        "zone": asked.zone,
+        "houses": len(found.ids),
+        "fitted": len(found.usable),
+        "groups": len(made.public),
+        "log_likelihood": total,
+        "log_likelihood_per_reading": total / seen,
+        "converged": int(found.own.converged.sum()),
+        "iterations": int(found.own.iterations.max()),
+        "eta": made.eta,
+        "eta_basis": made.eta_basis,
+        "eta_set_by": made.eta_by,
+        "provenance": made.provenance,
+        "epsilon_spent": made.epsilon,
+        "leaks": made.note,
+        "bound": made.bound,
+        "bound_by": made.bound_by,
+        "law": found.family,
+        "law_tried": found.tried,
+        "prior": found.habits,
+        "days": found.terms.days,
+        "seconds": found.seconds,
+        "time_zone": asked.time_zone,
+        "starts": list(found.terms.starts),
+        "begins": found.begins,
+        "ends": found.ends,
+        "ailments": ailment_names(found),
+        "readings": dict(counts),
+        "trust": {
+            "lower": made.trust.lower,
+            "upper": made.trust.upper,
+            "suggested": made.trust.suggested,
+            "confidence": made.trust.confidence,
+            "reasoning": made.trust.reasoning,
+        },
+        "accuracy": found.accuracy,
+        "held_out": _held(found),
+    }
+
+
+def _held(found: Learned) -> dict[str, Any] | None:
+    held = found.held_out
+    if held is None:
+        return None
+    worst = int(np.nanargmin(held.by_slot)) if np.isfinite(held.by_slot).any() else 0
+    minute = worst * found.seconds // 60
+    return {
+        "days": held.days,
+        "log_likelihood": held.log_likelihood,
+        "plain": float(np.nanmean(held.plain)),
+        "by_slot": held.by_slot.tolist(),
+        "plain_by_slot": held.plain.tolist(),
+        "worst_slot": f"{minute // 60:02d}:{minute % 60:02d}",
+        "worst": float(held.by_slot[worst]),
+    }
+
+
+def learned_content(found: Learned, made: Offered, values: Mapping[str, Any]) -> dict[str, Any]:
     """model.json: `values` (the JSON of the command) and what decoding and validation need."""
-    models = found.shared.models
-    single = len(public) != models.homes
-    prototypes = []
-    for j, one in enumerate(public):
-        at = 0 if single else j
-        prototypes.append(
-            {
-                "homes": one.homes,
-                "absent": one.absent,
-                "present": list(one.present),
-                "transition": one.chain.transition.tolist(),
-                "hidden": {
-                    "initial": models.initial[at].tolist(),
-                    "transition": models.transition[at].tolist(),
-                    "natural": models.natural[at].tolist(),
-                    "seen": models.seen[at].tolist(),
-                    "edges": models.edges[at].tolist(),
-                },
-            }
-        )
+    models = made.models
+    prototypes = [
+        {
+            "homes": one.homes,
+            "absent": one.absent,
+            "present": list(one.present),
+            "transition": one.chain.transition.tolist(),
+            "hidden": {
+                "initial": models.initial[j].tolist(),
+                "transition": models.transition[j].tolist(),
+                "natural": models.natural[j].tolist(),
+                "seen": models.seen[j].tolist(),
+                "edges": models.edges[j].tolist(),
+            },
+        }
+        for j, one in enumerate(made.public)
+    ]
     position = {int(i): n for n, i in enumerate(found.usable)}
     homes = []
     for i, (name, ails) in enumerate(zip(found.ids, found.ails, strict=True)):
         n = position.get(i)
         home: dict[str, Any] = {"meter": name, "ails": list(ails)}
         if n is not None:
-            mean, sd, days = found.daily[n].tolist()
+            mean, sd, days = made.daily[n].tolist()
             home |= {
-                "prototype": 0 if single else int(found.shared.which[n]),
+                "prototype": int(made.which[n]),
                 "home_share": float(found.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
             }
@@ -114,68 +166,6 @@ def ailment_names(found: Learned) -> dict[str, list[str]]:
         for one in ails:
             by.setdefault(one, []).append(name)
     return by
-
-
-def chain_figure(public: Sequence[Public], seconds: int) -> Figure:
-    """Chances of leaving and coming, and of being at home, over a weekday and a weekend day."""
-    figure, axes = panels(3, 7.5)
-    hours = np.arange(86_400 // seconds) * seconds / 3600
-    for j, one in enumerate(public):
-        for part, style in ((0, "-"), (1, ":")):
-            these = slice(part * len(hours), (part + 1) * len(hours))
-            label = f"group {j + 1}" if part == 0 else None
-            a = one.chain.transition[these]
-            colour = COLOURS[j % len(COLOURS)]
-            for axis, y in zip(axes, (a[:, 1, 0], a[:, 0, 1], one.chain.home[these]), strict=True):
-                axis.step(hours, y, style, where="post", color=colour, label=label, linewidth=1.2)
-    names = ("chance of leaving", "chance of coming", "at home (dotted: weekend)")
-    for axis, name in zip(axes, names, strict=True):
-        axis.set_ylabel(name)
-        axis.set_xlim(0, 24)
-        axis.set_xticks(range(0, 25, 4), [f"{h:02d}:00" for h in range(0, 25, 4)])
-        axis.set_ylim(bottom=0)
-        finish(axis)
-    return figure
-
-
-def law_figure(public: Sequence[Public], bound: int) -> Figure:
-    """The laws of absent and present by slot group."""
-    figure, axes = panels(len(public), 2.4 * len(public) + 0.6)
-    for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
-        absent, present = one.laws(bound)
-        edges = np.unique(np.round(np.geomspace(1, bound + 1, 60)).astype(int))
-        for law, name, colour in [
-            (absent, "absent", "#111111"),
-            *(
-                (law, f"present from {start:02d}:00", COLOURS[g % len(COLOURS)])
-                for g, (law, start) in enumerate(zip(present, one.starts, strict=True))
-            ),
-        ]:
-            cdf = np.concatenate([[0.0], np.cumsum(law.pmf)])
-            mass = np.diff(cdf[np.minimum(edges, bound + 1)]) / np.diff(np.log(edges))
-            axis.step(edges[:-1], mass, where="post", label=name, color=colour, linewidth=1.2)
-        axis.set_xscale("log")
-        axis.set_title(f"group {j + 1}, {one.homes} homes", fontsize=9)
-        axis.set_ylabel("density of log Wh")
-        finish(axis)
-    axes[-1].set_xlabel("reading [Wh a step]")
-    return figure
-
-
-def days_figure(
-    wh: NDArray[np.float64], post: NDArray[np.float64], seconds: int, names: Sequence[str]
-) -> Figure:
-    """Example days with the decoded chance that somebody is at home."""
-    figure, axes = panels(len(names), 2.0 * len(names) + 0.6)
-    hours = np.arange(wh.shape[1]) * seconds / 3600
-    for axis, x, p, name in zip(axes, wh, post, names, strict=True):
-        axis.fill_between(hours, 0, np.nanmax(x) * p, step="post", color="#cfe3ec", label="at home")
-        axis.step(hours, x, where="post", color="#b3541e", linewidth=1.0, label="reading [Wh]")
-        axis.set_title(name, fontsize=9)
-        axis.set_xlim(0, hours[-1] + seconds / 3600)
-        finish(axis)
-    axes[-1].set_xlabel("hours from the first step shown")
-    return figure
 
 
 def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:

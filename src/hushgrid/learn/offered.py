@@ -1,0 +1,159 @@
+"""What is offered of learned models: whose they are, what they have cost, which eta they allow.
+
+What goes into a zone file may be read by anybody. So nothing here puts a number computed from
+readings or labels into it, but through noise that is paid for, unless the models are private and
+may shape nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.errors import PolicyError
+from hushgrid.learn.em import Fit
+from hushgrid.learn.histories import Histories, clamped
+from hushgrid.learn.judge import daily_scores, trust_of
+from hushgrid.learn.learned import Learned
+from hushgrid.learn.private import (
+    PARTS,
+    Provenance,
+    bound_quantile,
+    contract_sizes,
+    noisy,
+    pooled_model,
+    statistics,
+)
+from hushgrid.learn.publish import Public, publics
+from hushgrid.learn.trust import Trust
+from hushgrid.noise import Noise
+
+Ints = NDArray[np.intp]
+CONTRACT_W = 10_000  # [W] assumed where no contract is told
+_PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody decides about a zone: its bound [Wh a step], budgets [epsilon] and eta."""
+
+    zone: str = "learned"
+    time_zone: str = "UTC"
+    bound: int | None = None
+    bound_budget: float | None = None
+    pool_budget: float | None = None
+    eta: float | None = None
+    eta_set_by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.eta is not None and not self.eta_set_by.strip():
+            raise PolicyError(
+                f"eta is {self.eta:g} but eta-set-by is not set; say who set it, and why."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """Models as they are offered, and what is to be known about that.
+
+    `models` are hidden ones, one for each of `public`; `which` (fitted homes,) the one of each
+    home. `eta_by` goes into the zone file; `eta_basis` has figures in it and stays with the
+    utility. `daily` (fitted homes, 3): mean, standard deviation and number of daily scores.
+    """
+
+    provenance: Provenance
+    note: str
+    epsilon: float
+    bound: int
+    bound_by: str
+    eta: float
+    eta_by: str
+    eta_basis: str
+    trust: Trust
+    models: Fit
+    public: tuple[Public, ...]
+    which: Ints
+    daily: NDArray[np.float64]
+
+
+def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Offered:
+    """The homes' own models, or a pooled one with noise where a budget is given for it."""
+    bound, bound_by, cost = _bound(result, found, asked, noise)
+    usable = clamped(found.homes(result.usable), bound)
+    models, public, which = result.shared.models, result.public, result.shared.which
+    provenance: Provenance = "private"
+    trust, note = result.trust, (
+        "The models come from these homes without noise: nothing they shape may be published,"
+        " and hushgrid check holds a service to that."
+    )  # fmt: skip
+    if asked.pool_budget is not None:
+        told = noisy(statistics(result.own, bound), asked.pool_budget, noise)
+        which = np.zeros(len(result.usable), np.intp)
+        models = pooled_model(result.own, told, bound)
+        public = publics(models, result.terms.starts, which)
+        cost += asked.pool_budget
+        provenance = "pooled"
+        note = (
+            f"Noisy sums over all homes cost every home epsilon {cost:g}; the noise on each sum is"
+            f" worth {math.sqrt(2) * 2 * PARTS / asked.pool_budget:.1f} homes. report.html and"
+            " model.json stay with the utility."
+        )
+        # other laws than those that were judged
+        trust = trust_of(usable, public, which, result.terms.starts, bound)
+    eta, eta_by, basis = _eta(trust, provenance, asked)
+    return Offered(
+        provenance=provenance,
+        note=note,
+        epsilon=cost,
+        bound=bound,
+        bound_by=bound_by,
+        eta=eta,
+        eta_by=eta_by,
+        eta_basis=basis,
+        trust=trust,
+        models=models,
+        public=public,
+        which=which,
+        daily=daily_scores(usable, public, which, bound),
+    )
+
+
+def _bound(result: Learned, found: Histories, asked: Asked, noise: Noise) -> tuple[int, str, float]:
+    """The public bound [Wh], who answers for it, and what it cost; never a reading's own."""
+    if asked.bound is not None:
+        return asked.bound, "given as the contract's", 0.0
+    if asked.bound_budget is None:
+        assumed = max(CONTRACT_W * found.seconds // 3600, 1)
+        return assumed, f"assumed: a contract of {CONTRACT_W // 1000} kW", 0.0
+    wh = found.wh[result.usable]
+    peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
+    sizes = contract_sizes(found.seconds)
+    at = bound_quantile(peaks, sizes, _QUANTILE, asked.bound_budget, noise)
+    return at, f"a private quantile at epsilon {asked.bound_budget:g}", asked.bound_budget
+
+
+def _eta(trust: Trust, provenance: Provenance, asked: Asked) -> tuple[float, str, str]:
+    """Eta, who set it, and on what grounds: a person's, never one computed from labels."""
+    if provenance == "private":
+        only = "private models allow eta = 1 only"
+        return 1.0, f"nobody: {only}", only
+    if asked.eta is not None:
+        by = asked.eta_set_by.strip()
+        return asked.eta, by, f"set by {by}; {trust.reasoning}"
+    nobody = "nobody set eta"
+    if trust.upper is not None:
+        return 1.0, nobody, f"{nobody}; suggested is {trust.suggested:g}; {trust.reasoning}"
+    return 1.0, nobody, f"{nobody}; {trust.reasoning}"
+
+
+def groups_of(result: Learned, made: Offered) -> list[tuple[Public, list[str]]]:
+    """What is offered with the meters it is for; a home that was not fitted joins the most."""
+    largest = int(np.bincount(made.which, minlength=len(made.public)).argmax())
+    of = {int(i): int(made.which[n]) for n, i in enumerate(result.usable)}
+    meters: list[list[str]] = [[] for _ in made.public]
+    for i, name in enumerate(result.ids):
+        meters[of.get(i, largest)].append(name)
+    return [(one, names) for one, names in zip(made.public, meters, strict=True) if names]
