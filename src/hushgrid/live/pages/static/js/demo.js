@@ -1,0 +1,272 @@
+// The adversary: one home's truth, and what two attackers believe with and without protection.
+
+import { about, ask, gathered, listen, liveness } from "./api.js";
+import { chart } from "./chart.js";
+import { again, find, make, say, state, width, zone } from "./dom.js";
+import { clock, digits, most, number, percent, seconds, short, whole } from "./format.js";
+
+const live = liveness(find(".live"));
+const card = find("#words");
+const WAIT = 700; // [ms] after the last touch of a dial
+const FIELDS = [["none", "open"], ["none", "private"], ["others", "open"], ["others", "private"]];
+
+let day = null; // one day of steps, never more; a new day begins with empty columns
+let times = clock("UTC");
+let charts = null;
+let place = "UTC";
+let promise = null;
+
+const start = (i) => day.origin + i * day.step;
+
+function begin(found) {
+  day = {
+    number: found.day, zone: found.zone, steps: found.steps, step: found.step_seconds, origin: seconds(found.origin),
+    epsilon: found.epsilon, eta: found.eta, limits: found.limits, auc: found.auc, restarting: found.restarting,
+    occupancy: found.occupancy.slice(), prior: found.prior.slice(),
+    none: { open: found.attackers.none.open.slice(), private: found.attackers.none.private.slice() },
+    others: { open: found.attackers.others.open.slice(), private: found.attackers.others.private.slice() },
+  };
+}
+
+const count = () => Math.min(day.occupancy.length, day.others.private.length, day.none.private.length);
+
+// Columns over the whole day, so that the axis stands still while it fills.
+function columns(who) {
+  const many = count();
+  const x = Array.from({ length: many + 1 }, (_, i) => start(i));
+  const row = (list) => {
+    const kept = list.slice(0, many);
+    if (many) kept.push(kept[many - 1]);
+    return kept;
+  };
+  return [x, row(day.prior), row(day[who].open), row(day[who].private)];
+}
+
+function spans() {
+  const found = [];
+  for (let i = 0; i < count(); i += 1) {
+    if (!day.occupancy[i]) continue;
+    if (found.length && found.at(-1)[1] === start(i)) found.at(-1)[1] = start(i + 1);
+    else found.push([start(i), start(i + 1)]);
+  }
+  return found;
+}
+
+function drawn(who) {
+  const name = { none: "who sees the price alone", others: "who knows every other reading" }[who];
+  return chart(find(`#${who}`), {
+    unit: "Chance she gives that somebody is home",
+    zone: place,
+    format: whole,
+    at: (s) => times.time(s),
+    latest: () => count() - 1,
+    right: 150,
+    ends: true,
+    x: { range: () => [day.origin, start(day.steps)] },
+    y: { range: () => [0, 1], splits: () => [0, 0.25, 0.5, 0.75, 1], values: (_, all) => all.map(whole) },
+    series: [
+      { label: "habits alone", end: "habits alone", colour: "--habit", dash: [3, 3], width: 1.5, step: true },
+      { label: "without protection", end: "without protection", colour: "--secret", width: 2, step: true },
+      { label: "with protection", end: "with protection", colour: "--price", width: 2.5, step: true },
+    ],
+    shade: { colour: "--home", label: "somebody is home", spans },
+    table: {
+      head: ["Time", "Truth", "Habits alone", "Without protection", "With protection"],
+      kinds: ["", "", "number", "number", "number"],
+      rows: () => Array.from({ length: count() }, (_, i) => [
+        times.time(start(i)), day.occupancy[i] ? "home" : "away",
+        whole(day.prior[i]), whole(day[who].open[i]), whole(day[who].private[i]),
+      ]),
+    },
+    words: () => `What the attacker ${name} believes through the day, without and with protection, over the times somebody was home. ${verdict(who).text} The table below has all values.`,
+  });
+}
+
+const sure = (belief, truth) => (truth ? belief : 1 - belief);
+
+// What one attacker has got by now, in words.
+function verdict(who) {
+  const i = count() - 1;
+  if (i < 0) return { open: null, private: null, text: "" };
+  const truth = day.occupancy[i];
+  const open = day[who].open[i];
+  const kept = day[who].private[i];
+  const know = (belief) => (sure(belief, truth) > 0.9 ? "she is right" : sure(belief, truth) < 0.1 ? "she is wrong" : "she cannot tell");
+  return { open, kept, habit: day.prior[i], text: `Without protection she says ${whole(open)}: ${know(open)}. With it ${whole(kept)}: ${know(kept)}. Habits alone say ${whole(day.prior[i])}.` };
+}
+
+function said(node, who) {
+  const { open, kept, habit } = verdict(who);
+  const truth = day.occupancy[count() - 1];
+  const know = (belief) => (sure(belief, truth) > 0.9 ? "she has it right" : sure(belief, truth) < 0.1 ? "she has it wrong" : "she cannot tell");
+  if (!node.firstElementChild) {
+    node.replaceChildren(
+      make("b", { class: "key open" }), make("span"), make("br"), make("b", { class: "key private" }), make("span"), make("br"), make("span", { class: "quiet" }),
+    );
+  }
+  const [first, one, , second, two, , three] = node.children;
+  say(first, `${whole(open)} home`);
+  say(one, ` without protection: ${know(open)}.`);
+  say(second, `${whole(kept)} home`);
+  say(two, ` with it: ${know(kept)}.`);
+  say(three, `Habits alone: ${whole(habit)}.`);
+}
+
+function scores() {
+  let seen = false;
+  for (const row of document.querySelectorAll("[data-who]")) {
+    for (const cell of row.querySelectorAll("[data-is]")) {
+      const value = day.auc?.[row.dataset.who]?.[cell.dataset.is] ?? null;
+      if (!cell.firstElementChild) cell.replaceChildren(make("span"), make("div", { class: "bar", "aria-hidden": "true" }, make("span", { class: "part" })));
+      say(cell.firstElementChild, value === null ? "–" : whole(value));
+      width(find(".part", cell), value ?? 0);
+      seen ||= value !== null;
+    }
+  }
+  const strong = day.auc?.others;
+  const done = seen && strong?.open != null && strong?.private != null;
+  say(find("#score-word"), done
+    ? `Who knows all other readings is right ${whole(strong.open)} of the time without protection, ${whole(strong.private)} with it; habits alone give ${whole(strong.prior)}.`
+    : "Scores come when the home was both in use and empty today.");
+}
+
+function told() {
+  const many = count();
+  if (day.restarting || many === 0) {
+    state(card, "empty");
+  } else {
+    const i = many - 1;
+    say(find("#clock"), `${times.time(start(i))} (day ${day.number})`);
+    say(find("#truth"), day.occupancy[i] ? "Somebody is home" : "Nobody is home");
+    said(find("#say-none"), "none");
+    said(find("#say-others"), "others");
+    state(card, "ready");
+  }
+  scores();
+  charts ??= [["others", drawn("others")], ["none", drawn("none")]];
+  for (const [who, one] of charts) one.set(columns(who));
+}
+
+// The dials. Epsilon runs over its range by ratios, eta by squares: both have room where it matters.
+const dial = { epsilon: find("#epsilon"), eta: find("#eta") };
+const value = {
+  epsilon: () => {
+    const [low, high] = day.limits.epsilon;
+    return Number((low * (high / low) ** (dial.epsilon.value / 100)).toPrecision(2));
+  },
+  eta: () => {
+    const [low, high] = day.limits.eta;
+    return Number((low + (high - low) * (dial.eta.value / 100) ** 2).toFixed(2));
+  },
+};
+
+function turned() {
+  const epsilon = value.epsilon();
+  const eta = value.eta();
+  say(find("#epsilon-value"), short(epsilon));
+  say(find("#eta-value"), short(eta));
+  dial.epsilon.setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
+  dial.eta.setAttribute("aria-valuetext", `eta ${short(eta)}`);
+  const top = Math.round(100 * most(epsilon));
+  say(find("#epsilon-word"), `Smaller hides more. At ${short(epsilon)} a fifty-fifty guess may become ${top} to ${100 - top} at most.`);
+  say(find("#eta-word"), eta >= 1 ? "The model of what homes use is not trusted at all: most noise." : `The model of what homes use is trusted but for a share of ${percent(eta)}: ${eta < 0.3 ? "less noise" : "more noise"}.`);
+}
+
+function set() {
+  const [low, high] = day.limits.epsilon;
+  const [least, most] = day.limits.eta;
+  dial.epsilon.value = String(Math.round((100 * Math.log(day.epsilon / low)) / Math.log(high / low)));
+  dial.eta.value = String(Math.round(100 * Math.sqrt((day.eta - least) / (most - least))));
+  for (const one of Object.values(dial)) one.disabled = false;
+  turned();
+  say(find("#epsilon-value"), short(day.epsilon));
+  say(find("#eta-value"), short(day.eta));
+}
+
+let timer = 0;
+let touched = false;
+async function restart() {
+  const wanted = { epsilon: value.epsilon(), eta: value.eta() };
+  say(find("#restart"), `Starting the day again with ε = ${short(wanted.epsilon)}, η = ${short(wanted.eta)} …`);
+  find("#dial-fault").hidden = true;
+  try {
+    await ask("/demo/day", { method: "POST", body: wanted, seconds: 60 });
+    say(find("#restart"), `The day starts again with ε = ${short(wanted.epsilon)}, η = ${short(wanted.eta)}.`);
+  } catch (error) {
+    say(find("#restart"), "");
+    say(find("#dial-fault"), error.message);
+    find("#dial-fault").hidden = false;
+  }
+  touched = false;
+  renew();
+}
+for (const one of Object.values(dial)) {
+  one.addEventListener("input", () => {
+    touched = true;
+    turned();
+    clearTimeout(timer);
+    timer = setTimeout(restart, WAIT);
+  });
+}
+find("#dials").addEventListener("submit", (event) => event.preventDefault());
+
+async function load() {
+  try {
+    const found = await ask("/demo/state");
+    if (promise === null) await context(found);
+    begin(found);
+    if (!touched) set();
+    told();
+  } catch (error) {
+    if (day === null) state(card, "error", error.message);
+    else live("off");
+  }
+}
+
+// What stays the same: the zone's time, its size, the way in for operators.
+async function context(found) {
+  promise = {};
+  try {
+    promise = await ask(about("/v1/promise", found.zone));
+    if (promise.time_zone) place = promise.time_zone;
+    times = clock(place);
+    say(find("#houses"), number(promise.houses));
+  } catch {
+    // the picture stands without it
+  }
+  const door = find("#door");
+  door.hidden = !found.operator;
+  if (found.operator) {
+    door.replaceChildren("The operator of this simulated zone logs in at ", make("a", { href: "/operator" }, "Operator"), ` with the client id ${found.operator.client} and the secret ${found.operator.secret}.`);
+  }
+}
+
+function step(event) {
+  if (day === null || event.day !== day.number || event.t !== undefined && !follows(event)) {
+    renew();
+    return;
+  }
+  day.occupancy.push(event.occupancy);
+  day.prior.push(event.prior);
+  for (const [who, which] of FIELDS) day[who][which].push(event[who][which]);
+  day.auc = event.auc;
+  day.restarting = false;
+  told();
+}
+
+// Whether a step is the next one of the day; else something was missed and all is asked for again.
+function follows(event) {
+  return (event.t - 1) % day.steps === day.occupancy.length && day.occupancy.length < day.steps;
+}
+
+async function priced(found) {
+  say(find("#price"), `${number(found.price, digits(found.price))} ${found.currency}/kWh`);
+}
+
+const renew = gathered(load, 300);
+again(card, renew);
+listen("/demo/stream", { step, restart: renew }, (is) => {
+  live(is);
+  renew();
+});
+listen(about("/v1/stream", zone), { price: priced }, () => {});
