@@ -48,6 +48,7 @@ READERS = (
     "/v1/prices?zone=elm-street&from=2025-06-15T15:00:00Z&limit=3", "/v1/prices?limit=x",
     *(f"/openadr3/3.1.0/{path}" for path in OPENADR),
     "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
+    "/", *(f"/zones/{zone}" for zone in ZONES), "/how", "/explore?zone=oak-lane", "/operator",
 )  # fmt: skip
 Row = tuple[str, int, int, int]
 Leak = Callable[[Process, pytest.MonkeyPatch], None]

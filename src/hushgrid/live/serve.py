@@ -30,6 +30,7 @@ from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
+from hushgrid.live.pages import page_routes
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
 from hushgrid.live.vtn.app import mounted
@@ -137,6 +138,8 @@ class Process:
         more = (
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
+        if http.pages:
+            more += page_routes([zone.id for zone in self.deployment.zones])
         return make_app(
             self._gate,
             self.board,

@@ -32,7 +32,7 @@ TITLES = {
 }
 NAMES = {  # of the links on top, by page
     "zone": "Price",
-    "how": "How it works",
+    "how": 'How<span class="roomy"> it works</span>',  # short on a phone
     "explore": "Trade-off",
     "operator": "Operator",
     "demo": "Adversary",

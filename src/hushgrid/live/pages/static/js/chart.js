@@ -121,7 +121,7 @@ function options(spec, plot, show) {
   return {
     width: plot.clientWidth,
     height: plot.clientHeight,
-    padding: [14, spec.right && !narrow() ? spec.right : 14, 0, 0],
+    padding: [14, spec.right && !narrow() ? spec.right : 22, 0, 0],
     tzDate: timed ? (s) => uPlot.tzDate(new Date(1000 * s), spec.zone) : undefined,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 8, width: 2 } },
@@ -214,13 +214,19 @@ function draw(u, mark) {
   }
   ctx.stroke();
   if (mark.text) {
-    const size = ctx.measureText(mark.text).width;
-    const right = x + size + 16 * scale < bbox.left + bbox.width;
-    ctx.textAlign = right ? "left" : "right";
-    ctx.textBaseline = mark.y === undefined ? "top" : "bottom";
-    const away = (mark.x !== undefined && mark.y !== undefined ? 13 : 5) * scale;
     ctx.setLineDash([]);
-    written(ctx, mark.text, x + (right ? away : -away), mark.y === undefined ? y + 2 * scale : y - 4 * scale);
+    const half = ctx.measureText(mark.text).width / 2;
+    const ring = mark.x !== undefined && mark.y !== undefined;
+    const wanted = ring ? x : x + half + 5 * scale; // over a ring, beside a line
+    const beside = mark.x !== undefined && !ring && wanted + half > bbox.left + bbox.width;
+    const middle = beside ? x - half - 5 * scale : wanted;
+    ctx.textAlign = "center";
+    ctx.textBaseline = mark.y === undefined ? "top" : "bottom";
+    written(
+      ctx, mark.text,
+      Math.min(Math.max(middle, bbox.left + half), bbox.left + bbox.width - half),
+      mark.y === undefined ? y + 2 * scale : y - (ring ? 12 : 4) * scale,
+    );
   }
   ctx.restore();
 }

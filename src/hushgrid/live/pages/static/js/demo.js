@@ -26,6 +26,7 @@ function begin(found) {
     none: { open: found.attackers.none.open.slice(), private: found.attackers.none.private.slice() },
     others: { open: found.attackers.others.open.slice(), private: found.attackers.others.private.slice() },
   };
+  if (day.restarting) day.occupancy.length = 0; // what is still told is of the day that ended
 }
 
 const count = () => Math.min(day.occupancy.length, day.others.private.length, day.none.private.length);
@@ -78,38 +79,47 @@ function drawn(who) {
         whole(day.prior[i]), whole(day[who].open[i]), whole(day[who].private[i]),
       ]),
     },
-    words: () => `What the attacker ${name} believes through the day, without and with protection, over the times somebody was home. ${verdict(who).text} The table below has all values.`,
+    words: () => `What the attacker ${name} believes through the day, without and with protection, over the times somebody was home. ${sentence(who)} The table below has all values.`,
   });
 }
 
-const sure = (belief, truth) => (truth ? belief : 1 - belief);
+// How a belief compares with the truth, and with what anybody could guess from habits.
+function judged(belief, habit, truth) {
+  const right = truth ? belief : 1 - belief;
+  if (Math.abs(belief - habit) <= 0.1) return "little more than habits tell";
+  if (right > 0.9) return "she has it right";
+  if (right < 0.1) return "she is sure, and wrong";
+  return (belief > habit) === Boolean(truth) ? "she leans the right way" : "she leans the wrong way";
+}
 
-// What one attacker has got by now, in words.
+// What an attacker believes by now, in words.
 function verdict(who) {
   const i = count() - 1;
-  if (i < 0) return { open: null, private: null, text: "" };
-  const truth = day.occupancy[i];
-  const open = day[who].open[i];
-  const kept = day[who].private[i];
-  const know = (belief) => (sure(belief, truth) > 0.9 ? "she is right" : sure(belief, truth) < 0.1 ? "she is wrong" : "she cannot tell");
-  return { open, kept, habit: day.prior[i], text: `Without protection she says ${whole(open)}: ${know(open)}. With it ${whole(kept)}: ${know(kept)}. Habits alone say ${whole(day.prior[i])}.` };
+  if (i < 0) return null;
+  const habit = day.prior[i];
+  const told = (belief) => ({ share: `${whole(belief)} home`, word: judged(belief, habit, day.occupancy[i]) });
+  return { open: told(day[who].open[i]), kept: told(day[who].private[i]), habit: whole(habit) };
+}
+
+function sentence(who) {
+  const found = verdict(who);
+  if (found === null) return "Nothing has happened yet.";
+  return `Now: without protection ${found.open.share}, ${found.open.word}; with it ${found.kept.share}, ${found.kept.word}.`;
 }
 
 function said(node, who) {
   const { open, kept, habit } = verdict(who);
-  const truth = day.occupancy[count() - 1];
-  const know = (belief) => (sure(belief, truth) > 0.9 ? "she has it right" : sure(belief, truth) < 0.1 ? "she has it wrong" : "she cannot tell");
   if (!node.firstElementChild) {
     node.replaceChildren(
       make("b", { class: "key open" }), make("span"), make("br"), make("b", { class: "key private" }), make("span"), make("br"), make("span", { class: "quiet" }),
     );
   }
   const [first, one, , second, two, , three] = node.children;
-  say(first, `${whole(open)} home`);
-  say(one, ` without protection: ${know(open)}.`);
-  say(second, `${whole(kept)} home`);
-  say(two, ` with it: ${know(kept)}.`);
-  say(three, `Habits alone: ${whole(habit)}.`);
+  say(first, open.share);
+  say(one, ` without protection: ${open.word}.`);
+  say(second, kept.share);
+  say(two, ` with it: ${kept.word}.`);
+  say(three, `Habits alone: ${habit}.`);
 }
 
 function scores() {
@@ -126,7 +136,7 @@ function scores() {
   const strong = day.auc?.others;
   const done = seen && strong?.open != null && strong?.private != null;
   say(find("#score-word"), done
-    ? `Who knows all other readings is right ${whole(strong.open)} of the time without protection, ${whole(strong.private)} with it; habits alone give ${whole(strong.prior)}.`
+    ? `Knowing all other readings she picks right in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits alone, without any price: ${whole(strong.prior)}.`
     : "Scores come when the home was both in use and empty today.");
 }
 

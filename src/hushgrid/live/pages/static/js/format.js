@@ -29,7 +29,10 @@ export function percent(share) {
 export const whole = (share) => `${Math.round(100 * share)} %`;
 
 // A number with up to three digits that count: 0.05, 1.25, 12.
-export const short = (value) => (value === null ? "–" : String(Number(value.toPrecision(3))));
+export function short(value) {
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= 1000 ? number(value) : String(Number(value.toPrecision(3)));
+}
 
 // What somebody who thought it even can believe at most, after odds moved by e^epsilon.
 export const most = (epsilon) => 1 / (1 + Math.exp(-epsilon));

@@ -81,7 +81,7 @@ export function overview(first, ended) {
 
 function rows(all, zone, choose) {
   const body = find("#zone-list");
-  fill(body, all.map((one) => ["", one.state, String(one.t), String(one.missing), String(one.alerts)]), ["", "", "number", "number", "number"]);
+  fill(body, all.map((one) => ["", one.state, String(one.t ?? "–"), number(one.missing), number(one.alerts)]), ["", "", "number", "number", "number"]);
   all.forEach((one, i) => {
     const cell = body.rows[i].cells[0];
     let button = cell.querySelector("button");
@@ -137,13 +137,13 @@ function tiles(one) {
   const { noise, missing, houses, currency, promise } = shown;
   const places = digits(one.rate);
   say(find("#state"), shown.state);
-  say(find("#step"), `${shown.mode}, step ${number(shown.t)}`);
+  say(find("#step"), `${shown.mode}, ${times.full(seconds(one.start))}`);
   say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
   say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(kWh(one.load_hat), 1)} kWh`);
   say(find("#rate"), `${number(one.rate, places)} ${currency}`);
   say(find("#optimal"), one.optimal === null ? "exact price unknown" : `exact ${number(one.optimal, places)}, off by ${percent(Math.abs(one.rate / one.optimal - 1))}`);
-  say(find("#scale"), `${number(noise.scale, noise.scale < 100 ? 1 : 0)} Wh`);
-  say(find("#scale-share"), one.load ? `${percent(noise.scale / one.load)} of the load` : "");
+  say(find("#scale"), noise.scale === null ? "none" : `${number(noise.scale, noise.scale < 100 ? 1 : 0)} Wh`);
+  say(find("#scale-share"), one.load && noise.scale !== null ? `${percent(noise.scale / one.load)} of the load` : "");
   say(find("#protected"), number(noise.protected));
   say(find("#protected-share"), `of ${number(houses)}`);
   say(find("#missing"), number(missing.meters));
@@ -155,7 +155,7 @@ function why() {
   const { noise, promise, houses } = shown;
   pairs(find("#why"), [
     ["Why", noise.why],
-    ["Decided by", `home ${noise.house}, model ${noise.model}`],
+    ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
     ["ε of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} whatever anyone consumes`],
     ["Promise", `ε = ${short(promise.epsilon)}${promise.delta ? `, δ = ${short(promise.delta)}` : ""}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
@@ -166,15 +166,15 @@ function why() {
 function budget() {
   const { spent, total, left, runs_out: end, per_release: each } = shown.budget;
   const gauge = find("#gauge");
-  gauge.hidden = total === null;
-  if (total !== null) {
+  gauge.hidden = total === null || left === null;
+  if (!gauge.hidden) {
     width(find(".part", gauge), left / total);
     gauge.toggleAttribute("data-low", left / total < 0.1);
     gauge.setAttribute("aria-label", `${percent(left / total)} of the budget is left.`);
   }
   pairs(find("#budget"), [
-    ["Spent", `ε ${short(spent)}${total === null ? "" : ` of ${short(total)}`}`],
-    ["Left", total === null ? "no budget is set" : `ε ${short(left)} (${percent(left / total)})`],
+    ["Spent", spent === null ? "–" : `ε ${short(spent)}${total === null ? "" : ` of ${short(total)}`}`],
+    ["Left", total === null || left === null ? "no budget is set" : `ε ${short(left)} (${percent(left / total)})`],
     ["A release", `ε ${short(each)}`],
     ["Runs out", end === null ? "not within the horizon" : times.full(seconds(end))],
     ["Afterwards", "prices come from the public forecast"],
@@ -183,7 +183,7 @@ function budget() {
 
 function recent(series) {
   const places = digits(last(series).rate);
-  const kinds = ["number", "", "number", "number", "number", "number", "number", "number", ""];
+  const kinds = ["number", "when", "number", "number", "number", "number", "number", "number", ""];
   const newest = series.slice(-RECENT).reverse();
   fill(find("#recent"), newest.map((one) => [
     String(one.t), times.full(seconds(one.start)), number(kWh(one.load), 1), number(kWh(one.load_hat), 1),
@@ -211,7 +211,7 @@ function pictures() {
   const latest = () => shown.series.length - 1;
   const table = (head, row) => ({
     head: ["Interval", ...head],
-    kinds: ["", ...head.map(() => "number")],
+    kinds: ["when", ...head.map(() => "number")],
     rows: () => shown.series.map((one) => [times.full(seconds(one.start)), ...row(one)]),
   });
   const secret = { colour: "--secret", step: true, width: 1.75 };

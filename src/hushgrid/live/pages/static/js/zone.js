@@ -85,7 +85,7 @@ function drawn() {
     marks: () => [{ x: shown.at, text: `now ${times.time(shown.at)}`, colour: "--ink" }],
     table: {
       head: ["From", `Price [${shown.unit}]`, "95 % range", "Kind"],
-      kinds: ["", "number", "number", ""],
+      kinds: ["when", "number", "number", ""],
       rows: () => [...shown.published.map(row("published")), ...shown.forecast.map(row("expected"))],
     },
     words: () => `Prices of today by the time of day: ${shown.published.length} published, ${shown.forecast.length} expected. ${summary(shown, places)} The table below has all of them.`,
