@@ -30,6 +30,9 @@ from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
+from hushgrid.live.operator.certificates import Certificates
+from hushgrid.live.operator.loads import Loads
+from hushgrid.live.operator.view import Operator
 from hushgrid.live.pages import page_routes
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
@@ -77,6 +80,9 @@ class Process:
         self.history = History(deployment.zones)
         shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
+        self._loads = Loads(deployment.zones, self._meters)
+        self._names = tuple(type(each).__name__ for each in shown)
+        self._operator: Operator | None = None
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
@@ -135,6 +141,14 @@ class Process:
             lifetime=http.token_lifetime,
             static=http.tokens,
         )
+        self._operator = Operator(
+            self.history,
+            self.board,
+            clock,
+            mode=self.deployment.mode,
+            loads=self._loads,
+            publishers=self._names,
+        )
         more = (
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
@@ -150,6 +164,9 @@ class Process:
             clock=clock,
             lines=self._lines,
             more=more,
+            mode=self.deployment.mode,
+            operator=self._operator,
+            certify=Certificates(self.deployment, self._key.public).values,
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
@@ -198,6 +215,10 @@ class Process:
             self._metrics.released(made, time.monotonic() - begun)
             self._metrics.stands(zone.curator.status)
             self.board.passed(zone.curator.status)
+            if self._operator is not None:
+                self._operator.noted(zone.service.id, zone.curator.inside)
+        if self._operator is not None:
+            self._operator.passed()
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until something is due, never longer than a second."""
