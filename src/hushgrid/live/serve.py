@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
@@ -41,6 +41,7 @@ from hushgrid.live.web.board import Board
 from hushgrid.live.web.front import Front
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
+from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 
 log = logging.getLogger("hushgrid.serve")
@@ -65,10 +66,24 @@ def serve(
 
 
 class Process:
-    """Everything that is open; `stack` closes it, the ways in first."""
+    """Everything that is open; `stack` closes it, the ways in first.
 
-    def __init__(self, deployment: Deployment, stack: ExitStack) -> None:
+    `more`: further routes of the HTTP server. `noise` makes the noise of a
+    simulation, in place of one with a secret seed; production takes none.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        stack: ExitStack,
+        *,
+        more: Sequence[BaseRoute] = (),
+        noise: Callable[[], Noise] | None = None,
+    ) -> None:
         self.deployment, self._stack = deployment, stack
+        self._more = tuple(more)
+        simulated = deployment.mode == "simulation"
+        self._noise = noise if noise is not None and simulated else lambda: _noise(deployment)
         self._key = load(deployment.key)
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
@@ -104,7 +119,7 @@ class Process:
                 zone,
                 store,
                 self._meters,
-                _noise(self.deployment),
+                self._noise(),
                 self._key,
                 self._publishers,
                 self.deployment.mode,
@@ -146,7 +161,7 @@ class Process:
             access=access,
             clock=clock,
             lines=self._lines,
-            more=more,
+            more=[*more, *self._more],
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
@@ -168,10 +183,13 @@ class Process:
             for record in store.records(zone):
                 yield record.line + "\n"
 
-    def listen(self, clock: Clock) -> None:
-        """Open the ways in."""
+    def listen(self, clock: Clock, stage: Stage | None = None) -> None:
+        """Open the ways in: a server of our own, or a stage on somebody else's."""
         http, mqtt = self.deployment.http, self.deployment.mqtt
-        if http is not None:
+        if http is not None and stage is not None:
+            stage.show(self.face(http, clock))
+            self._stack.callback(stage.clear)
+        elif http is not None:
             self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
