@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
@@ -45,6 +45,7 @@ from hushgrid.live.web.board import Board
 from hushgrid.live.web.front import Front
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
+from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 
 log = logging.getLogger("hushgrid.serve")
@@ -69,10 +70,25 @@ def serve(
 
 
 class Process:
-    """Everything that is open; `stack` closes it, the ways in first."""
+    """Everything that is open; `stack` closes it, the ways in first.
 
-    def __init__(self, deployment: Deployment, stack: ExitStack) -> None:
+    `more`: further routes of the HTTP server. `demo`: its pages show the adversary. `noise` makes
+    the noise of a simulation, in place of one with a secret seed; production takes none.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        stack: ExitStack,
+        *,
+        more: Sequence[BaseRoute] = (),
+        demo: bool = False,
+        noise: Callable[[], Noise] | None = None,
+    ) -> None:
         self.deployment, self._stack = deployment, stack
+        self._more, self._demo = tuple(more), demo
+        simulated = deployment.mode == "simulation"
+        self._noise = noise if noise is not None and simulated else lambda: _noise(deployment)
         self._key = load(deployment.key)
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
@@ -111,7 +127,7 @@ class Process:
                 zone,
                 store,
                 self._meters,
-                _noise(self.deployment),
+                self._noise(),
                 self._key,
                 self._publishers,
                 self.deployment.mode,
@@ -153,7 +169,7 @@ class Process:
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
         if http.pages:
-            more += page_routes([zone.id for zone in self.deployment.zones])
+            more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
         return make_app(
             self._gate,
             self.board,
@@ -163,7 +179,7 @@ class Process:
             access=access,
             clock=clock,
             lines=self._lines,
-            more=more,
+            more=[*more, *self._more],
             mode=self.deployment.mode,
             operator=self._operator,
             certify=Certificates(self.deployment, self._key.public).values,
@@ -188,10 +204,13 @@ class Process:
             for record in store.records(zone):
                 yield record.line + "\n"
 
-    def listen(self, clock: Clock) -> None:
-        """Open the ways in."""
+    def listen(self, clock: Clock, stage: Stage | None = None) -> None:
+        """Open the ways in: a server of our own, or a stage on somebody else's."""
         http, mqtt = self.deployment.http, self.deployment.mqtt
-        if http is not None:
+        if http is not None and stage is not None:
+            stage.show(self.face(http, clock))
+            self._stack.callback(stage.clear)
+        elif http is not None:
             self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
