@@ -95,6 +95,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "horizon": zone.policy.horizon,
         "houses": len(zone.meters),
         "interval_s": zone.seconds,
+        "time_zone": zone.time_zone,
         "currency": zone.currency,
         "tariff": {
             "alpha": tariff.alpha,

@@ -90,6 +90,7 @@ class Operator:
             "now": utc(int(seen.now)),
             "t": None if seen.status is None else seen.status.t,
             "interval_s": zone.seconds,
+            "time_zone": zone.time_zone,
             "currency": zone.currency,
             "houses": len(zone.meters),
             "promise": self._promise(zone),

@@ -53,6 +53,7 @@ _OPERATOR: dict[str, Schema] = {
     "Session": _object(client=TEXT, scopes=_list(TEXT)),
     "Promise": _object(
         zone=TEXT, mode=TEXT, **_PROMISED, horizon=COUNT, houses=COUNT, interval_s=COUNT,
+        time_zone=TEXT,
         currency=TEXT, error=_NUMBER_OR_NONE,
         tariff=_object(alpha=NUMBER, beta=NUMBER, floor=NUMBER, cap=_NUMBER_OR_NONE),
     ),
@@ -68,6 +69,7 @@ _OPERATOR: dict[str, Schema] = {
     ),
     "OperatorZone": _object(
         zone=TEXT, mode=TEXT, state=TEXT, now=TIME, t=_COUNT_OR_NONE, interval_s=COUNT,
+        time_zone=TEXT,
         currency=TEXT, houses=COUNT,
         promise=_object(**_PROMISED, eta_set_by=_or_none(TEXT)),
         noise=_object(

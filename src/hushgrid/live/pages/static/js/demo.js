@@ -40,7 +40,7 @@ function columns(who) {
     if (many) kept.push(kept[many - 1]);
     return kept;
   };
-  return [x, row(day.prior), row(day[who].open), row(day[who].private)];
+  return [x, row(day[who].open), row(day[who].private), row(day.prior)];
 }
 
 function spans() {
@@ -66,9 +66,9 @@ function drawn(who) {
     x: { range: () => [day.origin, start(day.steps)] },
     y: { range: () => [0, 1], splits: () => [0, 0.25, 0.5, 0.75, 1], values: (_, all) => all.map(whole) },
     series: [
-      { label: "habits alone", end: "habits alone", colour: "--habit", dash: [3, 3], width: 1.5, step: true },
       { label: "without protection", end: "without protection", colour: "--secret", width: 2, step: true },
-      { label: "with protection", end: "with protection", colour: "--price", width: 2.5, step: true },
+      { label: "with protection", end: "with protection", colour: "--price", width: 3, step: true },
+      { label: "habits alone", end: "habits alone", colour: "--habit", dash: [2, 3], key: "dot", width: 2, step: true },
     ],
     shade: { colour: "--home", label: "somebody is home", spans },
     table: {
@@ -137,7 +137,7 @@ function scores() {
   const done = seen && strong?.open != null && strong?.private != null;
   say(find("#score-word"), done
     ? `Knowing all other readings she picks right in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits alone, without any price: ${whole(strong.prior)}.`
-    : "Scores come when the home was both in use and empty today.");
+    : "Scores come with the first prices.");
 }
 
 function told() {
@@ -159,20 +159,23 @@ function told() {
 
 // The dials. Epsilon runs over its range by ratios, eta by squares: both have room where it matters.
 const dial = { epsilon: find("#epsilon"), eta: find("#eta") };
-const value = {
-  epsilon: () => {
-    const [low, high] = day.limits.epsilon;
-    return Number((low * (high / low) ** (dial.epsilon.value / 100)).toPrecision(2));
-  },
-  eta: () => {
-    const [low, high] = day.limits.eta;
-    return Number((low + (high - low) * (dial.eta.value / 100) ** 2).toFixed(2));
-  },
+const placeOf = {
+  epsilon: (wanted) => (100 * Math.log(wanted / day.limits.epsilon[0])) / Math.log(day.limits.epsilon[1] / day.limits.epsilon[0]),
+  eta: (wanted) => 100 * Math.sqrt((wanted - day.limits.eta[0]) / (day.limits.eta[1] - day.limits.eta[0])),
 };
+const atPlace = {
+  epsilon: (at) => Number((day.limits.epsilon[0] * (day.limits.epsilon[1] / day.limits.epsilon[0]) ** (at / 100)).toPrecision(2)),
+  eta: (at) => Number((day.limits.eta[0] + (day.limits.eta[1] - day.limits.eta[0]) * (at / 100) ** 2).toFixed(2)),
+};
+// What a dial says; where it was not moved, the very number in force.
+function value(name) {
+  const at = Number(dial[name].value);
+  return at === Math.round(placeOf[name](day[name])) ? day[name] : atPlace[name](at);
+}
 
 function turned() {
-  const epsilon = value.epsilon();
-  const eta = value.eta();
+  const epsilon = value("epsilon");
+  const eta = value("eta");
   say(find("#epsilon-value"), short(epsilon));
   say(find("#eta-value"), short(eta));
   dial.epsilon.setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
@@ -183,36 +186,49 @@ function turned() {
 }
 
 function set() {
-  const [low, high] = day.limits.epsilon;
-  const [least, most] = day.limits.eta;
-  dial.epsilon.value = String(Math.round((100 * Math.log(day.epsilon / low)) / Math.log(high / low)));
-  dial.eta.value = String(Math.round(100 * Math.sqrt((day.eta - least) / (most - least))));
-  for (const one of Object.values(dial)) one.disabled = false;
+  for (const [name, one] of Object.entries(dial)) {
+    one.value = String(Math.round(placeOf[name](day[name])));
+    one.disabled = false;
+  }
   turned();
-  say(find("#epsilon-value"), short(day.epsilon));
-  say(find("#eta-value"), short(day.eta));
 }
 
 let timer = 0;
-let touched = false;
+let wanted = null; // what the dials were turned to, until the day runs under it
+const same = (one, other) => one.epsilon === other.epsilon && one.eta === other.eta;
+const named = (dials) => `ε = ${short(dials.epsilon)}, η = ${short(dials.eta)}`;
+
 async function restart() {
-  const wanted = { epsilon: value.epsilon(), eta: value.eta() };
-  say(find("#restart"), `Starting the day again with ε = ${short(wanted.epsilon)}, η = ${short(wanted.eta)} …`);
+  say(find("#restart"), `Starting the day again with ${named(wanted)} …`);
   find("#dial-fault").hidden = true;
   try {
     await ask("/demo/day", { method: "POST", body: wanted, seconds: 60 });
-    say(find("#restart"), `The day starts again with ε = ${short(wanted.epsilon)}, η = ${short(wanted.eta)}.`);
   } catch (error) {
+    wanted = null;
     say(find("#restart"), "");
     say(find("#dial-fault"), error.message);
     find("#dial-fault").hidden = false;
   }
-  touched = false;
   renew();
 }
+
+// The dials follow the day, but for the time between turning them and the day that comes of it.
+function follow() {
+  if (wanted !== null && (day.restarting || !same(wanted, day))) return;
+  if (wanted !== null) say(find("#restart"), `The day has started again with ${named(day)}.`);
+  wanted = null;
+  set();
+}
+
+// Told when a new day is being worked out, by whomever it was asked for; or that it cannot be.
+function restarts(dials) {
+  if (wanted !== null && !same(wanted, dials)) wanted = null;
+  renew();
+}
+
 for (const one of Object.values(dial)) {
   one.addEventListener("input", () => {
-    touched = true;
+    wanted = { epsilon: value("epsilon"), eta: value("eta") };
     turned();
     clearTimeout(timer);
     timer = setTimeout(restart, WAIT);
@@ -225,7 +241,7 @@ async function load() {
     const found = await ask("/demo/state");
     if (promise === null) await context(found);
     begin(found);
-    if (!touched) set();
+    follow();
     told();
   } catch (error) {
     if (day === null) state(card, "error", error.message);
@@ -252,7 +268,7 @@ async function context(found) {
 }
 
 function step(event) {
-  if (day === null || event.day !== day.number || event.t !== undefined && !follows(event)) {
+  if (day === null || day.restarting || event.day !== day.number || !follows(event)) {
     renew();
     return;
   }
@@ -260,7 +276,6 @@ function step(event) {
   day.prior.push(event.prior);
   for (const [who, which] of FIELDS) day[who][which].push(event[who][which]);
   day.auc = event.auc;
-  day.restarting = false;
   told();
 }
 
@@ -275,7 +290,7 @@ async function priced(found) {
 
 const renew = gathered(load, 300);
 again(card, renew);
-listen("/demo/stream", { step, restart: renew }, (is) => {
+listen("/demo/stream", { step, restart: restarts }, (is) => {
   live(is);
   renew();
 });

@@ -7,6 +7,7 @@ import { most, percent, short } from "./format.js";
 
 const card = find("#picture");
 const HUES = ["--hue-1", "--hue-3", "--hue-2", "--hue-4", "--hue-5"];
+const KEYS = ["line", "dash", "dot", "dash", "dash"];
 const DASHES = [undefined, [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
 
 let found = null; // the answer; it stays the same while the page is open
@@ -70,6 +71,7 @@ function drawn() {
       end: `η = ${short(curve.eta)}`,
       colour: HUES[i % HUES.length],
       dash: DASHES[i % DASHES.length],
+      key: KEYS[i % KEYS.length],
       points: 6,
       width: 2.25,
     })),

@@ -26,7 +26,10 @@ export function percent(share) {
   return `${number(value, size >= 10 || size === 0 ? 0 : size >= 1 ? 1 : size >= 0.1 ? 2 : 3)} %`;
 }
 
-export const whole = (share) => `${Math.round(100 * share)} %`;
+export function whole(share) {
+  if (share > 0.995 && share < 1) return "> 99 %";
+  return share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`;
+}
 
 // A number with up to three digits that count: 0.05, 1.25, 12.
 export function short(value) {
