@@ -27,7 +27,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
-	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py
+	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
