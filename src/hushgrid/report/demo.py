@@ -179,10 +179,10 @@ def demo_figure(day: Played) -> Figure:
             day_line(one, each[:, at], _NAMES[name], _INK[name], 1.6)
         one.set_ylim(0, 1)
         one.set_ylabel("chance")
-        title = f"House {at} at home? She {KNOWS[knows]}"
-        one.set_title(title, loc="left", fontsize=9)
+        one.set_title(f"House {at} at home? She {KNOWS[knows]}", loc="left", fontsize=9)
         one.grid(alpha=0.25)
         one.spines[["top", "right"]].set_visible(False)
-    axes[1].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
+    handles, names = axes[1].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8, ncols=4)
     figure.suptitle("One simulated day: what is hidden, and what it costs", fontsize=11)
     return figure

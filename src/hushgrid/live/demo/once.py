@@ -97,11 +97,7 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     for day in played:
         errors.append(day.traces["it"].rmsre_paper)
         tick()
-    planned = (
-        examine(*terms, policy).prospect.estimated(zone.promise.rho or 0.0)
-        if zone.promise
-        else math.nan
-    )
+    planned = examine(*terms, policy).prospect.estimated()
     low, high = next_one(errors, CHANCE)
     return Foreseen(planned, float(np.mean(errors)), low, high, DAYS)
 
