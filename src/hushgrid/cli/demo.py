@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, need, say
+from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
 
 
 def demo(
@@ -30,11 +30,10 @@ def demo(
 
     Example: hushgrid demo --once --json -
     """
-    import signal
-
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "httpx"):
         need(module, "serve")
     import logging
+    import signal
     import time
 
     from hushgrid.live.demo.living import Opening, Wishes, live
@@ -46,6 +45,36 @@ def demo(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wishes.stop())
     log_lines(level=logging.WARNING)
+    if once:
+        _once(dials, out, wishes, seed, json)
+        return
     midnight = int(time.time()) // DAY * DAY
     opening = Opening(dials, midnight, seed=seed, port=port, speed=speed)
     live(opening, wishes, lambda line: say(line, None))
+
+
+def _once(dials: Any, out: Path, wishes: Any, seed: int, json: str | None) -> None:
+    """One day, judged and written."""
+    import time
+
+    from hushgrid import report
+    from hushgrid.files import json_text, make_folder, save_figures, write_text
+    from hushgrid.live.demo.once import PIECES, play_once
+
+    need("matplotlib", "plot")
+    make_folder(out)
+    begun = time.monotonic()
+    with progress("one day of 1,000 houses", PIECES) as tick:
+        kept = play_once(dials, out, wishes, seed=seed, tick=tick)
+    figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
+    values = report.demo_json(kept.day) | {
+        "seconds": round(time.monotonic() - begun, 3),
+        "ledger": str(kept.ledger),
+        "files": [str(path) for path in (*figures, *kept.files)],
+    }
+    written = [write_text(out / "demo.json", json_text(values)), *figures, *kept.files]
+    written += put_json(values, json)
+    say(f"{report.demo_prose(kept.day)}\n\n{report.demo_table(kept.day)}\n", json)
+    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    if not all(kept.day.holds.values()):
+        raise typer.Exit(1)

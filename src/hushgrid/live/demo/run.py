@@ -83,13 +83,11 @@ class Run:
         return self._fleet.start >= zone.begins + zone.policy.horizon * zone.seconds
 
     def step(self, wake: threading.Event) -> Seen | None:
-        """The next interval, whole; None where `wake` was set before it was out."""
+        """The next interval, whole; None where `wake` was set before it ended."""
         t = self._fleet.start // self.zone.seconds
         if not self._clock.reach(self._fleet.end, wake):
             return None
         self._way.send(self._fleet.interval(None))
-        if not self._clock.reach(self._fleet.start + self.zone.grace, wake):
-            return None
         self._publish(self._clock, t, wake)
         if self._newest is None or self._newest.t < t:
             return None
