@@ -12,6 +12,7 @@ from hushgrid.report.compare import (
 )
 from hushgrid.report.compare_figures import battery_figure, comparison_figure
 from hushgrid.report.compare_page import comparison_page
+from hushgrid.report.demo import demo_figure, demo_json, demo_prose, demo_table
 from hushgrid.report.page import certificate_page
 from hushgrid.report.paper import (
     experiment_figures,
@@ -41,6 +42,10 @@ __all__ = [
     "comparison_json",
     "comparison_page",
     "comparison_table",
+    "demo_figure",
+    "demo_json",
+    "demo_prose",
+    "demo_table",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",
