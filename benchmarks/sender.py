@@ -53,9 +53,9 @@ def arrow(meters: np.ndarray, start: int, wh: np.ndarray) -> bytes:
 
 
 def bodies(form: str, start: int, size: int, deliveries: int) -> list[bytes]:
-    """Every meter once, in an order of the sender's own that stays the same."""
+    """Every meter once, some hundred Wh, in an order of the sender's own that stays the same."""
     order = np.random.default_rng(1).permutation(size * deliveries)
-    wh = np.random.default_rng(start).integers(0, 2500, size * deliveries)
+    wh = np.random.default_rng(start).gamma(2.0, 100.0, size * deliveries).astype(np.int64)
     rows = [slice(k * size, (k + 1) * size) for k in range(deliveries)]
     return [(ndjson if form == "ndjson" else arrow)(order[r], start, wh[r]) for r in rows]
 

@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, paper
-from hushgrid.baselines import METHODS, Promise
+from hushgrid.baselines import METHODS, Method, Promise, Ready, Refusal, Setting
 from hushgrid.baselines.offline import day_law
 from hushgrid.compare import BATTERY_SIZE, Bench, Comparison, compare, errors
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.grid import Tariff
 from hushgrid.habits import learn_habits
 from hushgrid.journal import Journal
-from hushgrid.report import comparison_json, comparison_prose, comparison_table
-from hushgrid.worlds import Recorded, Simulated, filled, large_world, paper_world, survey_world
+from hushgrid.learn.survey import Survey, survey_of
+from hushgrid.recorded import Real, Recorded, filled
+from hushgrid.report import comparison_json, comparison_table, guarantee_prose, ratio_table
+from hushgrid.worlds import Simulated, large_world, paper_world, survey_world
 
 DAYS = 20
 
@@ -66,9 +68,19 @@ def test_estimates_never_lose_to_raw(calm: Comparison, shocked: Comparison) -> N
             assert estimated < raw
 
 
-def test_clipping_is_the_simplest_estimate(calm: Comparison) -> None:
+def test_cutting_is_the_simplest_estimate(calm: Comparison) -> None:
+    """It helps the noisiest most, w-event's held prices included: raw is before it for all."""
     for name in calm.names:
-        assert (calm.values(name, "clipped") <= calm.values(name, "raw") + 1e-15).all()
+        assert (calm.values(name, "cut") <= calm.values(name, "raw") + 1e-15).all()
+    gain = [calm.ratio(name, name, "raw").mean for name in calm.names]
+    assert gain == [1] * len(gain)
+    helped = {
+        name: calm.summary(name, "raw").mean / calm.summary(name, "cut").mean
+        for name in ("hushgrid_eta0", "group", "wevent")
+    }
+    assert helped["hushgrid_eta0"] == pytest.approx(1, abs=1e-9)
+    assert helped["group"] > 1.05
+    assert helped["wevent"] > 1.05
 
 
 def test_report(calm: Comparison) -> None:
@@ -82,7 +94,7 @@ def test_report(calm: Comparison) -> None:
     assert set(values["refused"]) == {"dphmm"}
     for name in wanted - {"battery_besteffort", "battery_stepping", "battery_random"}:
         one = values["mechanisms"][name]
-        for part in ("raw", "estimated"):
+        for part in ("raw", "cut", "estimated"):
             low, high = one[part]["rmsre_paper"]["ci95"]
             assert low < one[part]["rmsre_paper"]["mean"] < high
         assert isinstance(one["guarantee"], str)
@@ -92,7 +104,8 @@ def test_report(calm: Comparison) -> None:
     assert etas == [0, 0.05, 1]
     assert values["mechanisms"]["battery_random"]["guarantee"].startswith("none")
     assert set(values["curve"][0]["mechanisms"]) == set(calm.names)  # no battery on the chart
-    assert "left out: its constraint" in comparison_prose(calm)
+    assert "left out: its constraint" in guarantee_prose(calm)
+    assert ratio_table(calm).splitlines()[0].split("|")[3].strip() == "estimated"
     assert "battery, stepping (no promise)" in comparison_table(calm)
 
 
@@ -106,6 +119,16 @@ def test_adversary_orders_what_is_open_and_what_is_private() -> None:
     prior = row["forecast"]["auc_others"][0]
     assert row["open"]["auc_others"][0] > prior + 0.01
     assert abs(row["hushgrid_eta0"]["auc_others"][0] - prior) < 0.01
+
+
+def test_no_error_at_all_has_no_ratio() -> None:
+    """An epsilon of a million: nothing warns, and JSON has null where there is no number."""
+    source = Simulated([paper.scenario(0.0, 2, n=5)], seed=2)
+    some = [m for m in METHODS if m.name in ("hushgrid_eta0", "group", "forecast")]
+    found = compare(source, Promise("step", 1e6), days=2, seed=1, methods=some)
+    assert found.summary("hushgrid_eta0", "raw").mean == 0
+    ratios = comparison_json(found, [], [])["ratios"]
+    assert ratios["forecast_over_hushgrid_eta0"]["raw"]["mean"] is None
 
 
 def test_errors_by_hand() -> None:
@@ -148,15 +171,25 @@ def test_worlds() -> None:
     assert (hot.readings == np.minimum(np.floor(plain[0].readings * 1.3 + 0.5), bound)).all()
     assert (cold.readings == np.floor(plain[1].readings * 0.7 + 0.5)).all()
     assert large_world(1, 1).scenarios[0].zone.bound.max() == 5000
-    slots = np.full(96, 0.3)
-    slots[:10] = 0  # a sampling zero
-    world = survey_world({1: (slots, slots, 0.0), 2: (slots, slots, 0.5)}, 1, 1, n=20)
-    assert not world.scenarios[0].models[0].has_zeros
+    world = survey_world(_survey(("a", "b")), 1, 1, n=20)
+    assert len(world.scenarios[0].models) == 2  # a model of Theta for each source
+    assert not any(model.has_zeros for model in world.scenarios[0].models)
     assert world.day(3).load.shape == (96,)
     with pytest.raises(PolicyError, match=r"shock is 1\.5"):
         paper_world(0.0, 1, 1, 1.5)
-    with pytest.raises(ModelError, match="no chains"):
-        survey_world({}, 1, 1)
+
+
+def _survey(sources: tuple[str, ...]) -> Survey:
+    """Chances of 0.3, and a sampling zero in the first slots."""
+    rows = [
+        (source, residents, day, "present", 15, slot, 0.0 if slot < 10 else 0.3, 0.3)
+        for source in sources
+        for residents in (1, 2)
+        for day in ("wd", "we")
+        for slot in range(96)
+    ]
+    names = ("source", "n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
+    return survey_of(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def test_habits_are_learnt_from_earlier_days() -> None:
@@ -181,7 +214,8 @@ def test_habits_are_learnt_from_earlier_days() -> None:
     assert (low, high) == (pytest.approx(30, abs=9), pytest.approx(600, rel=0.1))
     done = filled(readings, scenario)
     assert 0 < done[0, 0, 0] < 600
-    real = Recorded(scenario, done)
+    real = Recorded.of(scenario, Real(tuple("abcdefghijkl"), readings, np.zeros(40, int)))
+    assert (real.readings == done).all()
     found = compare(real, Promise(), days=3, seed=1, methods=METHODS[:3])
     assert found.ratio("bound", "hushgrid_eta05", "raw").ci95[0] > 1
     with pytest.raises(PolicyError, match="day 40 is asked of 40"):
@@ -212,6 +246,28 @@ def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
     assert found.rows == whole.rows
     with pytest.raises(FileError, match="other settings"):
         Journal(path, {"seed": 2})
+
+
+def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
+    """And a promise that a method's own planning finds out of reach is a refusal, no crash."""
+    source = Simulated([paper.scenario(0.0, seed, n=5) for seed in (2, 3)], seed=2)
+
+    def choosy(setting: Setting) -> Ready | Refusal:
+        if setting.scenario is source.scenarios[1]:
+            return Refusal("not here")
+        return METHODS[2].prepare(setting)
+
+    def failing(setting: Setting) -> Ready | Refusal:
+        raise PlanError(f"epsilon is {setting.promise.epsilon:g}; out of reach.")
+
+    some = [
+        METHODS[-1],
+        Method("choosy", "choosy", True, 1.0, choosy),
+        Method("failing", "failing", True, 1.0, failing),
+    ]
+    found = compare(source, Promise(), days=3, seed=1, methods=some)
+    assert found.names == ["forecast"]
+    assert found.refused == {"choosy": "not here", "failing": "epsilon is 1; out of reach"}
 
 
 def test_bad_days_and_zones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,59 @@ def test_real_readings(tmp_path: Path) -> None:
                     "--out", tmp_path / "given")  # fmt: skip
     assert zone.returncode == 2
     assert "50 meters" in zone.stderr
+
+
+ZONE = """
+[zone]
+id = "lane"
+[service]
+interval = 3600
+time_zone = "Europe/Zurich"
+[tariff]
+alpha = 1.0
+beta = 1.0
+[policy]
+epsilon = 1.0
+[[houses]]
+count = 2
+meters = ["zoe", "ada"]
+bound = 3000
+chain = "one"
+absent = { law = "uniform", top = 200 }
+present = { law = "uniform", top = 900 }
+[[models]]
+[models.chains.one]
+home_at_start = 0.5
+periods = [{ from = "00:00", leave = 0.2, come = 0.2 }]
+weekend = [{ from = "00:00", leave = 0.1, come = 0.4 }]
+"""
+
+
+def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
+    """Hours, local days and the meters' order come from the file; other meters are left alone."""
+    (tmp_path / "zone.toml").write_text(ZONE)
+    start = datetime(2013, 3, 29, tzinfo=UTC)
+    rows = ["meter_id,start_utc,duration_s,wh"]
+    for hour in range(24 * 5):
+        at = (start + timedelta(hours=hour)).isoformat()
+        rows += [f"{name},{at},3600,{wh}" for name, wh in (("ada", 1), ("bob", 2), ("zoe", 3000))]
+    (tmp_path / "readings.csv").write_text("\n".join(rows) + "\n")
+    words = ("compare", *FEW[4:], "--readings", tmp_path / "readings.csv", "--config",
+             tmp_path / "zone.toml", "--out", tmp_path / "out")  # fmt: skip
+    found = hushgrid(*words)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "given by a zone file" in found.stdout
+    assert json.loads((tmp_path / "out/compare.json").read_text())["days"] == 2
+    assert hushgrid(*words).returncode == 0  # taken up again
+    (tmp_path / "zone.toml").write_text(ZONE.replace("home_at_start = 0.5", "home_at_start = 0.6"))
+    other = hushgrid(*words)
+    assert (other.returncode, "other settings" in other.stderr) == (2, True)  # same names
+    (tmp_path / "zone.toml").write_text(ZONE.replace('"zoe"', '"eve"'))
+    lacking = hushgrid(*words)
+    assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
+    assert "names 1 meters without readings, such as 'eve'" in lacking.stderr
+    clash = hushgrid(*words, "--interval", 1800)
+    assert (clash.returncode, "steps of config last 3600 s" in clash.stderr) == (2, True)
 
 
 @pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")

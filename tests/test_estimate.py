@@ -96,3 +96,18 @@ def test_only_the_last_beliefs_are_kept(kept: str, monkeypatch: pytest.MonkeyPat
         moments._known.clear()
         assert moments.at(t) == (wanted[t - 1],)
         assert len(moments._beliefs) <= 5
+
+
+def test_a_day_after_the_factor_was_1() -> None:
+    """Its chance not to be 1 is that of a change and a new draw: share (1 - (1 - hazard)^steps)."""
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
+    f = Consumption.by_class(absent=[Uniform(10)], present=[Uniform(20)], class_of=[0, 0])
+    start = Public.start([theta, theta], f)
+    prior = FactorPrior(share=0.05, hazard=0.002)
+    later = start.since(prior, 96)
+    assert later.weights.shape == start.weights.shape
+    assert later.weights.sum() == pytest.approx(1)
+    assert 1 - later.weights[:, 0].sum() == pytest.approx(0.05 * (1 - 0.998**96), rel=1e-9)
+    assert start.since(prior, 0).weights[:, 0].tolist() == [0.5, 0.5]
+    ages = start.since(prior, 20_000).weights[:, 0].tolist()
+    assert ages == pytest.approx([0.475, 0.475], rel=1e-9)

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -311,13 +312,14 @@ def test_an_interrupted_leader_tells_those_who_wait() -> None:
     group = GroupCommit(threading.RLock(), commit)
     batch = Columns.of([], [], [], [])
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(group.put, batch)
+        first = pool.submit(group.put, batch, [0])
         storing.wait(30)
-        others = [pool.submit(group.put, batch) for _ in range(2)]
-        while len(group._waiting) < 2:
+        others = [pool.submit(group.put, batch, [0]) for _ in range(2)]
+        until = time.monotonic() + 30
+        while len(group._waiting) < 2 and time.monotonic() < until:
             threading.Event().wait(0.001)
         go.set()
-        assert first.result(30) == Counts()
+        assert first.result(30) == [Counts()]
         errors = {type(each.exception(30)) for each in others}
     assert errors == {KeyboardInterrupt, MeterRetryError}
     assert calls == [1, 2]

@@ -41,7 +41,7 @@ any_reading = st.tuples(
 readings = st.lists(good | good | any_reading, min_size=1, max_size=12)
 places = st.integers(0, INTERVALS - 1).map(lambda k: k * INTERVAL)
 steps = st.one_of(
-    st.tuples(st.just("put"), readings),
+    st.tuples(st.sampled_from(["put", "put each"]), readings),
     st.tuples(st.just("put"), readings),
     st.tuples(st.just("fail"), readings),
     st.tuples(st.just("close"), places),
@@ -97,6 +97,11 @@ def live(where: str, life: list[tuple[str, Any]]) -> None:
             if step == "put":
                 odd = [wh % 2 == 1 for *_, wh in value]
                 assert store.put(zone, *columns(value), marked=odd) == oracle.put(value, odd)
+            elif step == "put each":
+                ends = sorted({len(value) // 3, len(value) // 2, len(value)})
+                cuts = list(zip([0, *ends], ends, strict=False))
+                found = store.put_each(zone, *columns(value), ends=ends)
+                assert found == [oracle.put(value[begin:end]) for begin, end in cuts]
             elif step == "fail" and not where.startswith(("sqlite", "postgres")):
                 with full_disk(after=len(value) % 3):
                     try:
@@ -156,7 +161,7 @@ def test_compiled_loops_are_the_oracle(seed: int) -> None:
             memory.forget(share)
             continue
         given_readings = list(zip(*(column.tolist() for column in batch), strict=True))
-        counts = counts_of(found.gather_codes())
+        counts = counts_of(found.gather_codes(), [len(found.codes)], None)[0]
         assert counts == oracle.put(given_readings)
         assert kept.house.size == counts.accepted
         interval = memory.interval()

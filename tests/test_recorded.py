@@ -1,67 +1,82 @@
-"""Recorded days: whole local days, meters in the zone's order, a week that begins where it does."""
+"""Real readings as local days: which days are whole, and which model each of them has."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hushgrid.calendar import Calendar
-from hushgrid.consumption import Consumption
-from hushgrid.errors import FileError
-from hushgrid.grid import Tariff, Zone
-from hushgrid.laws import Uniform
-from hushgrid.occupancy import OccupancyModel
-from hushgrid.recorded import read_days
-from hushgrid.simulation import Scenario
-from hushgrid.worlds import Recorded
+from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
+from hushgrid.errors import PolicyError
+from hushgrid.learn.histories import Histories
+from hushgrid.live.local import local_seconds
+from hushgrid.recorded import Real, Recorded, real_days
 
-HOUR = 3600
+HOUR, DAY = 3600, 86_400
+FRIDAY = 1_364_515_200  # 29 March 2013, 00:00 UTC; clocks in Zurich went forward on the 31st
 
 
-def readings(path: Path, begins: str, hours: int, meters: tuple[str, ...] = ("b", "a")) -> Path:
-    """Hours counted from 0 on in meter b, plus 1000 in meter a."""
-    lines = ["meter_id,start_utc,duration_s,wh"]
-    first = np.datetime64(begins, "s")
-    for i, name in enumerate(meters):
-        lines += [f"{name},{first + HOUR * t}Z,3600,{1000 * i + t}" for t in range(hours)]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+def histories(begins: int, wh: np.ndarray, zone: str) -> Histories:
+    shown = local_seconds(begins, HOUR, wh.shape[1], zone)
+    ids = tuple(f"m{i}" for i in range(len(wh)))
+    return Histories(ids, wh.astype(float), HOUR, begins, shown, {})
 
 
-def test_days_begin_at_local_midnight_and_know_their_weekday(tmp_path: Path) -> None:
-    """Sydney is 11 h ahead in January 2013: local 2 January, a Wednesday, begins at 13:00 UTC."""
-    path = readings(tmp_path / "x.csv", "2013-01-01T00:00:00", 72)
-    found = read_days(path, HOUR, time_zone="Australia/Sydney")
-    assert found.meters == ("a", "b")
-    assert found.weekday.tolist() == [2, 3]
-    assert found.readings[0, :, 1].tolist() == list(range(13, 37))
-    assert found.readings[1, 0].tolist() == [1037, 37]
-    plain = read_days(path, HOUR, meters=("b", "c", "a"))
-    assert plain.weekday.tolist() == [1, 2, 3]
-    assert plain.readings[0, 0].tolist() == [0, -1, 1000]
-    with pytest.raises(FileError, match="no reading of the zone's meters"):
-        read_days(path, HOUR, meters=("d",))
+def test_days_are_local_and_whole() -> None:
+    """Five days of hours from a Friday: local midnight is 23:00 UTC, and Sunday has 23 hours."""
+    wh = np.tile(np.arange(120), (2, 1))
+    found = real_days(histories(FRIDAY, wh, "Europe/Zurich"))
+    assert found.weekday.tolist() == [5, 0, 1]  # Sunday lacks an hour
+    assert found.readings[0, :, 0].tolist() == list(range(23, 47))
+    assert found.readings[1, 0, 0] == 70  # Sunday 22:00 UTC: summer time by then
+    assert real_days(histories(FRIDAY, wh, "UTC")).weekday.tolist() == [4, 5, 6, 0, 1]
 
 
-def test_days_on_which_clocks_change_are_left_out(tmp_path: Path) -> None:
-    """Zurich went forward on 31 March 2013 and back on 27 October."""
-    spring = readings(tmp_path / "x.csv", "2013-03-29T23:00:00", 72)
-    assert read_days(spring, HOUR, time_zone="Europe/Zurich").weekday.tolist() == [5, 0]
-    autumn = readings(tmp_path / "y.csv", "2013-10-25T22:00:00", 73)
-    assert read_days(autumn, HOUR, time_zone="Europe/Zurich").weekday.tolist() == [5, 0]
+def test_missing_and_exported() -> None:
+    wh = np.full((2, 72), 7.0)
+    wh[0, 3], wh[1, 4], wh[:, 30] = np.nan, -5, np.nan
+    found = real_days(histories(FRIDAY, wh, "UTC"))
+    assert found.weekday.tolist() == [4, 6]  # nobody told an hour of Saturday
+    assert found.readings[0, 3].tolist() == [-1, 7]
+    assert found.readings[0, 4].tolist() == [7, 0]
 
 
-def test_a_day_is_held_against_the_models_own_day_of_the_week() -> None:
-    week = Calendar.week(weekday=[0, 1], weekend=[2, 3])
-    stay = np.full((4, 1, 2, 2), 0.5)
-    theta = OccupancyModel.factored([[0.5, 0.5]], stay, calendar=week)
-    f = Consumption.by_class(absent=[Uniform(5)], present=[Uniform(9)])
-    scenario = Scenario(Zone("z", [9]), Tariff(1.0, 1.0), (theta,), f)
-    days = np.zeros((4, 2, 1), np.int32)
-    source = Recorded(scenario, days, np.array([4, 5, 6, 0]))
-    assert len(source.scenarios) == 2
-    assert [source.zone_of(day) for day in range(4)] == [0, 1, 1, 0]
-    assert [s.models[0].calendar.slot(1) for s in source.scenarios] == [0, 2]
-    assert len(Recorded(scenario, days).scenarios) == 1
+def weekly() -> Scenario:
+    """Two houses, surely away on weekdays and at home at weekends, for readings of 10 and 90."""
+    come, leave = [[0.01, 0.99], [0.01, 0.99]], [[0.99, 0.01], [0.99, 0.01]]
+    theta = OccupancyModel.factored(
+        [[0.5, 0.5]],
+        [[leave], [come]],
+        calendar=Calendar.week(weekday=[0] * 24, weekend=[1] * 24),
+        chain_of=[0, 0],
+    )
+    at = [np.eye(100)[wh] for wh in (10, 90)]
+    f = Consumption.by_class(absent=[Histogram(at[0])], present=[Histogram(at[1])], class_of=[0, 0])
+    return Scenario(Zone("z", [99, 99]), Tariff(1.0, 1.0), (theta,), f)
+
+
+def test_every_day_has_the_model_of_its_weekday() -> None:
+    readings = np.full((3, 24, 2), 50, np.int32)
+    readings[:, 12, 0] = -1
+    found = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([4, 5, 0])))
+    assert [found.zone_of(d) for d in range(3)] == [0, 1, 0]
+    assert len(found.scenarios) == 2
+    # what is missing is what that day's model expects: 10 + 0.01 * 80, 90 - 0.01 * 80
+    assert found.readings[:, 12, 0].tolist() == [11, 89, 11]
+    assert (found.day(1).readings[:, 1] == 50).all()
+    with pytest.raises(PolicyError, match="day 3 is asked of 3"):
+        found.zone_of(3)
+
+
+def test_meters_are_put_in_the_order_of_houses() -> None:
+    real = Real(("a", "b", "c"), np.arange(6).reshape(1, 2, 3).astype(np.int32), np.array([0]))
+    some = real.of(("c", "a"))
+    assert some.meters == ("c", "a")
+    assert some.readings.tolist() == [[[2, 0], [5, 3]]]
+
+
+def test_digests_tell_other_readings_apart() -> None:
+    readings = np.full((2, 24, 2), 50, np.int32)
+    one = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([0, 1])))
+    readings[1, 3, 0] = 51
+    other = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([0, 1])))
+    assert one.digest != other.digest

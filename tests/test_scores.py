@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import ModelError
-from hushgrid.scores import scores
+from hushgrid.scores import auc, scores
 
 
 def auc_by_pairs(s: np.ndarray, p: np.ndarray) -> float:
@@ -27,6 +27,7 @@ def test_figures_are_their_definitions(seed: int, steps: int, houses: int, ties:
     found = scores(s, p, q)
     for belief, pick in ((p, "value"), (q, "prior")):
         assert getattr(found.auc, pick) == pytest.approx(auc_by_pairs(s, belief), nan_ok=True)
+        assert auc(s, belief) == pytest.approx(auc_by_pairs(s, belief), nan_ok=True)
         right = np.where(s == 1, belief, 1 - belief)
         assert getattr(found.log_loss, pick) == pytest.approx(
             -np.log(np.maximum(right, 1e-12)).mean()

@@ -165,22 +165,23 @@ def _published(
 def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:
     """What a utility without hushgrid would have shown."""
     assert recorded.truth is not None
-    made = []
-    for release, readings in zip(recorded.releases, recorded.truth.readings, strict=True):
-        load = tally(readings, scenario.zone.bound).load
-        made.append(
-            replace(
-                release,
-                load_hat=load,
-                put_back=0.0,
-                estimate=None,
-                rate=optimal_rate(load, scenario.tariff),
-                scale=0.0,
-                look=0.0,
-                epsilon=np.inf,
-                delta=0.0,
-                epsilon_any=np.inf,
-                rule="open",
-            )
-        )
-    return tuple(made)
+    pairs = zip(recorded.releases, recorded.truth.readings, strict=True)
+    return tuple(bared(release, readings, scenario) for release, readings in pairs)
+
+
+def bared(release: Release, readings: NDArray[np.int32], scenario: Scenario) -> Release:
+    """The release of the same step without any noise: the load itself, and the optimal rate."""
+    load = tally(readings, scenario.zone.bound).load
+    return replace(
+        release,
+        load_hat=load,
+        put_back=0.0,
+        estimate=None,
+        rate=optimal_rate(load, scenario.tariff),
+        scale=0.0,
+        look=0.0,
+        epsilon=np.inf,
+        delta=0.0,
+        epsilon_any=np.inf,
+        rule="open",
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,6 +187,11 @@ def at_home(belief: Belief, model: OccupancyModel) -> Floats:
         each = law if len(law) == len(piece.members) else law[piece.chain_of]
         home[piece.members] = each @ bits
     return home
+
+
+def chances_at_home(model: OccupancyModel, horizon: int) -> Floats:
+    """(T, houses): the public chance that somebody is at home, before any release."""
+    return np.stack([at_home(belief, model) for belief in islice(marginals(model), horizon)])
 
 
 def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consumption) -> Floats:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hushgrid.baselines import METHODS, Method, Outcome, Promise, Ready, Refusal, Setting
 from hushgrid.baselines.battery import RULES, Battery, hide
-from hushgrid.errors import PolicyError
+from hushgrid.errors import PlanError, PolicyError
 from hushgrid.grid import Tariff, optimal_rate, public_rate
 from hushgrid.intervals import Summary, ratio_of_means, summarise
 from hushgrid.simulation import Scenario
@@ -24,8 +24,10 @@ from hushgrid.watcher import Watcher
 from hushgrid.worlds import Day, Source
 
 Floats = NDArray[np.float64]
-Row = dict[str, dict[str, list[float]]]  # method -> raw, clipped, estimated: FIGURES; auc
+Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 
+# the public's best estimate; the noisy rate as it is; the noisy rate cut to the tariff's limits
+PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # she knows prices alone; she knows all other readings as well
 OPEN = "open"  # no noise at all
@@ -59,8 +61,17 @@ class Bench:
         """What each method does in a zone, or why it cannot."""
         if zone not in self._ready:
             setting = Setting.of(self.source.scenarios[zone], self.promise, self.source.horizon)
-            self._ready[zone] = {m.name: m.prepare(setting) for m in self.methods}
+            self._ready[zone] = {m.name: _prepared(m, setting) for m in self.methods}
         return self._ready[zone]
+
+    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
+        """The same for all days: a method that any of them lacks is left out of all."""
+        out = dict(self.ready(self.source.zone_of(0)))
+        for number, row in enumerate(rows):
+            lacking = [n for n, one in out.items() if isinstance(one, Ready) and n not in row]
+            for name in lacking:
+                out[name] = self.ready(self.source.zone_of(number))[name]
+        return out
 
     def row(self, number: int, attack: bool = False) -> Row:
         """One day of every method that keeps the promise, and of the batteries."""
@@ -96,9 +107,20 @@ class Bench:
         for name, rule in RULES.items():
             hidden = hide(day.readings, battery, rule(battery), coins)
             drawn = hidden.draw.sum(axis=1).astype(np.float64)
-            out[name] = {"raw": errors(drawn, day.load, scenario.tariff)}
+            out[name] = {
+                "raw": errors(drawn, day.load, scenario.tariff, cut=False),
+                "cut": errors(drawn, day.load, scenario.tariff),
+            }
             out[name]["moved"] = [float(hidden.moved.sum() / max(int(day.load.sum()), 1))]
         return out
+
+
+def _prepared(method: Method, setting: Setting) -> Ready | Refusal:
+    """A promise that the method's own planning finds out of reach is a refusal, too."""
+    try:
+        return method.prepare(setting)
+    except (PlanError, PolicyError) as error:
+        return Refusal(str(error).rstrip("."))
 
 
 def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
@@ -118,9 +140,9 @@ def _home(day: Day) -> NDArray[np.uint8]:
 
 def _judged(made: Outcome, day: Day, tariff: Tariff) -> dict[str, list[float]]:
     return {
-        "raw": errors(made.raw, day.load, tariff, cut=False),
-        "clipped": errors(made.raw, day.load, tariff),
         "estimated": errors(made.estimated, day.load, tariff),
+        "raw": errors(made.raw, day.load, tariff, cut=False),
+        "cut": errors(made.raw, day.load, tariff),
     }
 
 
@@ -129,7 +151,8 @@ def errors(
 ) -> list[float]:
     """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
 
-    Cutting is post-processing, the simplest there is, so a raw rate is told without it.
+    Cutting is post-processing, the simplest there is, so a raw rate is told without it: for every
+    method what it released, noise and nothing else.
     """
     best = optimal_rate(load.astype(np.float64), tariff)
     rates = optimal_rate(published, tariff)
@@ -169,7 +192,7 @@ class Comparison:
         }
 
     def values(self, name: str, part: str, figure: str = "rmsre_paper") -> Floats:
-        """(days,) of one figure of a method's raw, clipped or estimated price."""
+        """(days,) of one figure of a method's price, in one of PARTS."""
         at = FIGURES.index(figure)
         return np.array([row[name][part][at] for row in self.rows])
 
@@ -207,7 +230,7 @@ def compare(
         raise PolicyError(f"days is {days}; give 2 or more, or no interval can be told.")
     bench = Bench(source, promise, seed, methods)
     rows = tuple(_rows(bench, days, attack_days, known, tick))
-    return Comparison(promise, bench.methods, bench.ready(), rows)
+    return Comparison(promise, bench.methods, bench.kept(rows), rows)
 
 
 def _rows(
@@ -215,8 +238,7 @@ def _rows(
 ) -> Iterator[Row]:
     for day in range(days):
         row = known.get(bench.promise.epsilon, day) if known is not None else None
-        wants = day < attack_days and "auc" not in next(iter((row or {}).values()), {})
-        if row is None or wants:
+        if row is None or (day < attack_days and OPEN not in row):
             row = bench.row(day, attack=day < attack_days)
             if known is not None:
                 known.put(bench.promise.epsilon, day, row)

@@ -33,15 +33,33 @@ def summarise(values: ArrayLike) -> Summary:
 
 
 def ratio_of_means(above: ArrayLike, below: ArrayLike) -> Summary:
-    """mean(above)/mean(below) of paired days, with the interval of the linearised ratio."""
+    """mean(above)/mean(below) of paired days, with the interval of the linearised ratio.
+
+    NaN where nothing lies below.
+    """
     a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    if b.mean() == 0:
+        return Summary(math.nan, math.nan, (math.nan, math.nan))
     ratio = float(a.mean() / b.mean())
     centred = summarise((a - ratio * b) / b.mean())
     low, high = centred.ci95
     return Summary(ratio, centred.sd, (ratio + low, ratio + high))
 
 
-def _student(freedom: int) -> float:
+def next_one(values: ArrayLike, chance: float) -> tuple[float, float]:
+    """Where one more value of the same kind lies with that chance; positive values, by their logs.
+
+    >>> low, high = next_one([0.9, 1.0, 1.1], 0.95)
+    >>> round(low, 2), round(high, 2)
+    (0.6, 1.64)
+    """
+    x = np.log(np.asarray(values, np.float64))
+    spread = float(x.std(ddof=1)) * math.sqrt(1 + 1 / x.size)
+    half = _student(x.size - 1, (1 + chance) / 2) * spread
+    return math.exp(float(x.mean()) - half), math.exp(float(x.mean()) + half)
+
+
+def _student(freedom: int, quantile: float = 0.975) -> float:
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.975))
+    return float(stdtrit(freedom, quantile))

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid.errors import FileError
+from hushgrid.files import write_text
+
+FORMAT = 2  # of a row; another number where equal settings come to give other figures
 
 
 class Journal:
@@ -19,7 +22,7 @@ class Journal:
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         self._path, self._rows = path, dict[tuple[float, int], Any]()
-        head = json.dumps(dict(settings), sort_keys=True)
+        head = json.dumps({"format": FORMAT, **settings}, sort_keys=True)
         try:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
@@ -31,7 +34,7 @@ class Journal:
         whole = [one for one in map(_parsed, lines[1:]) if one is not None]
         for one in whole:
             self._rows[one["epsilon"], one["day"]] = one["row"]
-        self._write("\n".join([head, *map(json.dumps, whole)]) + "\n", "w")
+        write_text(path, "\n".join([head, *map(json.dumps, whole)]) + "\n")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -41,15 +44,11 @@ class Journal:
         return self._rows.get((epsilon, day))
 
     def put(self, epsilon: float, day: int, row: Any) -> None:
-        """Keep a row, at once on disk."""
+        """Keep a row; a process that is killed loses none that was kept."""
         self._rows[epsilon, day] = row
-        self._write(json.dumps({"epsilon": epsilon, "day": day, "row": row}) + "\n", "a")
-
-    def _write(self, text: str, mode: str) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open(mode, encoding="utf-8") as file:
-                file.write(text)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"epsilon": epsilon, "day": day, "row": row}) + "\n")
         except OSError as error:
             raise FileError(
                 f"{self._path} cannot be written ({error}); give a writable folder."

@@ -1,121 +1,123 @@
-"""Real days from files: meter readings and survey chains, as arrays for a comparison."""
+"""Real readings as days to compare methods on: local days, and the public model of each kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.errors import FileError, IntakeError
+from hushgrid.belief import expected_readings, marginals
+from hushgrid.errors import PolicyError
+from hushgrid.learn.habits import DAY
+from hushgrid.learn.histories import Histories
+from hushgrid.simulation import Scenario
+from hushgrid.worlds import Day, digest_of
 
-DAY = 86_400  # [s]
+Ints = NDArray[np.int64]
 
 
-class Days(NamedTuple):
-    """Readings (days, T, meters) [Wh], -1 where missing; `weekday` (days,), 0 for a Monday."""
+class Real(NamedTuple):
+    """Whole local days: readings (days, T, meters) [Wh], -1 where missing; 0 is a Monday."""
 
     meters: tuple[str, ...]
     readings: NDArray[np.int32]
-    weekday: NDArray[np.int64]
+    weekday: Ints
+
+    def of(self, meters: Sequence[str]) -> Real:
+        """The same for these meters, in their order."""
+        place = {name: at for at, name in enumerate(self.meters)}
+        columns = [place[name] for name in meters]
+        return Real(tuple(meters), self.readings[:, :, columns], self.weekday)
+
+    def days(self, which: slice) -> Real:
+        """Some of the days."""
+        return Real(self.meters, self.readings[which], self.weekday[which])
 
 
-def read_days(
-    path: Path, interval_s: int, *, time_zone: str = "UTC", meters: Sequence[str] = ()
-) -> Days:
-    """The whole days of a file, from midnight of `time_zone` on; meters in the order given, or by
-    their ids.
+def real_days(found: Histories) -> Real:
+    """The whole days of some histories; export counts as 0 Wh.
 
-    A day is kept where some meter told every interval, and clocks were not changed; negative
-    readings (export) count as 0.
+    A day is whole when clocks showed each of its steps once and some meter told each of them.
     """
-    from hushgrid.intake import settle
-    from hushgrid.live.local import local_seconds
-
-    if DAY % interval_s:
-        raise FileError(f"interval is {interval_s} s; give one that divides a day, such as 1800.")
-    settled = settle(_parsed(path), interval_s).complete
-    if not len(settled):
-        raise FileError(
-            f"{path} fills no interval of {interval_s} s; give readings of at most that length."
-        )
-    order = tuple(meters) or tuple(sorted(settled.ids))
-    column = {name: i for i, name in enumerate(order)}
-    place = np.array([column.get(name, -1) for name in settled.ids])[settled.code]
-    mine = place >= 0
-    if not mine.any():
-        raise FileError(f"{path} has no reading of the zone's meters; give readings of its homes.")
-    first, last = int(settled.start.min()), int(settled.start.max())
-    steps, per_day = (last - first) // interval_s + 1, DAY // interval_s
-    out = np.full((steps, len(order)), -1, np.int32)
-    at = (settled.start - first) // interval_s
-    out[at[mine], place[mine]] = np.clip(settled.wh[mine], 0, 2**31 - 1)
-    shown = local_seconds(first, interval_s, steps, time_zone)
-    clock = shown % DAY // interval_s
-    begins = [
-        m
-        for m in np.flatnonzero(clock == 0)
-        if np.array_equal(clock[m : m + per_day], np.arange(per_day))
-    ]
-    rows = np.array(begins, np.int64).reshape(-1, 1) + np.arange(per_day)
-    told = np.asarray((out >= 0).any(axis=1))
-    whole = np.asarray(told[rows].all(axis=1))
-    kept = rows[whole]
-    return Days(order, out[kept], shown[kept[:, 0]] // DAY)
+    steps = found.steps_a_day
+    midnights = np.flatnonzero(found.shown % DAY == 0)
+    at = midnights[midnights + steps <= len(found.shown)][:, None] + np.arange(steps)
+    plain = (found.shown[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
+    told = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
+    at = at[plain & told]
+    wh = np.moveaxis(found.wh[:, at], 0, 2)
+    readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
+    return Real(found.ids, readings, np.asarray(found.shown[at[:, 0]] // DAY, np.int64))
 
 
-def _parsed(path: Path) -> Any:
-    """All readings of a file."""
-    from hushgrid.intake import CANONICAL, collect, parquet_batches
-    from hushgrid.live.formats import parser_of
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """Real readings (days, T, houses) [Wh], and public models of the kinds of days there are."""
 
-    try:
-        with path.open("rb") as stream:
-            if path.suffix.lower() == ".parquet":
-                return collect(parquet_batches(stream, CANONICAL)).readings
-            return collect(parser_of(path)([stream.read()], CANONICAL)).readings
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be read ({error.strerror}); give a file of readings."
-        ) from None
-    except IntakeError as error:
-        raise FileError(f"{path}: {error}") from None
+    scenarios: Sequence[Scenario]
+    readings: NDArray[np.int32]
+    kind: Ints  # (days,): which scenario
 
+    @classmethod
+    def of(cls, scenario: Scenario, real: Real) -> Recorded:
+        """Days of a zone whose calendars begin on a Monday; what is missing is filled in."""
+        steps = real.readings.shape[1]
+        scenarios: dict[bytes, Scenario] = {}
+        kind = np.empty(len(real.weekday), np.int64)
+        for number, weekday in enumerate(real.weekday.tolist()):
+            today = scenario.starting(weekday * steps)
+            scenarios.setdefault(slots := _slots(today, steps), today)
+            kind[number] = list(scenarios).index(slots)
+        readings = np.array(real.readings)
+        for at, today in enumerate(scenarios.values()):
+            readings[kind == at] = filled(readings[kind == at], today)
+        return cls(tuple(scenarios.values()), readings, kind)
 
-def read_chains(
-    path: Path, step_min: int = 15, daytype: str = "wd", definition: str = "present"
-) -> dict[int, tuple[Any, Any, float]]:
-    """Chains of a time-use survey by number of residents: (p01, p10) by slot, p1 at 00:00."""
-    try:
-        import pyarrow.parquet as pq
+    @property
+    def digest(self) -> str:
+        """Of the models and the readings."""
+        return digest_of(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
 
-        rows = pq.read_table(path).to_pylist()
-    except ImportError:
-        raise FileError(
-            "pyarrow is not installed; get it with pip install 'hushgrid[intake]'."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be read ({error}); give a Parquet file.") from None
-    wanted = {"daytype": daytype, "definition": definition, "step_min": step_min}
-    out: dict[int, tuple[Any, Any, float]] = {}
-    try:
-        kept = [row for row in rows if all(row[k] == v for k, v in wanted.items())]
-        source = min((row["source"] for row in kept), default="")
-        for residents in sorted({row["n_residents"] for row in kept}):
-            mine = sorted(
-                (r for r in kept if (r["n_residents"], r["source"]) == (residents, source)),
-                key=lambda r: r["slot"],
+    @property
+    def horizon(self) -> int:
+        """Steps of a day."""
+        return int(self.readings.shape[1])
+
+    def zone_of(self, number: int) -> int:
+        """The kind of a day."""
+        self._check(number)
+        return int(self.kind[number])
+
+    def day(self, number: int) -> Day:
+        """A recorded day, readings cut at the contract bounds."""
+        self._check(number)
+        bound = self.scenarios[0].zone.bound
+        return Day(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
+
+    def _check(self, number: int) -> None:
+        if not 0 <= number < len(self.readings):
+            raise PolicyError(
+                f"day {number} is asked of {len(self.readings)} recorded days; ask for fewer days."
             )
-            if mine:
-                p01, p10 = (np.array([r[name] for r in mine], float) for name in ("p01", "p10"))
-                out[int(residents)] = (p01, p10, float(mine[0]["p1"]))
-    except (KeyError, TypeError) as error:
-        raise FileError(
-            f"{path} lacks {error}; give source, n_residents, daytype, definition,"
-            " step_min, slot, p01, p10 and p1."
-        ) from None
-    if not out:
-        raise FileError(f"{path} has no chains for {wanted}; give a survey that has.")
+
+
+def _slots(scenario: Scenario, steps: int) -> bytes:
+    """What the calendars show on a day: days of equal slots are of one kind."""
+    calendars = [*(model.calendar for model in scenario.models), scenario.consumption.calendar]
+    return b"".join(
+        c.slots[np.arange(steps) % len(c.slots)].astype("<i4").tobytes() for c in calendars
+    )
+
+
+def filled(readings: NDArray[np.integer], scenario: Scenario) -> NDArray[np.int32]:
+    """Readings (days, T, houses) with the model's public expectation where one is missing (-1)."""
+    out = np.array(readings, np.int32)
+    beliefs = marginals(scenario.models[0])
+    for t in range(out.shape[1]):
+        expected = expected_readings(next(beliefs), scenario.models[0], scenario.consumption)
+        slot = out[:, t, :]
+        slot[...] = np.where(slot < 0, np.rint(expected).astype(np.int32), slot)
     return out

@@ -74,6 +74,24 @@ def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int =
     return Scores(auc, log_loss, brier, accuracy, s.shape[0], s.shape[1], n)
 
 
+def auc(truth: ArrayLike, belief: ArrayLike) -> float:
+    """Chance that a step at home is believed in more than one away, ties half; exact.
+
+    NaN where nobody ever was at home, or always.
+
+    >>> auc([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]])
+    0.75
+    """
+    s, p, _ = _checked(truth, belief, belief)
+    home = s.ravel() == 1
+    n, away = int(home.sum()), int((~home).sum())
+    if not n or not away:
+        return float("nan")
+    _, place, count = np.unique(p, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2  # of ties: their mean
+    return float((rank[place.ravel()][home].sum() - n * (n + 1) / 2) / (n * away))
+
+
 def _checked(*given: ArrayLike) -> tuple[Floats, Floats, Floats]:
     s, p, q = (np.asarray(each, np.float64) for each in given)
     if s.ndim != 2 or s.size == 0 or p.shape != s.shape or q.shape != s.shape:
@@ -185,3 +203,23 @@ def _bins(p: Floats) -> NDArray[np.int64]:
         return np.asarray(rank, np.int64)
     edges = np.unique(np.quantile(p, np.linspace(0, 1, _BINS + 1)[1:-1]))
     return np.asarray(np.searchsorted(edges, p, side="right"), np.int64)
+
+
+def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
+    """Mean over houses that were both at home and away; a column a house.
+
+    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    there = np.asarray(home) > 0
+    n1 = there.sum(axis=0)
+    n0 = len(home) - n1
+    both = (n1 > 0) & (n0 > 0)
+    if not both.any():
+        return float("nan")
+    ranks = rankdata(chance[:, both], axis=0)
+    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
+    wins = above - n1[both] * (n1[both] + 1) / 2
+    return float((wins / (n1[both] * n0[both])).mean())

@@ -7,13 +7,10 @@ from numpy.typing import NDArray
 
 from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
 from hushgrid.baselines.method import Outcome, part_of
-from hushgrid.belief import marginals
+from hushgrid.belief import chances_at_home
 from hushgrid.mechanism import Release
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.scores import mean_auc
 from hushgrid.simulation import Scenario
-
-Floats = NDArray[np.float64]
-
 
 SOME = 40  # houses asked about by her who knows all other readings
 
@@ -52,7 +49,8 @@ class Watcher:
     def auc(self, made: Outcome, home: NDArray[np.uint8]) -> float:
         """Mean over houses of the chance that a step at home scores above one away."""
         if made.seen is None:
-            chance = np.mean([_prior(model, len(home)) for model in self._models], axis=0)
+            each = [chances_at_home(model, len(home)) for model in self._models]
+            chance = np.mean(each, axis=0)
         else:
             chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
         return mean_auc(chance, home[:, self._houses])
@@ -81,36 +79,3 @@ class Watcher:
             )
             for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
         ]
-
-
-def _prior(model: OccupancyModel, horizon: int) -> Floats:
-    """(T, houses): the public chance that somebody is at home, before any release."""
-    out = np.empty((horizon, model.n_houses))
-    beliefs = marginals(model)
-    for t in range(horizon):
-        belief = next(beliefs)
-        for law, piece in zip(belief.laws, model.chains, strict=True):
-            m = piece.size
-            bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
-            out[t, piece.members] = (law @ bits)[piece.chain_of]
-    return out
-
-
-def mean_auc(chance: Floats, home: NDArray[np.uint8]) -> float:
-    """Mean over houses that were both at home and away; a column a house.
-
-    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
-    0.875
-    """
-    from scipy.stats import rankdata
-
-    there = home > 0
-    n1 = there.sum(axis=0)
-    n0 = len(home) - n1
-    both = (n1 > 0) & (n0 > 0)
-    if not both.any():
-        return float("nan")
-    ranks = rankdata(chance[:, both], axis=0)
-    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
-    wins = above - n1[both] * (n1[both] + 1) / 2
-    return float((wins / (n1[both] * n0[both])).mean())

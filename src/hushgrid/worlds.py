@@ -1,32 +1,30 @@
 """Worlds to compare methods in: a public model of a zone, and days in which it is true or not.
 
 The paper's zone; a common shock on top of any of them; large consumers; chains of a time-use
-survey; real readings. A day is what the zone drew, and who was at home where that is known.
+survey (real readings: recorded.py). A day is what the zone drew, and who was at home where that is
+known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid import paper, sweeps
-from hushgrid.belief import expected_readings, marginals
-from hushgrid.calendar import Calendar
 from hushgrid.checks import is_real
-from hushgrid.errors import ModelError, PolicyError
+from hushgrid.errors import PolicyError
 from hushgrid.grid import Zone
 from hushgrid.laws import scale_wh
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.learn.habits import DAY
+from hushgrid.learn.survey import Survey, survey_models
 from hushgrid.simulation import Scenario, World
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-SMOOTHED = 0.002  # least chance a step of any move in a survey's chain: its zeros are sampling
 
 
 class Day(NamedTuple):
@@ -49,8 +47,13 @@ class Source(Protocol):
         """What the public believes of each zone, or of each kind of day."""
         ...
 
+    @property
+    def digest(self) -> str:
+        """Of all that the days follow from but for what a caller chose himself."""
+        ...
+
     def zone_of(self, number: int) -> int:
-        """Which of the scenarios a day belongs to."""
+        """Which of the scenarios a day is of."""
         ...
 
     @property
@@ -61,6 +64,20 @@ class Source(Protocol):
     def day(self, number: int) -> Day:
         """A day, the same for the same number."""
         ...
+
+
+def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
+    """SHA-256 over what is believed of zones, and more."""
+    h = sha256()
+    for scenario in scenarios:
+        h.update(f"{scenario.zone.id!r} {scenario.tariff}".encode())
+        h.update(scenario.zone.bound.astype("<i4").tobytes())
+        for model in scenario.models:
+            h.update(model.digest.encode())
+        h.update(scenario.consumption.digest.encode())
+    for one in more:
+        h.update(one)
+    return h.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,16 +96,20 @@ class Simulated:
         if not (is_real(self.shock) and 0 <= self.shock < 1):
             raise PolicyError(f"shock is {self.shock}; give a share from 0 to below 1.")
 
+    @property
+    def digest(self) -> str:
+        """Of the zones; the seed and the shock are the caller's."""
+        return digest_of(self.scenarios)
+
     def zone_of(self, number: int) -> int:
-        """Zones take turns."""
+        """Day by day, zone by zone."""
         return number % len(self.scenarios)
 
     def day(self, number: int) -> Day:
         """Moved and drawn from the seed and the day's number."""
-        count = len(self.scenarios)
-        scenario = self.scenarios[number % count]
+        scenario = self.scenarios[self.zone_of(number)]
         world = World(scenario, (self.seed, number))
-        sign = 1 if number // count % 2 == 0 else -1
+        sign = 1 if number // len(self.scenarios) % 2 == 0 else -1
         bound = scenario.zone.bound
         readings = np.empty((self.horizon, len(bound)), np.int32)
         home = np.empty(readings.shape, np.uint8)
@@ -116,109 +137,19 @@ def large_world(seed: int, zones: int, shock: float = 0.0) -> Simulated:
 
 
 def survey_world(
-    chains: Mapping[int, tuple[Floats, Floats, float]],
-    seed: int,
-    zones: int,
-    shock: float = 0.0,
-    n: int = paper.HOUSES,
+    survey: Survey, seed: int, zones: int, shock: float = 0.0, n: int = paper.HOUSES
 ) -> Simulated:
-    """Houses with chains by number of residents: (p01, p10) by slot, and p1 at the first.
+    """Weekdays of houses that follow a survey's chains; one model of Theta for each source of it.
 
-    Consumption is the paper's. A survey's zeros are smoothed away: nobody declared them.
+    The first source's is true, consumption is the paper's, households are of all sizes alike.
     """
-    if not chains:
-        raise ModelError("the survey has no chains; give p01, p10 and p1 for some households.")
-    steps = {len(part) for p01, p10, _ in chains.values() for part in (p01, p10)}
-    if len(steps) != 1:
-        raise ModelError(
-            f"the survey's chains have {sorted(steps)} slots; give one number of them."
-        )
-    (horizon,) = steps
-    drawn = [_surveyed(chains, horizon, seed + zone, n) for zone in range(zones)]
-    return Simulated(drawn, seed, shock, horizon)
+    drawn = [_surveyed(survey, seed + zone, n) for zone in range(zones)]
+    return Simulated(drawn, seed, shock)
 
 
-def _surveyed(
-    chains: Mapping[int, tuple[Floats, Floats, float]], horizon: int, seed: int, n: int
-) -> Scenario:
+def _surveyed(survey: Survey, seed: int, n: int) -> Scenario:
     rng = np.random.Generator(np.random.PCG64([seed, 11]))
-    initial, transition = [], []
-    for p01, p10, p1 in chains.values():
-        come, leave = (np.clip(p, SMOOTHED, 1 - SMOOTHED) for p in (p01, p10))
-        first = float(np.clip(p1, SMOOTHED, 1 - SMOOTHED))
-        initial.append([1 - first, first])
-        rows = np.stack([np.stack([1 - come, come], -1), np.stack([leave, 1 - leave], -1)], axis=1)
-        transition.append(rows)
-    theta = OccupancyModel.factored(
-        initial,
-        np.stack(transition, axis=1),
-        calendar=Calendar(np.arange(horizon)),
-        chain_of=rng.integers(0, len(chains), n),
-        name="survey",
-    )
+    residents = rng.choice(survey.residents, n)
+    theta = survey_models(survey, residents.tolist(), seconds=DAY // paper.HORIZON)
     f, bound = paper.uniform_houses(n, rng)
-    return Scenario(Zone("survey", bound), paper.TARIFF, (theta,), f)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
-    """Real readings (days, T, houses) [Wh], and a public model made without them.
-
-    `weekday` (days,): 0 for a Monday; a model of a week is seen from there. Without it every day
-    is the model's first.
-    """
-
-    scenario: Scenario
-    readings: NDArray[np.int32]
-    weekday: Ints | None = None
-    scenarios: Sequence[Scenario] = field(init=False)
-    _kinds: tuple[int, ...] = field(init=False)  # the scenario of each day of the week
-
-    def __post_init__(self) -> None:
-        seen: dict[tuple[bytes, ...], int] = {}
-        days: list[Scenario] = []
-        kinds: list[int] = []
-        for day in range(1 if self.weekday is None else 7):
-            here = self.scenario.starting(day * self.horizon) if day else self.scenario
-            slots = _slots(here, self.horizon)
-            if slots not in seen:
-                seen[slots] = len(days)
-                days.append(here)
-            kinds.append(seen[slots])
-        object.__setattr__(self, "scenarios", tuple(days))
-        object.__setattr__(self, "_kinds", tuple(kinds))
-
-    def zone_of(self, number: int) -> int:
-        """Days on which the model says the same share a scenario."""
-        return 0 if self.weekday is None else self._kinds[int(self.weekday[number])]
-
-    @property
-    def horizon(self) -> int:
-        """Steps of a day."""
-        return int(self.readings.shape[1])
-
-    def day(self, number: int) -> Day:
-        """A recorded day, readings cut at the contract bounds."""
-        if not 0 <= number < len(self.readings):
-            raise PolicyError(
-                f"day {number} is asked of {len(self.readings)} recorded days; ask for fewer days."
-            )
-        bound = self.scenario.zone.bound
-        return Day(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
-
-
-def _slots(scenario: Scenario, steps: int) -> tuple[bytes, ...]:
-    """What calendars say of the first steps."""
-    calendars = [*(model.calendar for model in scenario.models), scenario.consumption.calendar]
-    return tuple(np.resize(each.slots, steps).tobytes() for each in calendars)
-
-
-def filled(readings: NDArray[np.integer], scenario: Scenario) -> NDArray[np.int32]:
-    """Readings (days, T, houses) with the model's public expectation where one is missing (-1)."""
-    out = np.array(readings, np.int32)
-    beliefs = marginals(scenario.models[0])
-    for t in range(out.shape[1]):
-        expected = expected_readings(next(beliefs), scenario.models[0], scenario.consumption)
-        slot = out[:, t, :]
-        slot[...] = np.where(slot < 0, np.rint(expected).astype(np.int32), slot)
-    return out
+    return Scenario(Zone("survey", bound), paper.TARIFF, theta, f)

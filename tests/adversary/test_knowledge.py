@@ -85,6 +85,18 @@ def test_skipping_by_hand_is_the_same() -> None:
     assert np.array_equal(after.laws[0], who.step(who.start(), release(3, 8, 2.0)).laws[0])
 
 
+def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
+    readings = np.array([[3, 1], [9, 4], [0, 8]], np.int32)
+    releases = [release(t, int(readings[t - 1].sum()) + 2, 2.0) for t in (1, 2, 3)]
+    known = Knowledge(ZONE, [THETA], F)
+    whole = watch(Factored(known.told(KnownReadings(readings))), releases)
+    who, beliefs = Factored(known), Factored(known).start()
+    for t, each in enumerate(releases, 1):
+        beliefs = who.told(KnownReadings(readings[t - 1 : t], first=t)).step(beliefs, each)
+        assert np.array_equal(who.home(beliefs.laws[0]), whole.home[0, t - 1])
+    assert who.knowledge.others is None  # she was never told herself
+
+
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
@@ -111,6 +123,13 @@ def test_skipping_by_hand_is_the_same() -> None:
             ),
             ReadingError,
             "KnownReadings has 1 steps but step 2 is asked for",
+        ),
+        (
+            lambda: Knowledge(
+                ZONE, [THETA], F, others=KnownReadings([[737, 1]], first=2)
+            ).cut_readings(1),
+            ReadingError,
+            "KnownReadings has 1 steps from step 2 on but step 1 is asked for",
         ),
     ],
 )

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import paper
-from hushgrid.baselines.attacker import auc
 from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.baselines.meters import score_zone
 from hushgrid.errors import PolicyError
+from hushgrid.scores import mean_auc
 from hushgrid.worlds import Simulated
 
 
@@ -55,7 +55,7 @@ def test_auc_counts_pairs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     score, truth = rng.integers(0, 5, 40).astype(float), rng.integers(0, 2, 40)
     pairs = [(a > b) + (a == b) / 2 for a in score[truth == 1] for b in score[truth == 0]]
-    assert auc(score, truth) == pytest.approx(np.mean(pairs))
+    assert mean_auc(score[:, None], truth[:, None]) == pytest.approx(np.mean(pairs))
 
 
 def test_a_larger_battery_tells_less_and_moves_more() -> None:

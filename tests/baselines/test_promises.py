@@ -107,6 +107,26 @@ def test_window_promises_what_is_asked() -> None:
     assert "any 1 steps" in single.guarantee
 
 
+def test_window_holds_its_price_uncut() -> None:
+    """Raw is what was published last, before any cut, where nothing is published anew."""
+    ready = METHOD["wevent"].prepare(Setting.of(paper.scenario(0.0, 1, n=30), Promise(), 96))
+    assert isinstance(ready, Ready)
+    load = np.full(96, 7000)
+    for seed in range(20):
+        made = ready.publish(load, np.random.SeedSequence([5, seed]))
+        assert made.seen is not None
+        anew = made.raw == made.seen
+        held = np.flatnonzero(~anew)
+        assert anew[0]
+        assert (made.raw[held] == made.raw[held - 1]).all()
+        assert len(held) > 0
+    # of noise of some million Wh at 0.5 a cut at rates of 0 would leave none below -62,500 Wh
+    assert (
+        min(ready.publish(load, np.random.SeedSequence([5, seed])).raw.min() for seed in range(20))
+        < -62_500 - 1
+    )
+
+
 def test_quilt_leaves_out_what_it_cannot_promise() -> None:
     refused = METHOD["quilt"].prepare(Setting.of(house(1), Promise("trajectory", 1.0), T))
     assert isinstance(refused, Refusal)

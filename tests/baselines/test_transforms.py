@@ -10,10 +10,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from hushgrid import paper
 from hushgrid.baselines import METHODS, Promise, Ready, Setting
 from hushgrid.baselines.fourier import choose_k, fourier_basis, fourier_scale
+from hushgrid.baselines.offline import _Estimator, day_law
 from hushgrid.baselines.wavelet import haar, wavelet_sensitivity
 from hushgrid.errors import PolicyError
 
@@ -134,6 +136,41 @@ def test_what_is_published_has_the_noise_that_was_counted(name: str) -> None:
     # |Laplace| has mean and s.d. b: five standard errors of the mean
     count = len(noises) * len(scales)
     assert np.mean(noises) == pytest.approx(1.0, abs=5 / np.sqrt(count))
+
+
+@pytest.mark.parametrize("name", ["fourier", "wavelet"])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7])
+def test_days_of_few_steps(name: str, horizon: int) -> None:
+    setting = Setting.of(paper.scenario(0.0, 1, n=3), Promise("trajectory", EPSILON), horizon)
+    ready = next(m for m in METHODS if m.name == name).prepare(setting)
+    assert isinstance(ready, Ready)
+    made = ready.publish(np.full(horizon, 500), np.random.SeedSequence(1))
+    assert np.isfinite(made.raw).all()
+    assert np.isfinite(made.estimated).all()
+
+
+def test_estimate_of_a_day_against_a_sum_over_factors() -> None:
+    """y = F z + noise of variances D, z ~ N(c m, c^2 C): normal formulas, one inverse a factor."""
+    setting = Setting.of(paper.scenario(0.02, 3, n=40), Promise(), 12)
+    rng = np.random.default_rng(5)
+    forward, noise = rng.normal(size=(7, 12)), rng.uniform(1e3, 1e6, 7)
+    mean, cov = day_law(setting.scenario.models[0], setting.scenario.consumption, 12)
+    factors = np.exp(np.linspace(np.log(0.4), np.log(2.5), 61))
+    share = 0.05 * (1 - 0.998**12)  # the usual prior, twelve steps after the factor was 1
+    slab = np.exp(-(np.log(factors) ** 2) / (2 * 0.25**2))
+    weights = np.r_[1 - share, share * slab / slab.sum()]
+    for c in (1.0, 1.4):
+        seen = forward @ (c * mean) + rng.normal(size=7) * np.sqrt(noise)
+        logs, guesses = [], []
+        for weight, factor in zip(weights, np.r_[1.0, factors], strict=True):
+            total = factor**2 * forward @ cov @ forward.T + np.diag(noise)
+            rest = seen - factor * forward @ mean
+            logs.append(multivariate_normal(np.zeros(7), total).logpdf(rest) + np.log(weight))
+            gain = factor**2 * cov @ forward.T @ np.linalg.inv(total)
+            guesses.append(factor * mean + gain @ rest)
+        odds = np.exp(np.array(logs) - max(logs))
+        wanted = odds @ np.array(guesses) / odds.sum()
+        assert np.allclose(_Estimator(setting, forward, noise).estimate(seen), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("k", [0, 49, 2.5])

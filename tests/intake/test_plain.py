@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -316,7 +318,7 @@ def test_names_as_a_dictionary_has_them(some: list[str], others: list[str]) -> N
     assert [different.texts()[c] for c in code] == some
     asked = [*others, *some[::-1]]
     wanted = [some.index(name) if name in some else -1 for name in asked]
-    assert NameIndex(names).find(Names.of(asked)).tolist() == wanted
+    assert NameIndex(names).find(Names.of(asked)).place.tolist() == wanted
     assert joined([names, Names.of(others)]).texts() == (*some, *others)
 
 
@@ -334,7 +336,7 @@ def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert different.texts() == tuple(many)
     assert code.tolist() == [*range(50), *range(50)]
     found = NameIndex(Names.of(many)).find(Names.of(["49", "0", "x", ""]))
-    assert found.tolist() == [49, 0, -1, -1]
+    assert found.place.tolist() == [49, 0, -1, -1]
 
 
 @settings(max_examples=200, deadline=None)
@@ -343,12 +345,39 @@ def test_names_told_again_are_found_whatever_order_they_come_in(data: st.DataObj
     """What came behind which last time is only a guess: it never changes what is found."""
     many = [str(k) for k in range(60)]
     index = NameIndex(Names.of(many))
+    index.tell(Names.of(many[::-1]), index.find(Names.of(many[::-1])))
     told = st.lists(st.sampled_from([*many, "x", "", "6", "60"]), max_size=90)
     for asked in data.draw(st.lists(told, min_size=2, max_size=5)):
         wanted = [many.index(name) if name in many else -1 for name in asked]
-        assert index.find(Names.of(asked)).tolist() == wanted
-        assert index.find(Names.of(asked)).tolist() == wanted
-        assert index.find(Names.of(asked[::-1])).tolist() == wanted[::-1]
+        assert index.find(Names.of(asked)).place.tolist() == wanted
+        assert index.find(Names.of(asked)).place.tolist() == wanted
+        assert index.find(Names.of(asked[::-1])).place.tolist() == wanted[::-1]
+
+
+def test_an_order_told_before_is_followed_by_many_threads_at_once() -> None:
+    """Orders change and room runs out while others read; every name is found all the same."""
+    many = [f"meter-{k:05d}" for k in range(700)]
+    index, rng = NameIndex(Names.of(many)), np.random.default_rng(1)
+    orders = [rng.permutation(700) for _ in range(12)]
+    rooms, telling = {id(index._told.data)}, threading.Lock()
+
+    def ask(first: int) -> None:
+        for turn in range(36):
+            order = orders[(first + turn // 3) % len(orders)]  # each one three times
+            told = [many[k] for k in order] + ["nobody"]
+            found = index.find(Names.of(told))
+            assert found.place.tolist() == [*order.tolist(), -1]
+            if found.strange:
+                with telling:
+                    index.tell(Names.of(told), found)
+            rooms.add(id(index._told.data))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(4)))
+    assert len(rooms) > 1, "room ran out at least once"
+    order = Names.of([many[k] for k in orders[0]])
+    index.tell(order, index.find(order))
+    assert not index.find(order).strange, "the second time it is known"
 
 
 @settings(max_examples=200, deadline=None)

@@ -87,6 +87,26 @@ class MemoryMeters:
             counts[kind] += 1
         return Counts(**counts)
 
+    def put_each(
+        self,
+        zone: str,
+        house: Any,
+        start: Any,
+        duration: Any,
+        wh: Any,
+        *,
+        ends: Sequence[int],
+        marked: Any = None,
+    ) -> list[Counts]:
+        found, begin = [], 0
+        for end in ends:
+            mine = slice(begin, end)
+            columns = (column[mine] for column in (house, start, duration, wh))
+            marks = None if marked is None else marked[mine]
+            found.append(self.put(zone, *columns, marked=marks))
+            begin = end
+        return found
+
     def get(self, zone: str, start: int) -> Interval:
         houses = self._zones[zone][0]
         wh = np.array([self.rows.get((zone, h, start), 0) for h in range(houses)], np.int64)

@@ -6,6 +6,7 @@ and variance that the beliefs about them give. One pass over the houses a step.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum, on_host
 from hushgrid.adversary.blur import Blur, log_blurred
 from hushgrid.adversary.exact import MOST, joint_likelihood
 from hushgrid.adversary.filtering import Adversary
-from hushgrid.adversary.knowledge import Knowledge, Laws
+from hushgrid.adversary.knowledge import Knowledge, Laws, Others
 from hushgrid.adversary.nodes import LawNodes, law_nodes
 from hushgrid.adversary.normal import log_density
 from hushgrid.errors import ModelError
@@ -43,6 +44,12 @@ class Factored(Adversary):
         self._chains = {id(model): self._chain_of(model) for model in knowledge.models}
         self._nodes: dict[Laws, tuple[LawNodes, Array]] = {}
         self._moves: dict[tuple[int, int], Array] = {}
+
+    def told(self, others: Others) -> Factored:
+        """The same adversary with other news of the others: a day under way, step by step."""
+        made = copy(self)
+        made.knowledge = self.knowledge.told(others)
+        return made
 
     def prior(self, model: OccupancyModel) -> Array:
         """(2, N)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,28 +28,32 @@ _KEPT = 128  # slots whose laws are kept
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KnownReadings:
-    """She knows what every other house used: (steps, houses) readings [Wh] from step 1 on.
+    """She knows what every other house used: (steps, houses) readings [Wh] from step `first` on.
 
     A house's own column is never used for the guess about that house.
     """
 
     values: Ints
+    first: int
 
-    def __init__(self, values: ArrayLike) -> None:
+    def __init__(self, values: ArrayLike, first: int = 1) -> None:
         object.__setattr__(self, "values", _table(values, "known readings"))
+        object.__setattr__(self, "first", first)
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KnownOccupancy:
-    """She knows who else is at home: (steps, houses) of 0 and 1, from step 1 on."""
+    """She knows who else is at home: (steps, houses) of 0 and 1, from step `first` on."""
 
     values: Ints
+    first: int
 
-    def __init__(self, values: ArrayLike) -> None:
+    def __init__(self, values: ArrayLike, first: int = 1) -> None:
         table = _table(values, "known occupancy")
         if ((table != 0) & (table != 1)).any():
             raise ReadingError("known occupancy holds numbers other than 0 and 1; give those.")
         object.__setattr__(self, "values", table)
+        object.__setattr__(self, "first", first)
 
 
 def _table(values: ArrayLike, what: str) -> Ints:
@@ -121,6 +126,13 @@ class Knowledge:
         """Number of houses N."""
         return self.zone.n_houses
 
+    def told(self, others: Others) -> Knowledge:
+        """The same with other news of the others; laws worked out so far are shared."""
+        _check_others(others, self.n_houses)
+        made = copy(self)
+        object.__setattr__(made, "others", others)
+        return made
+
     def laws(self, t: int, rate: float | None) -> Laws:
         """The laws of step t after the rate last shown."""
         f = self.consumption
@@ -181,12 +193,14 @@ class Knowledge:
 
 
 def _row(others: Others, t: int) -> Ints:
-    if t > len(others.values):
+    first, steps = others.first, len(others.values)
+    if not first <= t < first + steps:
+        after = f" from step {first} on" if first > 1 else ""
         raise ReadingError(
-            f"{type(others).__name__} has {len(others.values)} steps but step {t} is asked for;"
+            f"{type(others).__name__} has {steps} steps{after} but step {t} is asked for;"
             " give a row for every step."
         )
-    return np.asarray(others.values[t - 1])
+    return np.asarray(others.values[t - first])
 
 
 def _check_others(others: Others | None, n_houses: int) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.scores import mean_auc
+
 Floats = NDArray[np.float64]
 
 _LAGS = 6  # steps before and after
@@ -43,25 +45,9 @@ def fit(x: Floats, y: Floats, penalty: float = 1.0, rounds: int = 12) -> tuple[F
     return w, scale
 
 
-def auc(score: Floats, truth: NDArray[np.generic]) -> float:
-    """The chance that a step at home scores above one away; ties count half. 0.5: nothing learnt.
-
-    >>> auc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([0, 0, 1, 1]))
-    0.875
-    """
-    from scipy.stats import rankdata
-
-    home = np.asarray(truth) > 0
-    n1, n0 = int(home.sum()), int((~home).sum())
-    if n1 == 0 or n0 == 0:
-        return float("nan")
-    ranks = rankdata(score)
-    return float((ranks[home].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
-
-
 def meter_auc(
     train: Floats, train_home: Floats, test: Floats, test_home: Floats, odds: Floats
 ) -> float:
     """AUC on unseen days (T, days) of an attacker trained on others."""
     w, scale = fit(features(train, odds), train_home.ravel())
-    return auc(features(test, odds) / scale @ w, test_home.ravel())
+    return mean_auc((features(test, odds) / scale @ w)[:, None], test_home.reshape(-1, 1))

@@ -20,6 +20,8 @@ from hushgrid.errors import PolicyError
 
 Floats = NDArray[np.float64]
 
+_MOST_K = 24  # waves shorter than an hour of quarter hours are never worth their noise
+
 
 def fourier_basis(horizon: int, k: int) -> Floats:
     """(2k-1, T): the constant and k-1 pairs of cosine and sine, orthonormal rows.
@@ -51,7 +53,7 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
         noise = (2 * k - 1) * 2 * fourier_scale(horizon, k, bound, epsilon) ** 2
         return float(missed @ missed) + noise
 
-    return min(range(1, min(horizon // 2, 24) + 1), key=cost)
+    return min(range(1, min((horizon + 1) // 2, _MOST_K) + 1), key=cost)
 
 
 def _prepare(setting: Setting) -> Ready:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.baselines.attacker import auc, meter_auc
+from hushgrid.baselines.attacker import meter_auc
 from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.baselines.method import part_of
-from hushgrid.belief import marginals
+from hushgrid.belief import chances_at_home
 from hushgrid.intervals import Summary, summarise
 from hushgrid.occupancy import OccupancyModel
+from hushgrid.scores import mean_auc
 from hushgrid.simulation import Scenario
 
 Floats = NDArray[np.float64]
@@ -66,9 +67,8 @@ def battery_scores(
         ]
         return summarise([one for one in found if np.isfinite(one)])
 
-    known = [
-        auc(np.repeat(odds[:, h], days - cut), there[:, h, cut:].ravel()) for h in range(houses)
-    ]
+    guess = np.repeat(odds, days - cut, axis=0)  # the same every day
+    known = [mean_auc(guess[:, [h]], there[:, h, cut:].reshape(-1, 1)) for h in range(houses)]
     out = [
         Score("open", 0.0, scored(use.astype(np.float64)), 0.0),
         Score("prior", 0.0, summarise([one for one in known if np.isfinite(one)]), 0.0),
@@ -105,13 +105,6 @@ def score_zone(
 
 
 def prior_odds(model: OccupancyModel, horizon: int) -> Floats:
-    """(T, houses): log odds that somebody is at home, before anything is seen; houses alone."""
-    (piece,) = model.chains
-    beliefs = marginals(model)
-    rows = []
-    for _ in range(horizon):
-        home = np.clip(next(beliefs).laws[0][:, 1], 1e-9, 1 - 1e-9)
-        rows.append(np.log(home / (1 - home))[piece.chain_of])
-    out = np.empty((horizon, model.n_houses))
-    out[:, piece.members[:, 0]] = np.array(rows)
-    return out
+    """(T, houses): log odds that somebody is at home, before anything is seen."""
+    home = np.clip(chances_at_home(model, horizon), 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(home / (1 - home)))

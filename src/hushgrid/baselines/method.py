@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, FactorPrior, Public, Shape
+from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
 from hushgrid.grid import Zone
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
@@ -24,10 +24,6 @@ from hushgrid.simulation import Scenario
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# Of the common factor, for every method alike: the steadiest on ordinary days of four that were
-# tried, and the slowest to see a shock (docs/compare.md has the figures of the usual one as well).
-PRIOR = FactorPrior(share=0.01, hazard=0.0005)
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 
@@ -58,7 +54,8 @@ class Promise:
 class Setting:
     """A zone, what is promised in it, the steps of a day, and the public before the first release.
 
-    Methods of one zone share `public`: what it computes, it computes once.
+    Methods of one zone share `public`: what it computes, it computes once. Its prior of the common
+    factor is the one a service publishes by, a day after the factor was known to be 1.
     """
 
     scenario: Scenario
@@ -74,7 +71,8 @@ class Setting:
                 "readings react to rates, so methods that need the whole day first have no day to"
                 " publish; give a zone without elasticity."
             )
-        return cls(scenario, promise, horizon, Public.start(scenario.models, scenario.consumption))
+        public = Public.start(scenario.models, scenario.consumption)
+        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon))
 
     @property
     def alone(self) -> bool:
@@ -159,7 +157,7 @@ def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: 
 
 def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE) -> Floats:
     """The public's estimate at every step, from that step's release and those before it."""
-    now, out = replace(public.anew(PRIOR), shape=shape), []
+    now, out = replace(public, shape=shape), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)
         out.append(guess)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.baselines.method import PRIOR, Ints, Outcome, Ready, Setting
+from hushgrid.baselines.method import Ints, Outcome, Ready, Setting
 from hushgrid.belief import load_moments, marginals
 from hushgrid.consumption import Consumption
 from hushgrid.occupancy import OccupancyModel
@@ -41,34 +41,38 @@ def offline(
 
 
 class _Estimator:
-    """E[z given y] over models and factors of the day."""
+    """E[z given y] over models and factors of the day.
+
+    With D the noise's variances and W the covariance of F z, a factor c makes y's covariance
+    D^1/2 Q (c^2 L + 1) Q' D^1/2, Q L Q' being D^-1/2 W D^-1/2: one basis serves all factors.
+    """
 
     def __init__(self, setting: Setting, forward: Floats, noise: Floats) -> None:
-        scenario, prior = setting.scenario, PRIOR
-        shape = np.exp(-(np.log(_FACTORS) ** 2) / (2 * prior.spread**2))
-        weights = np.r_[1 - prior.share, prior.share * shape / shape.sum()]
-        self._cases = []
+        scenario = setting.scenario
+        share = 1 - float(setting.public.weights[:, 0].sum())  # that the factor is not 1 today
+        shape = np.exp(-(np.log(_FACTORS) ** 2) / (2 * setting.public.prior.spread**2))
+        self._weights = np.log(np.r_[1 - share, share * shape / shape.sum()])
+        self._factors = np.r_[1.0, _FACTORS][:, None]
+        self._whiten = 1 / np.sqrt(noise)
+        self._models = []
         for model in scenario.models:
             mean, cov = day_law(model, scenario.consumption, setting.horizon)
-            seen_mean, across = forward @ mean, cov @ forward.T
-            within = forward @ across
-            for weight, c in zip(weights.tolist(), [1.0, *_FACTORS.tolist()], strict=True):
-                total = c**2 * within + np.diag(noise)
-                inverse = np.linalg.inv(total)
-                _, size = np.linalg.slogdet(total)
-                self._cases.append(
-                    (math.log(weight) - size / 2, c * mean, c * seen_mean, inverse, c**2 * across)
-                )
+            seen = forward * self._whiten[:, None]
+            spread, basis = np.linalg.eigh(seen @ cov @ seen.T)
+            back = cov @ seen.T @ basis
+            self._models.append((mean, basis, basis.T @ (seen @ mean), np.maximum(spread, 0), back))
 
     def estimate(self, seen: Floats) -> Floats:
         logs, guesses = [], []
-        for start, mean, seen_mean, inverse, across in self._cases:
-            rest = seen - seen_mean
-            moved = inverse @ rest
-            logs.append(start - float(rest @ moved) / 2)
-            guesses.append(mean + across @ moved)
-        weights = np.exp(np.array(logs) - max(logs))
-        return np.asarray(weights @ np.array(guesses) / weights.sum())
+        for mean, basis, expected, spread, back in self._models:
+            total = self._factors**2 * spread + 1  # (factors, coefficients)
+            rest = basis.T @ (seen * self._whiten) - self._factors * expected
+            fit = (rest**2 / total + np.log(total)).sum(axis=1) / 2
+            logs.append(self._weights - fit)
+            guesses.append(self._factors * mean + self._factors**2 * (rest / total) @ back.T)
+        odds = np.concatenate(logs)
+        weights = np.exp(odds - odds.max())
+        return np.asarray(weights @ np.concatenate(guesses) / weights.sum())
 
 
 def day_law(model: OccupancyModel, consumption: Consumption, horizon: int) -> tuple[Floats, Floats]:

@@ -6,6 +6,7 @@ out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from hushgrid.baselines.method import (
     FRESH,
-    PRIOR,
+    Floats,
     Ints,
     Method,
     Outcome,
@@ -24,8 +25,8 @@ from hushgrid.baselines.method import (
     laplace,
 )
 from hushgrid.calibration import schedule
-from hushgrid.mechanism import init, step
-from hushgrid.noise import SimulatedNoise
+from hushgrid.mechanism import Release, State, init, step
+from hushgrid.noise import Noise, SimulatedNoise
 from hushgrid.planning import plan
 from hushgrid.policy import Policy
 from hushgrid.window import Window
@@ -83,28 +84,35 @@ def _windowed(setting: Setting) -> Ready:
         for how in ("raw", "estimate")
     ]
     states = [
-        state if state.public is None else replace(state, public=state.public.anew(PRIOR))
-        for state in states
+        state if state.public is None else replace(state, public=setting.public) for state in states
     ]
-    alpha, beta = scenario.tariff.alpha, scenario.tariff.beta
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        outs, releases = [], []
-        for first in states:
-            state, noise, rates = first, SimulatedNoise(seed), []
-            for z in load.tolist():
-                release, state = step(state, z, noise)
-                rates.append(release.rate)
-                if first is states[0]:
-                    releases.append(release)
-            outs.append((np.array(rates) - beta) / alpha * 1000 - scenario.tariff.inelastic)
-        seen = np.array([release.load_hat for release in releases], np.float64)
-        return Outcome(outs[0], outs[1], seen, np.array([release.scale for release in releases]))
+        raw, guessed = (_played(state, load, SimulatedNoise(seed)) for state in states)
+        seen = np.array([release.load_hat for release in raw], np.float64)
+        guess = np.array([release.estimate for release in guessed], np.float64)
+        return Outcome(_held(raw), guess, seen, np.array([release.scale for release in raw]))
 
     widest = 2 * w * setting.largest / promise.epsilon
     return Ready(
         f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
     )
+
+
+def _played(state: State, load: Ints, noise: Noise) -> list[Release]:
+    releases = []
+    for z in load.tolist():
+        release, state = step(state, z, noise)
+        releases.append(release)
+    return releases
+
+
+def _held(releases: Sequence[Release]) -> Floats:
+    """The loads [Wh] behind the raw rates: a step that publishes nothing anew holds the last."""
+    out = [float(releases[0].load_hat)]
+    for release in releases[1:]:
+        out.append(float(release.load_hat) if release.look > 0 else out[-1])
+    return np.array(out)
 
 
 def _unlikely(setting: Setting) -> Ready | Refusal:

@@ -13,6 +13,7 @@ from hushgrid.cli.audit import audit
 from hushgrid.cli.check import check
 from hushgrid.cli.client import app as client
 from hushgrid.cli.compare import compare
+from hushgrid.cli.demo import demo
 from hushgrid.cli.floor import floor
 from hushgrid.cli.import_ import import_
 from hushgrid.cli.init import init
@@ -39,6 +40,7 @@ app.command()(attack)
 app.command()(audit)
 app.command()(check)
 app.command()(compare)
+app.command()(demo)
 app.command()(floor)
 app.command("import")(import_)
 app.command()(init)

@@ -28,15 +28,22 @@ def compare(
     ] = 0.0,
     zones: Annotated[int, typer.Option(min=1, help="Zones the days are spread over.")] = 4,
     houses: Annotated[int, typer.Option(min=1, help="Houses of a zone (paper and survey).")] = 1000,
-    chains: Annotated[Path | None, typer.Option(help="Survey chains (Parquet).")] = None,
+    chains: Annotated[
+        str | None, typer.Option(help="Survey chains: CSV, Parquet or the word richardsonpy.")
+    ] = None,
     readings: Annotated[Path | None, typer.Option(help="Real readings instead of a world.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="Zone file with the model of the readings; else learned.")
     ] = None,
     interval: Annotated[
-        int | None,
-        typer.Option(min=60, help="Step of real readings [s]; else the zone file's, or 1800."),
+        int | None, typer.Option(min=60, help="Step of real readings [s]; else the zone's, 1800.")
     ] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Where real days begin at 0:00; else the zone's, UTC.")
+    ] = None,
+    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan: names of columns.")] = (
+        "canonical"
+    ),
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound of real homes [Wh]; else 15 kW.")
     ] = None,
@@ -60,23 +67,34 @@ def compare(
     """
     from hushgrid import report
     from hushgrid.baselines import Promise, methods_with
+    from hushgrid.cli.compare_source import recorded, simulated
     from hushgrid.compare import compare as compared
+    from hushgrid.errors import PlanError
     from hushgrid.files import json_text, make_folder, save_figures, svg_text, write_text
     from hushgrid.journal import Journal
 
     need("matplotlib", "plot")
     asked: Any = secret
     promise, methods = Promise(asked, epsilon, delta), methods_with(eta)
+    model = f"true but for a common shock of {shock:g}" if shock else "true"
+    source: Source
+    if readings is None:
+        if config is not None:
+            raise PlanError("config is set without readings; give readings, or no config.")
+        source = simulated(world, sigma, shock, zones, houses, chains, seed)
+    else:
+        if shock:
+            raise PlanError(f"shock is {shock} with real readings; they have their own: give 0.")
+        source, model = recorded(readings, mapping, config, interval, bound, train_days, time_zone)
+        days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
+        attack_days = 0  # nobody knows who was at home
     make_folder(out)
-    source = _source(world, sigma, shock, zones, houses, chains, readings, config, interval, bound,
-                     train_days, seed)  # fmt: skip
-    if readings is not None:
-        days = min(days, len(source.readings))
     settings = {
-        "secret": secret, "delta": delta, "eta": eta, "world": world, "sigma": sigma,
-        "shock": shock, "zones": zones, "houses": houses, "seed": seed, "interval": interval,
-        "bound": bound, "train_days": train_days, "chains": str(chains),
-        "readings": str(readings), "config": str(config),
+        "secret": secret, "delta": delta, "eta": eta, "world": world if readings is None else "",
+        "sigma": sigma, "shock": shock, "zones": zones, "houses": houses, "seed": seed,
+        "interval": interval, "bound": bound, "train_days": train_days, "time_zone": time_zone,
+        "mapping": mapping, "chains": chains, "readings": str(readings), "config": str(config),
+        "model": model, "digest": source.digest,
     }  # fmt: skip
     kept = Journal(out / "days.jsonl", settings)
     with progress("days", days) as tick:
@@ -88,28 +106,29 @@ def compare(
     scores = _battery_scores(source, seed) if batteries and readings is None else []
     values = {"world": settings, **report.comparison_json(result, curve, scores)}
     parts = {
+        "What is compared": report.terms_prose(result, model),
         "Errors": report.comparison_table(result),
-        "Ratios and guarantees": report.comparison_prose(result),
+        "Ratios": report.ratio_table(result),
+        "What each promises": report.guarantee_prose(result),
     }
-    figures = {}
+    figures, places = {}, {}
     if curve:
-        figures["compare"] = report.comparison_figure(curve)
+        figures["compare"], places["compare"] = report.comparison_figure(curve), "Errors"
     if scores:
-        figures["batteries"] = report.battery_figure(scores)
-        parts["Batteries, seen at one house's meter"] = report.battery_table(scores)
+        name = "Batteries, seen at one house's meter"
+        figures["batteries"], places["batteries"] = report.battery_figure(scores), name
+        parts[name] = report.battery_table(scores)
+    title = "Every method at the same promise"
+    drawings = {places[key]: svg_text(figure) for key, figure in figures.items()}
     text = "\n\n".join(f"## {name}\n\n{part}" for name, part in parts.items())
-    drawings = [svg_text(figure) for figure in figures.values()]
-    page = report.comparison_html("Every method at the same promise", parts, drawings)
     written = [
-        write_text(out / "compare.md", f"# Every method at the same promise\n\n{text}\n"),
-        write_text(out / "compare.html", page),
+        write_text(out / "compare.md", f"# {title}\n\n{text}\n"),
+        write_text(out / "compare.html", report.comparison_page(title, parts, drawings)),
         write_text(out / "compare.json", json_text(values)),
         *save_figures(out, figures),
         *put_json(values, json),
     ]
-    say(f"{parts['Errors']}\n\n{parts['Ratios and guarantees']}\n", json)
-    if scores:
-        say(report.battery_table(scores) + "\n", json)
+    say("\n\n".join(parts.values()) + "\n", json)
     say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
 
 
@@ -121,14 +140,12 @@ def _curve(
 
     from hushgrid.compare import compare as compared
     from hushgrid.journal import Journal
-    from hushgrid.worlds import Recorded, Simulated
+    from hushgrid.worlds import Simulated
 
     if days < 2:
         return []
     first = replace(source, scenarios=source.scenarios[:1]) if isinstance(
         source, Simulated) else source  # fmt: skip
-    if isinstance(source, Recorded):
-        days = min(days, len(source.readings))
     kept = Journal(out / "chart.jsonl", settings)
     with progress("chart, days", days * len(CURVE)) as tick:
         return [
@@ -149,80 +166,3 @@ def _battery_scores(source: Any, seed: int) -> Any:
     with progress("batteries", 3 * len(SIZES)) as tick:
         days = [first.day(number) for number in range(30)]
         return score_zone(first.scenarios[0], days, houses=30, seed=seed, tick=tick)
-
-
-def _source(
-    world: str, sigma: float, shock: float, zones: int, houses: int, chains: Path | None,
-    readings: Path | None, config: Path | None, interval: int | None, bound: int | None,
-    train_days: int, seed: int,
-) -> Any:  # fmt: skip
-    """The world that is asked for."""
-    from hushgrid.errors import PlanError
-    from hushgrid.recorded import read_chains
-    from hushgrid.worlds import large_world, paper_world, survey_world
-
-    if not 0 <= shock < 1:
-        raise PlanError(f"shock is {shock}; give a share from 0 to below 1.")
-    if readings is not None:
-        if shock:
-            raise PlanError(f"shock is {shock} with real readings; they have their own: give 0.")
-        return _recorded(readings, config, interval, bound, train_days)
-    if config is not None:
-        raise PlanError("config is set without readings; give readings, or no config.")
-    if world == "paper":
-        return paper_world(sigma, seed, zones, shock, houses)
-    if world == "large":
-        return large_world(seed, zones, shock)
-    if world == "survey":
-        if chains is None:
-            raise PlanError("world is survey but chains is unset; give a Parquet file of chains.")
-        return survey_world(read_chains(chains), seed, zones, shock, houses)
-    raise PlanError(f"world is {world!r}; give one of paper, large, survey.")
-
-
-def _recorded(
-    path: Path, config: Path | None, interval: int | None, bound: int | None, train_days: int
-) -> Any:
-    """Real days after those the model is learned from, or all of them with a given model."""
-    from hushgrid.errors import PlanError
-    from hushgrid.habits import learn_habits
-    from hushgrid.recorded import read_days
-    from hushgrid.worlds import Recorded, filled
-
-    if config is not None:
-        return _with_model(path, config, interval)
-    found = read_days(path, interval or 1800)
-    days = found.readings
-    if len(days) < train_days + 2:
-        raise PlanError(
-            f"train_days is {train_days} but there are {len(days)} whole days;"
-            " give fewer, so that two or more are left to compare on."
-        )
-    contract = bound if bound is not None else round(15_000 * (interval or 1800) / 3600)
-    scenario = learn_habits(days[:train_days], contract)
-    return Recorded(scenario, filled(days[train_days:], scenario))
-
-
-def _with_model(path: Path, config: Path, interval: int | None) -> Any:
-    """All days with the model of a zone file: its meters, its steps, its time of day and week."""
-    import numpy as np
-
-    from hushgrid.errors import PlanError
-    from hushgrid.recorded import read_days
-    from hushgrid.worlds import Recorded, filled
-    from hushgrid.zonefile import load_zone
-
-    zone = load_zone(config, seconds=interval)
-    found = read_days(path, zone.seconds, time_zone=zone.time_zone, meters=zone.meters)
-    n, there = zone.scenario.zone.n_houses, len(found.meters)
-    if n != there:
-        raise PlanError(
-            f"config has {n} houses but the readings {there} meters;"
-            " give a zone of the meters, in the order of their ids or with meters of its own."
-        )
-    bare = Recorded(zone.scenario, found.readings, found.weekday)
-    done = found.readings.copy()
-    kinds = np.array([bare.zone_of(day) for day in range(len(done))])
-    for kind, scenario in enumerate(bare.scenarios):
-        done[kinds == kind] = filled(done[kinds == kind], scenario)
-    return Recorded(zone.scenario, done, found.weekday)

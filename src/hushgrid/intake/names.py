@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.kernels.names import hashes, intern, look_up
+from hushgrid.kernels.names import hashes, intern, look_up, tell
 
 # Where names lie in a table depends on it, results do not. It differs from process to process, as
 # the hash of a text does, so that no sender can know which names collide.
+MISSED = 64  # names not told where expected, beyond which an order is called new
 SEED = np.uint64(hash("hushgrid.intake.names") & (2**64 - 1))
 
 
@@ -87,10 +88,21 @@ def joined(parts: Sequence[Names]) -> Names:
     )
 
 
+class Found(NamedTuple):
+    """The place of each name, -1 where it has none, and that among the different known ones.
+
+    `strange`: they did not come as they were told before.
+    """
+
+    place: NDArray[np.int32]
+    known: NDArray[np.int32]
+    strange: bool
+
+
 class NameIndex:
     """Finds names among known ones; of a name that stands twice the first place.
 
-    >>> NameIndex(Names.of(["a", "b", "c"])).find(Names.of(["c", "x"])).tolist()
+    >>> NameIndex(Names.of(["a", "b", "c"])).find(Names.of(["c", "x"])).place.tolist()
     [2, -1]
     """
 
@@ -98,14 +110,61 @@ class NameIndex:
         _, self._rows, self._table = names._table()
         self._all_differ = self._rows.size == len(names)
         self._names = names if self._all_differ else names.at(self._rows)
-        # which came behind which last time: any thread may write it, for it is only a guess
-        self._after = np.full(len(self._names), -1, np.int32)
+        self._told = Told.room(len(self._names), self._names.data.size)
 
-    def find(self, names: Names) -> NDArray[np.int32]:
+    def find(self, names: Names) -> Found:
         """The place of each among the known ones, -1 where it is none of them."""
-        place, known = np.empty(len(names), np.int32), self._names
-        look_up(
+        place, known, told = np.empty(len(names), np.int32), self._names, self._told
+        missed = look_up(
             names.data, names.begin, names.end, SEED, known.data, known.begin, known.end,
-            self._table, self._after, np.empty(len(names), np.uint64), place,
+            self._table, told.data, told.end, told.place, told.where, told.used,
+            np.empty(len(names), np.uint64), place,
         )  # fmt: skip
-        return place if self._all_differ else np.where(place < 0, place, self._rows[place])
+        first = place if self._all_differ else np.where(place < 0, place, self._rows[place])
+        return Found(first, place, missed > MISSED + len(names) // 16)
+
+    def tell(self, names: Names, found: Found) -> None:
+        """Remember in which order they came; one thread at a time, while others may look."""
+        told, size = self._told, int((names.end - names.begin).sum())
+        if not told.fits(len(names), size):
+            told = Told.room(max(len(self._names), len(names)), max(self._names.data.size, size))
+        self._told = told.with_(names, found.known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """Names of known places in the order they were told, `used` of them; `where` each was last.
+
+    What is used never changes, so whoever holds one reads it while another thread writes behind it.
+    Of `where` any number may be old or new: it only says where to look first.
+    """
+
+    data: NDArray[np.uint8]
+    end: NDArray[np.int64]
+    place: NDArray[np.int32]
+    where: NDArray[np.int32]
+    used: int = 0
+
+    @classmethod
+    def room(cls, names: int, size: int) -> Told:
+        """Room for that many names of that many bytes together, and some more."""
+        many = names + names // 4 + 1024
+        return cls(
+            np.empty(size + size // 4 + 1024 * 16, np.uint8),
+            np.empty(many, np.int64),
+            np.empty(many, np.int32),
+            np.full(names, -1, np.int32),
+        )
+
+    def fits(self, names: int, size: int) -> bool:
+        """Whether there is room for so many more."""
+        filled = int(self.end[self.used - 1]) if self.used else 0
+        return self.used + names <= self.end.size and filled + size <= self.data.size
+
+    def with_(self, names: Names, place: NDArray[np.int32]) -> Told:
+        """With these names behind the others."""
+        used = tell(
+            names.data, names.begin, names.end, place, self.data, self.end, self.place, self.used
+        )
+        self.where[self.place[self.used : used]] = np.arange(self.used, used, dtype=np.int32)
+        return replace(self, used=used)

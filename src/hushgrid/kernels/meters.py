@@ -60,13 +60,16 @@ def sieve(house, start, duration, houses, interval, closed_end, code):  # type: 
 
 
 @njit(
-    types.UniTuple(int64, 2)(_i4, _i8, int64, _i4, int32[::1], boolean[::1]), cache=True, nogil=True
+    types.UniTuple(int64, 2)(_i4, _i8, int64, _i4, int64, int32[::1], boolean[::1]),
+    cache=True,
+    nogil=True,
 )  # pragma: no cover
-def pick_houses(place, wh, first, bound, house, outside):  # type: ignore[no-untyped-def]
+def pick_houses(place, wh, first, bound, least, house, outside):  # type: ignore[no-untyped-def]
     """Of a zone whose house h has the place `first + h` and the contract bound `bound[h]`.
 
     Writes the house of each reading, -1 where it is not of the zone, and whether its Wh are outside
-    0..bound. Returns how many are of the zone, and how many of these outside.
+    0..bound. `least` is the smallest bound. Returns how many are of the zone, and how many of these
+    outside.
     """
     many, cut = np.int64(0), np.int64(0)
     for i in range(place.size):
@@ -74,7 +77,8 @@ def pick_houses(place, wh, first, bound, house, outside):  # type: ignore[no-unt
         if h < 0 or h >= bound.size:
             house[i], outside[i] = -1, False
             continue
-        house[i], outside[i] = h, (wh[i] < 0) | (wh[i] > bound[h])
+        # most are below every bound: those of their own lie all over memory
+        house[i], outside[i] = h, (wh[i] < 0) | (wh[i] > least and wh[i] > bound[h])
         many += 1
         cut += np.int64(outside[i])
     return many, cut

@@ -11,7 +11,9 @@ from numba import boolean, int32, int64, njit, types, uint8, uint64, void
 
 from hushgrid.kernels.words import tail, word
 
-_u1, _u8, _i8 = (types.Array(dtype, 1, "C", readonly=True) for dtype in (uint8, uint64, int64))
+_u1, _u8, _i8, _i4 = (
+    types.Array(dtype, 1, "C", readonly=True) for dtype in (uint8, uint64, int64, int32)
+)
 _PLACE = (1 << 32) - 1
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _SPACE, _LAST = 0x20, 0x7E  # what ASCII has of printable characters
@@ -118,41 +120,64 @@ def _look_up(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    void(
-        _u1, _i8, _i8, uint64, _u1, _i8, _i8, _i8, int32[::1], uint64[::1], int32[::1]
+    int64(
+        _u1, _i8, _i8, uint64, _u1, _i8, _i8, _i8, _u1, _i8, _i4, _i4, int64, uint64[::1],
+        int32[::1],
     ),
     cache=True, nogil=True,
 )  # fmt: skip  # pragma: no cover
-def look_up(data, begin, end, seed, known, known_begin, known_end, table, after, hashed, place):  # type: ignore[no-untyped-def]
+def look_up(  # type: ignore[no-untyped-def]
+    data, begin, end, seed, known, known_begin, known_end, table,
+    told, told_end, told_place, where, used, hashed, place,
+):  # fmt: skip
     """The place of each name among the `known` ones, -1 where it is not among them.
 
-    Senders tell meters in the same order each time: `after` says which known name came behind
-    which last time, and the next name is held against that one first. It changes what is looked
-    at, never what is found. `hashed` is room for as many hashes as names.
+    Senders tell meters in the same order each time, so the next name is held first against the one
+    that came next before: `told` has `used` names with their places as they were told, one behind
+    another in memory, and `where` says where each place was last among them. `hashed` is room for
+    as many hashes as names. Returns how many were not found in this way.
     """
-    i, last, some, n = 0, -1, 32, begin.size
-    base, other = np.int64(data.ctypes.data), np.int64(known.ctypes.data)
+    i, at, some, missed, n = 0, used, 1, 0, begin.size
+    base, other = np.int64(data.ctypes.data), np.int64(told.ctypes.data)
     while i < n:
-        while i < n and last >= 0:
-            p = after[last]
-            if p < 0:
+        while i < n and at + 1 < used:
+            if not _same(
+                base + begin[i], base + end[i], other + told_end[at], other + told_end[at + 1]
+            ):
                 break
-            one, ends = base + begin[i], base + end[i]
-            if not _same(one, ends, other + known_begin[p], other + known_end[p]):
-                break
-            place[i], last, some = p, p, 32
+            at += 1
+            place[i], some = told_place[at], 1
             i += 1
         if i < n:
             stop = min(n, i + some)
             _look_up(
                 data, begin, end, seed, i, stop, known, known_begin, known_end, table, hashed, place
             )
-            for k in range(i, stop):
-                if place[k] >= 0:
-                    if last >= 0:
-                        after[last] = place[k]
-                    last = place[k]
+            missed += stop - i
+            p = place[stop - 1]
+            at = where[p] if p >= 0 and where[p] >= 0 else used
             i, some = stop, min(2 * some, 4096)
+    return missed
+
+
+@njit(
+    int64(_u1, _i8, _i8, _i4, uint8[::1], int64[::1], int32[::1], int64), cache=True, nogil=True
+)  # pragma: no cover
+def tell(data, begin, end, place, told, told_end, told_place, used):  # type: ignore[no-untyped-def]
+    """Write names that have a place behind the `used` ones; how many there are then.
+
+    Name k of those told ends at `told_end[k]`, which is where the next begins.
+    """
+    at = told_end[used - 1] if used else 0
+    for i in range(begin.size):
+        if place[i] < 0:
+            continue
+        for k in range(begin[i], end[i]):
+            told[at] = data[k]
+            at += 1
+        told_end[used], told_place[used] = at, place[i]
+        used += 1
+    return used
 
 
 @njit(boolean(_u1, _i8, _i8, int64), cache=True, nogil=True)  # pragma: no cover

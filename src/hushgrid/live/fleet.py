@@ -46,7 +46,7 @@ class Fleet:
         self.zone = zone
         step = max(int(now - zone.begins) // zone.seconds, 0)
         self.start = zone.begins + step * zone.seconds
-        self._world = World(zone.scenario.starting(step), (seed,))
+        self.world = World(zone.scenario.starting(step), (seed,))
         self._codes = np.arange(len(zone.meters), dtype=np.int32)
         self._heard: list[float] = []
 
@@ -59,14 +59,14 @@ class Fleet:
         """Everybody's reading of the next interval, after hearing a rate."""
         if rate is not None:
             self._heard.append(rate)
-        self._world.step(self._heard)
+        self.world.step(self._heard)
         alike = np.full(len(self._codes), 1, np.int64)
         made = Readings(
             self.zone.meters,
             self._codes,
             start=self.start * alike,
             duration=self.zone.seconds * alike,
-            wh=self._world.readings.astype(np.int64),
+            wh=self.world.readings.astype(np.int64),
         )
         self.start = self.end
         return made

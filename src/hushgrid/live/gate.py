@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.intake import Parsed, Readings
+from hushgrid.errors import MeterError
+from hushgrid.intake import Parsed
 from hushgrid.intake.names import NameIndex, Names
 from hushgrid.kernels.meters import pick_houses
 from hushgrid.live.deployment import ZoneService
@@ -43,34 +46,61 @@ class Gate:
     def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
         self._zones, self._store = tuple(zones), store
         self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
+        self._telling = threading.Lock()
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
-        self._bounds = [
-            np.ascontiguousarray(zone.scenario.zone.bound, np.int32) for zone in self._zones
-        ]
+        bounds = [np.ascontiguousarray(z.scenario.zone.bound, np.int32) for z in self._zones]
+        self._bounds = [(bound, int(bound.min()) if bound.size else 0) for bound in bounds]
 
     def take(self, *parsed: Parsed) -> Receipt:
         """Put what was parsed; durable on return."""
-        malformed = sum(part.malformed for part in parsed)
-        return Receipt(malformed=malformed) + self.put(*(part.readings for part in parsed))
+        (found,) = self.take_each([parsed])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    def put(self, *readings: Readings) -> Receipt:
-        """Put readings, all of a zone at once; durable on return."""
-        parts = [part for part in readings if len(part)]
-        if not parts:
-            return Receipt()
-        columns = _Placed(
-            _joined([self._index.find(part.names)[part.code] for part in parts]),
-            _joined([part.start for part in parts]),
-            _joined([part.duration for part in parts]),
-            _joined([part.wh for part in parts]),
-        )
-        receipts, rest = [], columns.place.size
-        for zone, first, bound in zip(self._zones, self._first, self._bounds, strict=False):
-            mine, outside = columns.of_zone(first, bound)
-            if mine.place.size:
-                receipts.append(_receipt(self._store.put(zone.id, *mine, marked=outside)))
-                rest -= mine.place.size
-        return sum(receipts, Receipt(unknown=rest))
+    def take_each(self, deliveries: Sequence[Sequence[Parsed]]) -> list[Receipt | Exception]:
+        """Put several deliveries, all of a zone at once; durable on return.
+
+        A receipt of each, or why it cannot be had now: another zone's trouble is not theirs.
+        """
+        parts = [p.readings for each in deliveries for p in each if len(p.readings)]
+        sizes = [sum(len(p.readings) for p in each) for each in deliveries]
+        told = [
+            _Told(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
+            for each, size in zip(deliveries, sizes, strict=True)
+        ]
+        if parts:
+            columns = _Placed(
+                _joined([self._places(part.names)[part.code] for part in parts]),
+                _joined([part.start for part in parts]),
+                _joined([part.duration for part in parts]),
+                _joined([part.wh for part in parts]),
+            )
+            self._put(columns, list(accumulate(sizes)), told)
+        return [each.error or each.receipt for each in told]
+
+    def _places(self, names: Names) -> NDArray[np.int32]:
+        found = self._index.find(names)
+        if found.strange:
+            with self._telling:
+                self._index.tell(names, found)
+        return found.place
+
+    def _put(self, columns: _Placed, ends: list[int], told: list[_Told]) -> None:
+        for zone, first, (bound, least) in zip(
+            self._zones, self._first, self._bounds, strict=False
+        ):
+            mine, outside, upto = columns.of_zone(first, bound, least, ends)
+            if not mine.place.size:
+                continue
+            try:
+                counts = self._store.put_each(zone.id, *mine, ends=upto, marked=outside)
+            except (MeterError, OSError) as error:
+                for each, size in zip(told, _sizes(upto), strict=True):
+                    each.error = error if size else each.error
+                continue
+            for each, found, size in zip(told, counts, _sizes(upto), strict=True):
+                each.receipt += _receipt(found, size)
 
 
 class _Placed(NamedTuple):
@@ -82,23 +112,44 @@ class _Placed(NamedTuple):
     wh: NDArray[np.int64]
 
     def of_zone(
-        self, first: int, bound: NDArray[np.int32]
-    ) -> tuple[_Placed, NDArray[np.bool_] | None]:
-        """Those of a zone, places counted from `first` on; which are outside 0..bound, if any."""
+        self, first: int, bound: NDArray[np.int32], least: int, ends: list[int]
+    ) -> tuple[_Placed, NDArray[np.bool_] | None, list[int]]:
+        """Those of a zone, places counted from `first` on; which are outside 0..bound, if any.
+
+        With them where each delivery ends that ended at `ends`.
+        """
         place, start, duration, wh = self
         house, outside = np.empty(place.size, np.int32), np.empty(place.size, np.bool_)
-        many, cut = pick_houses(place, wh, first, bound, house, outside)
+        many, cut = pick_houses(place, wh, first, bound, least, house, outside)
         if many < place.size:
             mine = house >= 0
             house, start, duration, wh = house[mine], start[mine], duration[mine], wh[mine]
             outside = outside[mine]
-        return _Placed(house, start, duration, wh), outside if cut else None
+            ends = np.concatenate([[0], np.cumsum(mine)])[ends].tolist()
+        return _Placed(house, start, duration, wh), outside if cut else None, ends
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a delivery is told in the end."""
+
+    receipt: Receipt
+    error: Exception | None = None
+
+
+def _sizes(ends: list[int]) -> list[int]:
+    """
+    >>> _sizes([2, 2, 5])
+    [2, 0, 3]
+    """
+    return [end - begin for begin, end in pairwise([0, *ends])]
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
 
-def _receipt(counts: Counts) -> Receipt:
+def _receipt(counts: Counts, known: int) -> Receipt:
+    """What counts add to a receipt in which these readings were unknown so far."""
     again = counts.duplicate + counts.conflicting
-    return Receipt(counts.accepted, again, counts.late, counts.marked, 0, counts.malformed)
+    return Receipt(counts.accepted, again, counts.late, counts.marked, -known, counts.malformed)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid.errors import MeterError, MeterRetryError
@@ -85,9 +86,24 @@ class HeldMeters:
         marked: ArrayLike | None = None,
     ) -> Counts:
         """Take readings; MeterRetryError whenever they should be sent again."""
+        everything = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
+
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """Take several deliveries; MeterRetryError whenever they should be sent again."""
         try:
             with self._trying() as store:
-                return store.put(zone, house, start, duration, wh, marked=marked)
+                return store.put_each(zone, house, start, duration, wh, ends=ends, marked=marked)
         except MeterRetryError:
             raise
         except (MeterError, OSError) as error:
@@ -100,6 +116,16 @@ class HeldMeters:
         """The readings of an interval."""
         with self._trying() as store:
             return store.get(zone, start)
+
+    def peek(self, zone: str, start: int) -> Interval | None:
+        """The readings of an interval for somebody who only looks; None where there are none.
+
+        Nothing follows from it: a look that fails casts no doubt on the store.
+        """
+        try:
+            return self._store.get(zone, start)
+        except (MeterError, OSError):
+            return None
 
     def close(self, zone: str, start: int) -> None:
         """Close an interval and all before it."""

@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
@@ -30,6 +30,10 @@ from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
+from hushgrid.live.operator.certificates import Certificates
+from hushgrid.live.operator.loads import Loads
+from hushgrid.live.operator.view import Operator
+from hushgrid.live.pages import page_routes
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
 from hushgrid.live.vtn.app import mounted
@@ -41,6 +45,7 @@ from hushgrid.live.web.board import Board
 from hushgrid.live.web.front import Front
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
+from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 
 log = logging.getLogger("hushgrid.serve")
@@ -65,10 +70,25 @@ def serve(
 
 
 class Process:
-    """Everything that is open; `stack` closes it, the ways in first."""
+    """Everything that is open; `stack` closes it, the ways in first.
 
-    def __init__(self, deployment: Deployment, stack: ExitStack) -> None:
+    `more`: further routes of the HTTP server. `demo`: its pages show the adversary. `noise` makes
+    the noise of a simulation, in place of one with a secret seed; production takes none.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        stack: ExitStack,
+        *,
+        more: Sequence[BaseRoute] = (),
+        demo: bool = False,
+        noise: Callable[[], Noise] | None = None,
+    ) -> None:
         self.deployment, self._stack = deployment, stack
+        self._more, self._demo = tuple(more), demo
+        simulated = deployment.mode == "simulation"
+        self._noise = noise if noise is not None and simulated else lambda: _noise(deployment)
         self._key = load(deployment.key)
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
@@ -76,6 +96,9 @@ class Process:
         self.history = History(deployment.zones)
         shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
+        self._loads = Loads(deployment.zones, self._meters)
+        self._names = tuple(type(each).__name__ for each in shown)
+        self._operator: Operator | None = None
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
@@ -104,7 +127,7 @@ class Process:
                 zone,
                 store,
                 self._meters,
-                _noise(self.deployment),
+                self._noise(),
                 self._key,
                 self._publishers,
                 self.deployment.mode,
@@ -134,9 +157,19 @@ class Process:
             lifetime=http.token_lifetime,
             static=http.tokens,
         )
+        self._operator = Operator(
+            self.history,
+            self.board,
+            clock,
+            mode=self.deployment.mode,
+            loads=self._loads,
+            publishers=self._names,
+        )
         more = (
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
+        if http.pages:
+            more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
         return make_app(
             self._gate,
             self.board,
@@ -146,7 +179,10 @@ class Process:
             access=access,
             clock=clock,
             lines=self._lines,
-            more=more,
+            more=[*more, *self._more],
+            mode=self.deployment.mode,
+            operator=self._operator,
+            certify=Certificates(self.deployment, self._key.public).values,
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
@@ -168,10 +204,13 @@ class Process:
             for record in store.records(zone):
                 yield record.line + "\n"
 
-    def listen(self, clock: Clock) -> None:
-        """Open the ways in."""
+    def listen(self, clock: Clock, stage: Stage | None = None) -> None:
+        """Open the ways in: a server of our own, or a stage on somebody else's."""
         http, mqtt = self.deployment.http, self.deployment.mqtt
-        if http is not None:
+        if http is not None and stage is not None:
+            stage.show(self.face(http, clock))
+            self._stack.callback(stage.clear)
+        elif http is not None:
             self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
@@ -195,6 +234,10 @@ class Process:
             self._metrics.released(made, time.monotonic() - begun)
             self._metrics.stands(zone.curator.status)
             self.board.passed(zone.curator.status)
+            if self._operator is not None:
+                self._operator.noted(zone.service.id, zone.curator.inside)
+        if self._operator is not None:
+            self._operator.passed()
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until something is due, never longer than a second."""

@@ -27,7 +27,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 def check_meter_store(make: Make) -> None:
     """Each promise of `MeterStore` in turn, each in a zone of its own."""
     for check in (
-        _counts, _marks, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
+        _counts, _marks, _each, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
         _many_intervals,
         _rosters, _purges, _threads, _bad_input,
     ):  # fmt: skip
@@ -115,6 +115,29 @@ def _marks(make: Make, zone: str) -> None:
             with _refused("marks that are none"):
                 store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=odd)
         _expect(store.put(name, [0], [0], [900], [1]), Counts(1), "no marks")
+
+
+def _each(make: Make, zone: str) -> None:
+    """Deliveries put together are counted as if each had come alone, in their order."""
+    readings = [
+        (0, 0, 900, 1), (1, 0, 900, 2), (0, 0, 900, 1), (1, 0, 900, 3), (9, 0, 900, 4),
+        (1, 900, 300, 5), (0, 0, 900, 1),
+    ]  # fmt: skip
+    ends, marks = [0, 2, 2, 5, 6, 7], [False, True, True, True, True, True, True]
+    wanted = [
+        Counts(), Counts(2, marked=1), Counts(), Counts(0, 1, 1, 0, 1), Counts(1, marked=1),
+        Counts(0, 1),
+    ]  # fmt: skip
+    columns = [list(column) for column in zip(*readings, strict=True)]
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        found = store.put_each(zone, *columns, ends=ends, marked=marks)
+        _expect(found, wanted, "counts of each delivery")
+        _expect(store.put_each(zone, [], [], [], [], ends=[0, 0]), [Counts()] * 2, "of none")
+        for odd in ([], [6], [8], [3, 2, 7], [-1, 7]):
+            with _refused(f"ends {odd} of 7 readings"):
+                store.put_each(zone, *columns, ends=odd)
+        _holds(store, zone, 0, [1, 2])
 
 
 def _first_stays(make: Make, zone: str) -> None:

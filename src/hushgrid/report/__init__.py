@@ -4,12 +4,15 @@ from hushgrid.report.attack import attack_figure, attack_json, attack_prose, att
 from hushgrid.report.certificate import certificate_json, certificate_prose
 from hushgrid.report.compare import (
     battery_table,
-    comparison_html,
     comparison_json,
-    comparison_prose,
     comparison_table,
+    guarantee_prose,
+    ratio_table,
+    terms_prose,
 )
 from hushgrid.report.compare_figures import battery_figure, comparison_figure
+from hushgrid.report.compare_page import comparison_page
+from hushgrid.report.demo import demo_figure, demo_json, demo_prose, demo_table
 from hushgrid.report.page import certificate_page
 from hushgrid.report.paper import (
     experiment_figures,
@@ -36,22 +39,28 @@ __all__ = [
     "certificate_page",
     "certificate_prose",
     "comparison_figure",
-    "comparison_html",
     "comparison_json",
-    "comparison_prose",
+    "comparison_page",
     "comparison_table",
+    "demo_figure",
+    "demo_json",
+    "demo_prose",
+    "demo_table",
     "experiment_figures",
     "experiment_json",
     "experiment_prose",
     "experiment_table",
+    "guarantee_prose",
     "outlook_json",
     "outlook_prose",
     "plan_figure",
     "plan_json",
     "plan_prose",
+    "ratio_table",
     "sensitivity_tables",
     "simulation_json",
     "simulation_table",
     "sweep_figures",
     "sweep_json",
+    "terms_prose",
 ]

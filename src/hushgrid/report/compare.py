@@ -1,21 +1,17 @@
-"""A comparison as table, prose, chart, JSON and one HTML page."""
+"""A comparison as tables, prose and JSON."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hushgrid.baselines import Ready
 from hushgrid.baselines.battery import LABELS, NO_PROMISE
 from hushgrid.baselines.meters import Score
-from hushgrid.compare import AUCS, BATTERY_POWER, BATTERY_SIZE, FIGURES, OPEN, Comparison
+from hushgrid.compare import AUCS, BATTERY_POWER, BATTERY_SIZE, FIGURES, OPEN, PARTS, Comparison
 from hushgrid.intervals import Summary, summarise
 from hushgrid.report.shared import table
-
-PARTS = ("estimated", "raw")
-ALL_PARTS = ("estimated", "raw", "clipped")  # clipped: raw, cut to the tariff's limits
 
 
 def _plain(value: float) -> float | None:
@@ -57,7 +53,7 @@ def _mechanisms(result: Comparison, batteries: Sequence[Score]) -> dict[str, Any
             continue
         out[method.name] = {
             part: {f: _summary(result.summary(method.name, part, f)) for f in FIGURES}
-            for part in ALL_PARTS
+            for part in PARTS
         } | {
             "label": method.label,
             "online": method.online,
@@ -69,8 +65,9 @@ def _mechanisms(result: Comparison, batteries: Sequence[Score]) -> dict[str, Any
     for name in LABELS:
         moved = summarise([row[name]["moved"][0] for row in result.rows])
         out[name] = {
-            "raw": {f: _summary(result.summary(name, "raw", f)) for f in FIGURES},
             "estimated": None,
+            "raw": {f: _summary(result.summary(name, "raw", f)) for f in FIGURES},
+            "cut": {f: _summary(result.summary(name, "cut", f)) for f in FIGURES},
             "label": LABELS[name],
             "online": True,
             "per_house": True,
@@ -104,7 +101,7 @@ def _ratios(result: Comparison) -> dict[str, Any]:
         f"{other}_over_{our}": {
             part: _summary(result.ratio(other, our, part))
             | {"gap_ci95": list(result.gap(other, our, part).ci95)}
-            for part in ALL_PARTS
+            for part in PARTS
         }
         for other, our in _pairs(result)
     }
@@ -129,7 +126,8 @@ def comparison_table(result: Comparison) -> str:
             "eta",
             "estimated, e-3",
             "raw, e-3",
-            "mismatch cost, est. / raw",
+            "cut, e-3",
+            "mismatch cost, est. / raw / cut",
             "AUC, knowing nothing / all others",
         )
     ]
@@ -137,23 +135,26 @@ def comparison_table(result: Comparison) -> str:
     by_name = {m.name: m for m in result.methods}
     for name in order:
         method = by_name[name]
-        wasted = [result.summary(name, part, "mismatch_cost").mean for part in PARTS]
         rows.append(
             (
                 method.label + ("" if method.online else " (offline)"),
                 "-" if method.eta is None else f"{method.eta:g}",
                 *(_thousandths(result.summary(name, part)) for part in PARTS),
-                f"{wasted[0]:.3g} / {wasted[1]:.3g}",
+                _wasted(result, name, PARTS),
                 _auc_text(result, name),
             )
         )
     if result.auc(OPEN):
-        rows.append(("no noise (no promise)", "-", "-", "0", "- / 0", _auc_text(result, OPEN)))
+        rows.append(("no noise (no promise)", "-", "-", "0", "0", "-", _auc_text(result, OPEN)))
     for name, label in LABELS.items():
-        error = _thousandths(result.summary(name, "raw"))
-        wasted_raw = result.summary(name, "raw", "mismatch_cost").mean
-        rows.append((f"{label} (no promise)", "-", "-", error, f"- / {wasted_raw:.3g}", "-"))
+        both = [_thousandths(result.summary(name, part)) for part in PARTS[1:]]
+        wasted = f"- / {_wasted(result, name, PARTS[1:])}"
+        rows.append((f"{label} (no promise)", "-", "-", *both, wasted, "-"))
     return table(rows)
+
+
+def _wasted(result: Comparison, name: str, parts: Sequence[str]) -> str:
+    return " / ".join(f"{result.summary(name, p, 'mismatch_cost').mean:.3g}" for p in parts)
 
 
 def _auc_text(result: Comparison, name: str) -> str:
@@ -165,22 +166,35 @@ def _thousandths(s: Summary) -> str:
     return f"{s.mean * 1e3:.3f} ({s.ci95[0] * 1e3:.3f} to {s.ci95[1] * 1e3:.3f})"
 
 
-def comparison_prose(result: Comparison) -> str:
-    """What the table says, estimated ratios first, with the guarantees and the refusals."""
+def terms_prose(result: Comparison, model: str) -> str:
+    """What is promised, on how many days, and what the columns are."""
     promise = result.promise
-    lines = [
-        f"Secret {promise.secret}, epsilon = {promise.epsilon:g}"
-        + (f", delta = {promise.delta:g}" if promise.delta else "")
-        + f", {result.days} days. RMSRE in the paper's formula, 95 % intervals over the days.",
-        "",
-    ]
+    return "\n".join(
+        [
+            f"- Secret {promise.secret}, epsilon = {promise.epsilon:g}"
+            + (f", delta = {promise.delta:g}" if promise.delta else "")
+            + f", {result.days} days; the public model is {model}.",
+            "- Errors are RMSRE in the paper's formula, with 95 % intervals over the days.",
+            "- estimated: the rate of the public's best guess; raw: the noisy rate as it is; cut:"
+            " the noisy rate cut to the tariff's limits.",
+        ]
+    )
+
+
+def ratio_table(result: Comparison) -> str:
+    """Errors of others over ours, estimated first, on paired days."""
+    rows: list[tuple[str, ...]] = [("error of", "over", *PARTS)]
+    labels = {m.name: m.label for m in result.methods}
     for other, our in _pairs(result):
-        parts = [(part, result.ratio(other, our, part)) for part in ALL_PARTS]
-        told = "; ".join(
-            f"{part} {r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for part, r in parts
-        )
-        lines.append(f"- error of {other} over {our}: {told}")
-    lines.append("")
+        found = [result.ratio(other, our, part) for part in PARTS]
+        told = (f"{r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for r in found)
+        rows.append((labels[other], labels[our], *told))
+    return table(rows)
+
+
+def guarantee_prose(result: Comparison) -> str:
+    """What each method promises, or why it is left out."""
+    lines = []
     for method in result.methods:
         ready = result.ready[method.name]
         if isinstance(ready, Ready):
@@ -206,39 +220,3 @@ def battery_table(scores: Sequence[Score]) -> str:
             )
         )
     return table(rows)
-
-
-def comparison_html(title: str, parts: Mapping[str, str], drawings: Sequence[str]) -> str:
-    """One page with everything in it: charts (SVG text), tables, prose."""
-    blocks = [f"<h1>{html.escape(title)}</h1>", *drawings]
-    for name, text in parts.items():
-        blocks.append(f"<h2>{html.escape(name)}</h2>\n{_block(text)}")
-    style = (
-        "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-        "table{border-collapse:collapse}td,th{padding:.2rem .7rem;border-bottom:1px solid #ddd;"
-        "text-align:left}svg{max-width:100%;height:auto}"
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{html.escape(title)}</title><style>{style}</style></head>\n<body>\n"
-        + "\n".join(blocks)
-        + "\n</body></html>\n"
-    )
-
-
-def _block(text: str) -> str:
-    """A Markdown table or list as HTML."""
-    lines = text.splitlines()
-    if lines and lines[0].startswith("|"):
-        cells = [[html.escape(c.strip()) for c in line.strip("|").split("|")] for line in lines]
-        head = "".join(f"<th>{c}</th>" for c in cells[0])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in cells[2:]
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
-    out = []
-    for line in lines:
-        tag = "li" if line.startswith("- ") else "p"
-        if line:
-            out.append(f"<{tag}>{html.escape(line.removeprefix('- '))}</{tag}>")
-    return "\n".join(out)

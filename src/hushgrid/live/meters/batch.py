@@ -125,9 +125,22 @@ def marks_of(marked: ArrayLike | None, readings: int) -> NDArray[np.bool_] | Non
     return marks if marks.any() else None
 
 
-def counts_of(codes: Codes, marks: NDArray[np.bool_] | None = None) -> Counts:
-    """How many readings of each code, and how many of the accepted are marked."""
-    found = Counts(*tally_codes(codes)) if codes.any() else Counts(accepted=codes.size)
-    if marks is None:
-        return found
-    return found._replace(marked=int((codes[marks] == ACCEPTED).sum()))
+def check_ends(ends: Sequence[int], readings: int) -> None:
+    """Refuse ends of deliveries that leave readings out or go back."""
+    if not ends or list(ends) != sorted(ends) or ends[0] < 0 or ends[-1] != readings:
+        raise MeterError(
+            f"ends are no rising numbers up to {readings}; say where each delivery ends."
+        )
+
+
+def counts_of(codes: Codes, ends: Sequence[int], marks: NDArray[np.bool_] | None) -> list[Counts]:
+    """Of each delivery how many readings of each code, and how many of the accepted are marked."""
+    fine, made, begin = not codes.any(), [], 0
+    for end in ends:
+        some = codes[begin:end]
+        found = Counts(accepted=end - begin) if fine else Counts(*tally_codes(some))
+        if marks is not None:
+            found = found._replace(marked=int((some[marks[begin:end]] == ACCEPTED).sum()))
+        made.append(found)
+        begin = end
+    return made

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from numpy.typing import ArrayLike
 
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.live.meters.batch import Codes, Columns, counts_of, marks_of
+from hushgrid.live.meters.batch import Codes, Columns, check_ends, counts_of, marks_of
 from hushgrid.live.meters.ports import Counts
 
 
@@ -32,9 +32,15 @@ class GroupCommit:
         self._lock, self._commit = lock, commit
         self._waiting: deque[_Waiting] = deque()
 
-    def put(self, columns: Columns, marked: ArrayLike | None = None) -> Counts:
-        """Store a batch, alone or with others; counted by its own caller, outside the lock."""
+    def put(
+        self, columns: Columns, ends: Sequence[int], marked: ArrayLike | None = None
+    ) -> list[Counts]:
+        """Store deliveries that end at `ends`, alone or with others' ones.
+
+        Counted by their own caller, outside the lock.
+        """
         marks = marks_of(marked, columns.house.size)
+        check_ends(ends, columns.house.size)
         mine = _Waiting(columns)
         self._waiting.append(mine)
         with self._lock:
@@ -43,7 +49,7 @@ class GroupCommit:
         if mine.error is not None:
             raise mine.error
         assert mine.codes is not None
-        return counts_of(mine.codes, marks)
+        return counts_of(mine.codes, ends, marks)
 
     def _all(self) -> list[_Waiting]:
         group = []

@@ -86,6 +86,23 @@ class MeterStore(Protocol):
         """
         ...
 
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """Take several deliveries one behind another, each ending before `ends[i]`; counts of each.
+
+        As `put` for one after the other, but all or none of them are counted.
+        """
+        ...
+
     def get(self, zone: str, start: int) -> Interval:
         """The readings of an interval, open or closed. MeterError when they are purged."""
         ...

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid.errors import MeterError
@@ -83,7 +84,23 @@ class SegmentMeters:
         marked: ArrayLike | None = None,
     ) -> Counts:
         """See MeterStore."""
-        return self._zone(zone).group.put(Columns.of(house, start, duration, wh), marked)
+        everything = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
+
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """See MeterStore."""
+        columns = Columns.of(house, start, duration, wh)
+        return self._zone(zone).group.put(columns, ends, marked)
 
     def get(self, zone: str, start: int) -> Interval:
         """See MeterStore."""

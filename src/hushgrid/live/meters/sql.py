@@ -166,11 +166,26 @@ class SqlMeters(ABC):
         marked: ArrayLike | None = None,
     ) -> Counts:
         """See MeterStore."""
+        everything = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
+
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """See MeterStore."""
         columns = Columns.of(house, start, duration, wh)
         group = self._groups.get(zone)
         if group is None:
             raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
-        return group.put(columns, marked)
+        return group.put(columns, ends, marked)
 
     def _commit(self, zone: str, batches: Sequence[Columns]) -> Codes:
         with self._write() as link:

@@ -1,7 +1,7 @@
 """Readings in, over HTTP.
 
-A body is parsed while it arrives, in a thread that asks for the next piece when it has stored the
-last: memory stays bounded, and a slow disk slows the sender down.
+A large body is parsed while it arrives, in a thread that asks for the next piece when it has stored
+the last: memory stays bounded, and a slow disk slows the sender down. Small ones go together.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
+from hushgrid.intake import Parsed
 from hushgrid.live.delivery import Delivery
 from hushgrid.live.formats import BY_MEDIA_TYPE, mapping_named
 from hushgrid.live.gate import Gate
 from hushgrid.live.web.metrics import Metrics
 from hushgrid.live.web.problems import problem
+from hushgrid.live.web.together import Together
 
 log = logging.getLogger("hushgrid.http")
 
 AT_ONCE = 16  # bodies parsed at the same time; more wait
 PATIENCE = 300.0  # [s] for all of a body, so that slow senders cannot hold the threads for ever
 RETRY = "5"  # [s]
-FIRST = 1 << 16  # [bytes] of a body that are taken before it is its turn to be parsed
-TOGETHER = 1 << 18  # [bytes] of a body that are handed over at a time
+FIRST = 1 << 17  # [bytes] of a body that are taken before it is its turn to be parsed
+MUCH = 1 << 22  # [bytes] of a body that are taken before a thread parses it
+TOGETHER = 1 << 18  # [bytes] of a longer one that are handed over at a time
 PARQUET = "application/vnd.apache.parquet"
 
 
@@ -45,8 +48,9 @@ class TakeReadings:
 
     def __init__(self, gate: Gate, metrics: Metrics, limit: int) -> None:
         self._gate, self._metrics, self._limit = gate, metrics, limit
-        self._threads: anyio.CapacityLimiter | None = None  # made inside the event loop
+        self._turns: anyio.Semaphore | None = None  # made inside the event loop
         self._one_parquet = threading.Lock()  # one is held whole
+        self._together = Together(gate)
 
     async def take(self, request: Request) -> Response:
         """POST /v1/readings."""
@@ -106,39 +110,45 @@ class TakeReadings:
     async def _take(self, request: Request, delivery: Delivery) -> None:
         media = _media_type(request)
         mapping = mapping_named(request.query_params.get("mapping", "canonical"))
-        chunks = await self._chunks(request)
+        body = _Body(request, anyio.current_time() + PATIENCE)
+        first = await body.more(FIRST)
+
+        def parsed() -> Iterator[Parsed]:  # nothing is done before somebody asks for it
+            yield from BY_MEDIA_TYPE[media](self._pieces(body, first), mapping)
+
+        if body.ended and media != PARQUET:
+            await self._together.take(delivery, parsed())
+            return
 
         def work() -> None:
             if media == PARQUET:
                 with self._one_parquet:
-                    delivery.take(self._gate, BY_MEDIA_TYPE[media](chunks, mapping))
+                    delivery.take(self._gate, parsed())
             else:
-                delivery.take(self._gate, BY_MEDIA_TYPE[media](chunks, mapping))
+                delivery.take(self._gate, parsed())
 
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(AT_ONCE)
-        await to_thread.run_sync(work, limiter=self._threads)
+        if self._turns is None:
+            self._turns = anyio.Semaphore(AT_ONCE)
+        async with self._turns:
+            if not body.ended:
+                first += await body.more(MUCH)
+            await to_thread.run_sync(work)
 
-    async def _chunks(self, request: Request) -> Iterator[bytes]:
-        """The body piece by piece, asked for from a worker thread; the first is there already.
+    def _pieces(self, body: _Body, found: list[bytes]) -> Iterator[bytes]:
+        """The body piece by piece, asked for from a worker thread; the first are there already.
 
         Small pieces come together: each way from one thread to another and back takes time.
         """
-        body = _Body(request, anyio.current_time() + PATIENCE)
-
-        def pieces(found: list[bytes]) -> Iterator[bytes]:
-            taken = 0
-            while True:
-                for piece in found:
-                    taken += len(piece)
-                    if taken > self._limit:
-                        raise _TooLarge
-                    yield piece
-                if body.ended:
-                    return
-                found = from_thread.run(body.more, TOGETHER)
-
-        return pieces(await body.more(FIRST))
+        taken = 0
+        while True:
+            for piece in found:
+                taken += len(piece)
+                if taken > self._limit:
+                    raise _TooLarge
+                yield piece
+            if body.ended:
+                return
+            found = from_thread.run(body.more, TOGETHER)
 
 
 class _Body:
