@@ -181,15 +181,18 @@ class Weak(Noise):
 def test_membership_attack_stays_below_the_budget() -> None:
     """An attacker who knows all homes but which of two odd ones is in: Clopper-Pearson, 95 %.
 
-    Its score is the log-likelihood ratio of the noisy sums. `make soak` asks for 500 fits a side.
-    Noise forty times too small is found out by the same attack.
+    Its score is the log-likelihood ratio of the noisy sums. The two homes, full or empty but for
+    one reading, move the sums by 5.6 of the 8 units that noise is made for: the most of ten kinds
+    that were tried. `make soak` asks for 500 fits a side. Noise six times too small is found out
+    by the same attack.
     """
     epsilon, steps = 2.0, 240
     worlds = homes(15, steps), homes(15, steps)
-    worlds[0][0], worlds[1][0] = np.where(np.arange(steps) % 2, 0.9 * TOP, TOP), 0.0
+    once = np.arange(steps) == 100
+    worlds[0][0], worlds[1][0] = np.where(once, 0, TOP), np.where(once, TOP, 0)
     exact = [_sums(x, steps) for x in worlds]
     away = np.abs(exact[0].vector - exact[1].vector)
-    assert UNIT < away.sum() <= 2 * PARTS * UNIT
+    assert 5 * UNIT < away.sum() <= 2 * PARTS * UNIT
 
     def score(told: np.ndarray) -> float:
         near, far = (np.abs(told - one.vector).sum() for one in exact)
@@ -201,7 +204,7 @@ def test_membership_attack_stays_below_the_budget() -> None:
         for x in worlds
     ]
     assert _lower_epsilon(*refitted) <= epsilon
-    weak = Weak(40.0)
+    weak = Weak(6.0)
     leaking = [np.array([score(noisy(s, epsilon, weak).vector) for _ in range(500)]) for s in exact]
     assert _lower_epsilon(*leaking) > epsilon
 

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from hushgrid.consumption import Consumption
+from hushgrid.errors import PlanError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import LogNormal
 from hushgrid.live.config import load_deployment
 from hushgrid.live.outlook import outlook
+from hushgrid.live.promise import promise_json, tradeoff_json
 from hushgrid.live.serve import Process
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.live.veil import veiled
@@ -87,6 +89,13 @@ def test_a_learned_zone_runs_without_hand_work(homes: Path, tmp_path: Path) -> N
     asked = ["--readings", str(homes), "--law", "lognormal", "--prototypes", "2", "--no-figures"]
     at = str(np.datetime64(FOURTH_WEEK, "s"))
     assert run("learn", *asked, "--begins", at, "--out", str(tmp_path)) == 0
+    zone, told = str(tmp_path / "zone.toml"), tmp_path / "plan.json"
+    assert (
+        run("plan", "--config", zone, "--no-tables", "--secret", "step", "--json", str(told)) == 0
+    )
+    planned = json.loads(told.read_text())
+    assert planned["private"]
+    assert not planned["clamp"]
     served(homes, tmp_path)
 
 
@@ -137,6 +146,9 @@ def test_other_private_models_leave_no_trace_in_a_service(homes: Path, tmp_path:
     assert roster_digest(one) == roster_digest(two)
     assert first_state(one).digest == first_state(two).digest
     assert one.learned.digest != one.own.models[0].digest
+    assert promise_json(one, "production") == promise_json(two, "production")
+    with pytest.raises(PlanError, match="private"):
+        tradeoff_json(one)
     # the operator's own figures are of the true models
     assert outlook(one).seen.leakage != outlook(two).seen.leakage
 

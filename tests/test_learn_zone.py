@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -118,8 +119,10 @@ def test_model_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     wh[3] *= 4  # a heat pump came
     new = np.concatenate([wh, wh[:1]])
     later = csv(tmp_path / "later.csv", new[:, : 14 * 48], BEGINS + 28 * 86_400)
-    assert run("model", "validate", learned, "--readings", str(later), "--json", "-") == 1
+    asked = ["--readings", str(later), "--html", str(page), "--json", "-"]
+    assert run("model", "validate", learned, *asked) == 1
     told = json.loads(capsys.readouterr().out)
+    assert page.read_text().count("data:image/png") == 3
     assert told["drifted"] == ["m003"]
     assert told["new_homes"] == ["m016"]
 
@@ -263,6 +266,69 @@ def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
         with_labels(found, ["b"], np.array([0]), np.array([1], np.int8))
     with pytest.raises(IntakeError, match="label"):
         with_labels(found, ["a"], np.array([0]), np.array([5], np.int8))
+    with pytest.raises(IntakeError, match="no label is of a time"):
+        with_labels(found, ["a"], np.array([-9000]), np.array([1], np.int8))
+
+
+def test_meters_that_tell_nothing_are_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A home of missing values, one in kWh with fractions, and one that only feeds back."""
+    text = (folder / "readings.csv").read_text()
+    rows = [line.split(",") for line in text.splitlines() if line.startswith("m000,")]
+    for name, value in (("gone", ""), ("kwh", "0.25"), ("sun", "-30")):
+        text += "".join(f"{name},{when},{length},{value}\n" for _, when, length, _ in rows)
+    readings = tmp_path / "readings.csv"
+    readings.write_text(text)
+    asked = ["--law", "lognormal", "--prototypes", "1", "--no-figures", "--out", str(tmp_path)]
+    assert run("learn", "--readings", str(readings), *asked, "--json", "-") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ailments"]["empty"] == ["gone", "kwh"]
+    assert told["ailments"]["constant"] == told["ailments"]["export"] == ["sun"]
+    assert (told["houses"], told["fitted"]) == (19, 16)
+    assert told["readings"]["malformed rows"] == 2 * len(rows)
+    assert "value is missing" in told["problems"][0]
+    only = tmp_path / "only.csv"
+    only.write_text("\n".join([text.splitlines()[0], "kwh,2013-01-05T00:00:00Z,1800,0.25\n"]))
+    assert run("learn", "--readings", str(only), *asked) == 2
+    assert "may be kWh" in capsys.readouterr().err
+
+
+def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
+    folder: Path, tmp_path: Path
+) -> None:
+    """But through noise: with the noise left out, two utilities' files differ in the sums alone."""
+    asked = ["--pool-budget", "2", "--bound", "5000", "--no-figures", "--begins", "2013-03-01"]
+    told = []
+    for seed in (1, 2):
+        wh, home = lived_in(16, seed=seed)
+        out = tmp_path / str(seed)
+        labels = tmp_path / "labels.csv"
+        stamps = np.datetime64(BEGINS, "s") + 1800 * np.arange(STEPS)
+        lines = [f"m000,{at}Z,{x}" for at, x in zip(stamps, home[0], strict=True)]
+        labels.write_text("\n".join(["meter_id,start_utc,occupied", *lines]))
+        given = ["--readings", str(csv(tmp_path / f"{seed}.csv", wh)), "--labels", str(labels)]
+        assert run("learn", *given, *asked, "--out", str(out)) == 0
+        content = tomllib.loads((out / "zone.toml").read_text())
+        (group,) = content["houses"]
+        del group["absent"], group["present"], content["learned"]["digest"]
+        told.append((content, (out / "service.toml").read_text()))
+    assert told[0] == told[1]
+    assert told[0][0]["policy"]["eta_set_by"] == "nobody set eta"
+
+
+def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> None:
+    """Scores of the homes that it was made of, under it and no other: nobody has drifted."""
+    readings = ["--readings", str(folder / "readings.csv")]
+    asked = ["--pool-budget", "50", "--bound", "5000", "--no-figures", "--out", str(tmp_path)]
+    assert run("learn", *readings, *asked) == 0
+    assert run("model", "validate", str(tmp_path), *readings) == 0
+    content = json.loads((tmp_path / "model.json").read_text())
+    hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
+    shown = np.array(content["prototypes"][0]["transition"])
+    assert hidden.shape[0] == shown.shape[0]
+    # leaving home: all that goes from quiet or active to away, by the hidden model's own shares
+    assert shown[:, 0, 0] == pytest.approx(hidden[:, 0, 0], abs=1e-9)
 
 
 @pytest.mark.parametrize(

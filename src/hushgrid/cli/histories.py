@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hushgrid.intake import Readings
+    from hushgrid.intake import Parsed
     from hushgrid.learn.habits import Habits
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Watch
 
 
-def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> tuple[Readings, int]:
-    """All readings of a file, and how many rows were malformed; `watch` sees the bytes go by."""
+def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parsed:
+    """What a file holds: readings, and rows that are none; `watch` sees the bytes go by."""
     from hushgrid.cli.import_ import _batches
     from hushgrid.errors import FileError, IntakeError
     from hushgrid.intake import collect
@@ -28,7 +28,13 @@ def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> tuple
         raise IntakeError(f"{path}: {error}") from None
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
-    return parsed.readings, parsed.malformed
+    if parsed.malformed and not len(parsed.readings):
+        first = parsed.problems[0] if parsed.problems else "no row can be read"
+        raise IntakeError(
+            f"{path}: none of its {parsed.malformed} rows is a reading ({first}); give whole Wh, or"
+            " the --mapping of the file: values with fractions may be kWh."
+        )
+    return parsed
 
 
 def read_histories(
@@ -45,7 +51,7 @@ def read_histories(
     from zoneinfo import ZoneInfo
 
     from hushgrid.errors import IntakeError
-    from hushgrid.learn.histories import axis_of, histories_of, with_labels
+    from hushgrid.learn.histories import axis_of, histories_of, with_labels, with_silent
     from hushgrid.live.local import local_seconds
 
     try:
@@ -55,20 +61,47 @@ def read_histories(
             f"time zone is {time_zone!r}; give a name of the time zone database such as"
             " 'Europe/Zurich'."
         ) from None
-    readings, malformed = read_readings(path, mapping, watch)
+    parsed = read_readings(path, mapping, watch)
     try:
-        axis = axis_of(readings, seconds)
+        axis = axis_of(parsed.readings, seconds)
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
     shown = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
-    found = histories_of(readings, axis, shown)
-    found = replace(found, counts={**found.counts, "malformed rows": malformed})
+    found = histories_of(parsed.readings, axis, shown)
+    counts = {**found.counts, "malformed rows": parsed.malformed}
+    found = replace(found, counts=counts, problems=parsed.problems)
+    if parsed.malformed:
+        found = with_silent(found, _meters_named(path, mapping))
     if labels is None:
         return found
     import numpy as np
 
     meters, start, occupied = read_labels(labels)
     return with_labels(found, meters, np.array(start, np.int64), np.array(occupied, np.int8))
+
+
+def _meters_named(path: Path, mapping: str) -> set[str]:
+    """All meters that rows of a table name, also of rows that are no readings."""
+    import csv
+
+    from hushgrid.live.formats import mapping_named
+
+    columns = mapping_named(mapping)
+    if columns.meter is None:
+        return set()
+    if path.suffix.lower() == ".parquet":
+        from pyarrow import parquet
+
+        column = parquet.read_table(path, columns=[columns.meter]).column(0)
+        return {str(name).strip() for name in column.unique().to_pylist() if name is not None}
+    if path.suffix.lower() != ".csv":
+        return set()
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        rows = csv.DictReader(lines, delimiter=columns.delimiter)
+        try:
+            return {(row.get(columns.meter) or "").strip() for row in rows} - {""}
+        except csv.Error:  # a broken row: those before it are known
+            return set()
 
 
 def read_labels(path: Path) -> tuple[list[str], list[int], list[int]]:

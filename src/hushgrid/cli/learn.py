@@ -97,7 +97,7 @@ def learn(
         )
         result = learned(found, habits, terms, watch=watch)
     made = offered(result, found, asked, SecureNoise())
-    values = learned_values(result, made, asked, found.counts)
+    values = learned_values(result, made, asked, found)
     written = write(out, result, made, values, begins)
     if figures:
         written += draw(out, result, found, made, values)

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
     from hushgrid.learn.offered import Offered
@@ -83,31 +87,38 @@ def draw(
     from hushgrid.learn.em import homes_of, posterior
     from hushgrid.learn.histories import clamped
     from hushgrid.report.learn import html_page, learned_prose
-    from hushgrid.report.learn_figures import chain_figure, days_figure, law_figure
+    from hushgrid.report.learn_figures import chain_figure, law_figure
 
     some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
     usable = clamped(found.homes(result.usable[some]))
     post = posterior(usable.wh, homes_of(result.own, some))
-    these = _two_days(usable)
     drawn = {
         "transitions": chain_figure(made.public, result.seconds),
         "laws": law_figure(made.public, made.bound),
-        "days": days_figure(
-            usable.wh[:, these],
-            post[:, these],
-            usable.shown[these],
-            result.seconds,
-            usable.ids,
-            None if usable.labels is None else usable.labels[:, these],
-        ),
+        "days": example_days(usable, post),
     }
     pictures = {name: png_of(figure) for name, figure in drawn.items()}
     page = html_page(f"Learned zone {values['zone']}", learned_prose(values), pictures)
     return [*save_figures(out, drawn), write_text(out / "report.html", page)]
 
 
+def example_days(found: Histories, post: NDArray[np.float64]) -> Figure:
+    """Two days of some homes with the chance that somebody is at home."""
+    from hushgrid.report.learn_figures import days_figure
+
+    these = _two_days(found)
+    return days_figure(
+        found.wh[:, these],
+        post[:, these],
+        found.shown[these],
+        found.seconds,
+        found.ids,
+        None if found.labels is None else found.labels[:, these],
+    )
+
+
 def _two_days(found: Histories) -> slice:
-    """Two days from a local midnight on, from the middle of those that all homes know best."""
+    """Two days from a local midnight on, of which most is known; the middle of all such."""
     import numpy as np
 
     steps = found.steps_a_day
@@ -115,7 +126,10 @@ def _two_days(found: Histories) -> slice:
     midnights = midnights[midnights + 2 * steps <= found.wh.shape[1]]
     if not midnights.size:
         return slice(0, min(2 * steps, found.wh.shape[1]))
-    known = np.cumsum(np.pad(np.isfinite(found.wh).mean(axis=0), (1, 0)))
+    worth = np.isfinite(found.wh).mean(axis=0)
+    if found.labels is not None:
+        worth += (found.labels >= 0).mean(axis=0)
+    known = np.cumsum(np.pad(worth, (1, 0)))
     seen = known[midnights + 2 * steps] - known[midnights]
     best = midnights[seen >= seen.max() - 1e-9]
     return slice(int(best[len(best) // 2]), int(best[len(best) // 2]) + 2 * steps)

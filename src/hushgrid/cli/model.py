@@ -122,6 +122,7 @@ def validate(
     ] = None,
     level: Annotated[float, typer.Option(min=0, max=0.5, help="Chance of a false alarm.")] = 0.01,
     mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan.")] = "canonical",
+    html: Page = None,
     json: Json = None,
 ) -> None:
     """Hold new readings against a model: drift of each home, and trust. Exit 1 on drift.
@@ -159,6 +160,7 @@ def validate(
     design = design_for(new, habits, Terms(law=family, starts=starts), family)
     models = fit_of(content, design)
     which, strangers = _placed(new, known, models)
+    post = posterior(new.wh, homes_of(models, which))
     top = max(int(content["bound"]), 1)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
     homes, drifted = [], []
@@ -174,7 +176,7 @@ def validate(
     judged = trust_of(new, public, which, starts, top)
     accuracy = {}
     if new.labels is not None:
-        accuracy = scored(new, new.labels, posterior(new.wh, homes_of(models, which)))
+        accuracy = scored(new, new.labels, post)
     ill = {name: list(a) for name, a in zip(found.ids, ails, strict=True) if not fit_to_learn(a)}
     values = {
         "houses": len(found.ids),
@@ -202,10 +204,27 @@ def validate(
     ]
     if accuracy:
         lines.append(f"Accuracy: {accuracy['06-22']:.3f} at 06-22 h, {accuracy['all']:.3f} in all.")
+    if html is not None:
+        from hushgrid.cli.learned import example_days
+        from hushgrid.report.learn_figures import chain_figure, law_figure
+
+        need("matplotlib", "plot")
+        some = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
+        drawn = {
+            "decoded days": example_days(new.homes(np.array(some)), post[some]),
+            "transitions": chain_figure(public, content["seconds"]),
+            "laws": law_figure(public, top),
+        }
+        _page(html, f"New readings of {content['zone']}", "\n".join(lines), drawn)
     say("\n".join(lines), json)
     put_json(values, json)
     if drifted:
         raise typer.Exit(1)
+
+
+def _spread(homes: int) -> list[int]:
+    """Three homes or fewer, from first to last."""
+    return sorted({0, homes // 2, homes - 1} & set(range(homes)))
 
 
 def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str]]:

@@ -51,7 +51,8 @@ def plan(
         raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
     if paper is not None and not 0 <= paper < 1e6:
         raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
-    scenario, terms = _zone(config, paper, seed)
+    scenario, terms, private = _zone(config, paper, seed)
+    clamp = clamp and not private  # a clamp is chosen by the laws, and would tell of them
     if eta is not None:
         terms = replace(terms, eta=eta)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
@@ -74,7 +75,10 @@ def plan(
     endless = options.endless_leakage(found, scenario.models)
     values = report.plan_json(found, rho, endless)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
+    values["private"] = private
     say(report.plan_prose(found, rho, endless), json)
+    if private:
+        say(f"\n{_PRIVATE}", json)
     if cells:
         say("\n" + report.sensitivity_tables(cells), json)
     written = put_json(values, json)
@@ -84,8 +88,15 @@ def plan(
         say("\nWritten:\n" + "\n".join(f"  {path}" for path in written), json)
 
 
+_PRIVATE = (
+    "The models are private: these figures are the utility's own. No clamp was chosen; a service"
+    " may publish raw prices at eta = 1 for the secret step or trajectory, and hushgrid check holds"
+    " it to that."
+)
+
+
 def _zone(config: Path | None, paper: float | None, seed: int) -> Any:
-    """The scenario and the terms: a file's, or the paper's zone."""
+    """The scenario, the terms and whether models are private: a file's, or the paper's zone."""
     from dataclasses import replace
 
     from hushgrid.errors import FileError
@@ -96,7 +107,7 @@ def _zone(config: Path | None, paper: float | None, seed: int) -> Any:
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
-        return scenario(paper or 0.0, seed), Policy(1.0)
+        return scenario(paper or 0.0, seed), Policy(1.0), False
     zone = load_zone(config)
     policy = replace(zone.policy, epsilon_t=(), clamp=(), window=None, negligible=0.0)
-    return zone.scenario, replace(policy, gaussian=None, delta=0.0)
+    return zone.scenario, replace(policy, gaussian=None, delta=0.0), zone.learned.private

@@ -6,7 +6,7 @@ it. Nothing here names a reading: homes are named by meter id and by what ails t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,14 +25,14 @@ VACANT_RUN = 2  # days without activity in a row that count as vacancy
 
 USABLE = ("few", "gaps", "export", "vacant at times")
 AILMENTS = {
-    "empty": "has no readings",
-    "short": f"has readings of less than {LEAST_DAYS:g} days",
-    "constant": "shows the same value all the time",
-    "units": "is off by 1000 from a home's use: kWh taken for Wh, or Wh told in thousandths",
-    "vacant": "saw nobody on more than nine days of ten",
-    "vacant at times": "saw nobody for days on end",
-    "gaps": "lacks more than a tenth of its steps",
-    "export": "feeds energy back; such steps count as 0 Wh",
+    "empty": "no readings",
+    "short": f"readings of less than {LEAST_DAYS:g} days",
+    "constant": "the same value all the time",
+    "units": "off by 1000 from a home's use: kWh taken for Wh, or Wh told in thousandths",
+    "vacant": "nobody there on more than nine days of ten",
+    "vacant at times": "nobody there for days on end",
+    "gaps": "more than a tenth of all steps missing",
+    "export": "energy fed back, such steps count as 0 Wh",
 }
 
 
@@ -41,8 +41,8 @@ class Histories:
     """Readings `wh` (homes, steps) [Wh], NaN where missing, in steps of `seconds` from `begins`.
 
     `shown` (steps,): what local clocks show [s since Monday 0:00]. `counts`: how many readings were
-    duplicates, conflicts, malformed, incomplete. `labels` (homes, steps): 1 occupied, 0 not, -1
-    unknown.
+    duplicates, conflicts, malformed, incomplete; `problems`: why the first rows were malformed.
+    `labels` (homes, steps): 1 occupied, 0 not, -1 unknown.
     """
 
     ids: tuple[str, ...]
@@ -52,6 +52,7 @@ class Histories:
     shown: NDArray[np.int64]
     counts: Mapping[str, int]
     labels: Labels | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def steps_a_day(self) -> int:
@@ -126,10 +127,17 @@ def histories_of(readings: Readings, axis: Axis, shown: NDArray[np.int64]) -> Hi
     return Histories(readings.ids, wh, axis.seconds, axis.begins, shown, counts)
 
 
+def with_silent(found: Histories, meters: Collection[str]) -> Histories:
+    """Histories with homes of which no row was a reading: they are named, not forgotten."""
+    silent = sorted(set(meters) - set(found.ids))
+    none = np.full((len(silent), found.wh.shape[1]), np.nan)
+    return replace(found, ids=(*found.ids, *silent), wh=np.concatenate([found.wh, none]))
+
+
 def with_labels(
     found: Histories, meters: Sequence[str], start: NDArray[np.int64], occupied: NDArray[np.int8]
 ) -> Histories:
-    """Histories with labels of some steps; labels of other meters or times are refused."""
+    """Histories with labels of some steps; refused where a meter is unknown or no time fits."""
     labels = np.full(found.wh.shape, -1, np.int8)
     home = {name: i for i, name in enumerate(found.ids)}
     unknown = next((name for name in meters if name not in home), None)
@@ -139,6 +147,8 @@ def with_labels(
         raise IntakeError("a label is none of 0, 1 and nothing; give 1 for occupied, 0 for not.")
     at = (start - found.begins) // found.seconds
     inside = (at >= 0) & (at < found.wh.shape[1])
+    if len(inside) and not inside.any():
+        raise IntakeError("no label is of a time that has readings; give labels of the same days.")
     rows = np.array([home[name] for name in meters], np.intp)
     labels[rows[inside], at[inside]] = occupied[inside]
     return replace(found, labels=labels)
@@ -166,7 +176,7 @@ def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
     found = []
     if seen.size * seconds < LEAST_DAYS * DAY:
         found.append("short")
-    if seen.size > 1 and np.ptp(seen) == 0:
+    if seen.size > 1 and np.ptp(np.maximum(seen, 0)) == 0:  # nothing but export counts as 0 Wh
         found.append("constant")
     watts = np.maximum(seen, 0) * 3600 / seconds
     peak, mean = float(np.quantile(watts, 0.999)), float(watts.mean())

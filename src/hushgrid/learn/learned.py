@@ -14,6 +14,7 @@ from hushgrid.learn.em import Design, Fit, expected, fit, homes_of, posterior
 from hushgrid.learn.families import Family, common_edges
 from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import (
+    AILMENTS,
     DAY,
     Histories,
     ailments,
@@ -81,7 +82,7 @@ class Learned:
     """Models of a zone and what is known about them.
 
     `usable`: numbers of homes that were fitted; `shared.which` is about those. `accuracy`: by kind
-    of hours.
+    of hours. `vacant`: days on which nobody was there, of every home.
     """
 
     ids: tuple[str, ...]
@@ -101,6 +102,7 @@ class Learned:
     trust: Trust
     accuracy: dict[str, Any]
     home_share: Floats
+    vacant: Ints
     top: int
 
 
@@ -157,8 +159,8 @@ def learn(
     if not usable.size:
         kinds = sorted({a for home in ails for a in home})
         raise ModelError(
-            f"none of the {len(given.ids)} homes can be fitted ({', '.join(kinds)}); give"
-            " histories of homes in whole Wh."
+            f"none of the {len(given.ids)} homes can be fitted"
+            f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
         )
     found = clamped(given.homes(usable))
     family, tried, early, late = _family(found, habits, terms, begin)
@@ -197,6 +199,7 @@ def learn(
         trust=trust_of(where, judged, shared.which, terms.starts, max(top, 1)),
         accuracy=_accuracy(found, habits, terms, family, edges),
         home_share=posterior(found.wh, own, labels=_labels(found, design)).mean(axis=1),
+        vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
         top=max(top, 1),
     )
 

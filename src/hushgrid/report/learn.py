@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.learn.histories import AILMENTS
+from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learned import Learned
 from hushgrid.learn.offered import Asked, Offered
 from hushgrid.report.shared import table
 
 
-def learned_values(
-    found: Learned, made: Offered, asked: Asked, counts: Mapping[str, int]
-) -> dict[str, Any]:
-    """The JSON of the command; `counts` says what became of the readings of the file."""
+def learned_values(found: Learned, made: Offered, asked: Asked, given: Histories) -> dict[str, Any]:
+    """The JSON of the command; `given` knows what became of the rows of the file."""
     seen = max(int(found.own.readings.sum()), 1)
     total = float(found.own.log_likelihood.sum())
     return {
@@ -48,7 +46,9 @@ def learned_values(
         "begins": found.begins,
         "ends": found.ends,
         "ailments": ailment_names(found),
-        "readings": dict(counts),
+        "vacant_days": {n: int(d) for n, d in zip(found.ids, found.vacant, strict=True) if d},
+        "readings": dict(given.counts),
+        "problems": list(given.problems),
         "trust": {
             "lower": made.trust.lower,
             "upper": made.trust.upper,
@@ -116,8 +116,8 @@ def learned_content(found: Learned, made: Offered, values: Mapping[str, Any]) ->
 def learned_prose(values: Mapping[str, Any]) -> str:
     """What was learned, how good it is, how far to trust it, and whether it leaks."""
     lines = [
-        f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted, in"
-        f" {values['groups']} groups that share a model; laws: {values['law']}.",
+        f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
+        f" homes share: {values['groups']}; laws: {values['law']}.",
         f"Prior: {values['prior']}, worth {values['days']:g} days.",
         f"Log-likelihood {values['log_likelihood']:.0f},"
         f" {values['log_likelihood_per_reading']:.4f} a reading; {values['converged']} of"
@@ -131,11 +131,17 @@ def learned_prose(values: Mapping[str, Any]) -> str:
             f" {held['worst_slot']}: {held['worst']:.3f}."
         )
     for what, names in values["ailments"].items():
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        lines.append(f"{len(names)} homes: {AILMENTS.get(what, what)} ({shown}).")
+        days = values["vacant_days"] if what.startswith("vacant") else {}
+        told = [f"{name} ({days[name]} days)" if name in days else name for name in names[:8]]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        text = AILMENTS.get(what, what)
+        homes = "1 home" if len(names) == 1 else f"{len(names)} homes"
+        lines.append(f"{text[0].upper()}{text[1:]}: {homes}: {', '.join(told)}{more}.")
     counts = {k: v for k, v in values["readings"].items() if v}
     if counts:
         lines.append("Readings: " + ", ".join(f"{v} {k}" for k, v in counts.items()) + ".")
+    if values.get("problems"):
+        lines.append(f"The first row that is no reading: {values['problems'][0]}.")
     accuracy = values.get("accuracy") or {}
     if accuracy:
         rows = [("trained", "06-22 h", "all hours", "readings")]

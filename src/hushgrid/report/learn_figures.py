@@ -127,6 +127,7 @@ def days_figure(
         axis.set_title(f"meter {name}", fontsize=9)
         axis.set_ylabel("Wh a step")
         axis.set_xlim(0, hours[-1])
+        axis.set_ylim(bottom=0)
         axis.set_xticks(clock * seconds / 3600, ticks)
         _bare(axis)
         if h == 0:
