@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hushgrid.live.access.clients import Client, open_clients
+from hushgrid.live.access.grants import scopes_named
+from hushgrid.live.access.hashing import hashed
+from hushgrid.live.clock import SystemClock
+from hushgrid.live.deployment import Http
+from hushgrid.live.serve import serve
 from tests.browser.watching import Watched
+from tests.live.worlds import deployment, service
+from tests.services import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -77,17 +86,40 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
+@pytest.fixture(scope="session")
+def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service with two zones, in a thread; an interval has two seconds."""
+    del browser
+    folder, begins = tmp_path_factory.mktemp("many"), int(time.time()) // 2 * 2
+    zones = (service(begins=begins, seconds=2), service("oak-lane", 3, begins=begins, seconds=2))
+    made = deployment(folder, *zones, http=Http(port=free_port()))
+    with open_clients(made.client_store) as store:
+        store.add(Client("operator", scopes_named(["operator"]), hashed("a secret"), 0))
+    stop = threading.Event()
+    running = threading.Thread(
+        target=serve, args=(made,), kwargs={"clock": SystemClock(), "stop": stop}
+    )
+    running.start()
+    assert made.http is not None
+    yield f"http://127.0.0.1:{made.http.port}"
+    stop.set()
+    running.join(60)
+    assert not running.is_alive()
+
+
 @pytest.fixture
 def page_of(browser: Browser, demo: Demo) -> Iterator[Callable[..., Page]]:
     """Open pages; afterwards nothing may have gone wrong in any of them."""
     opened: list[tuple[Any, Watched]] = []
 
-    def make(width: int = 1440, expected: tuple[str, ...] = (), **options: Any) -> Page:
+    def make(
+        width: int = 1440, expected: tuple[str, ...] = (), url: str = demo.url, **options: Any
+    ) -> Page:
         size = {"width": width, "height": 800}
-        context = browser.new_context(viewport=size, base_url=demo.url, **options)
+        context = browser.new_context(viewport=size, base_url=url, **options)
         context.set_default_timeout(20_000)
         page = context.new_page()
-        opened.append((context, Watched(context, page, demo.url, expected)))
+        opened.append((context, Watched(context, page, url, expected)))
         return page
 
     yield make
