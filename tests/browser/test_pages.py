@@ -188,6 +188,39 @@ def test_the_adversary_and_the_dials(page_of: Open, demo: Demo) -> None:
     expect(page.locator("#dial-fault")).to_be_hidden()
 
 
+def test_many_zones(page_of: Open, many: str) -> None:
+    page = page_of(375, url=many)
+    page.goto("/")
+    for zone in ("elm-street", "oak-lane"):
+        row = page.locator(f"[data-zone={zone}]")
+        expect(row.locator("[data-field=price]")).to_contain_text("EUR/kWh")
+        expect(row.locator("[data-field=state]")).to_have_text("publishing")
+    assert not scrolls_sideways(page)
+    assert not faults(page)
+    page.get_by_label("Find a zone").fill("oak")
+    expect(page.locator("#count")).to_have_text("1 of 2 zones")
+    expect(page.locator("[data-zone=elm-street]")).to_be_hidden()
+    page.get_by_label("Find a zone").fill("ash")
+    expect(page.get_by_text("No zone has that name.")).to_be_visible()
+    page.get_by_label("Find a zone").fill("")
+    page.get_by_role("link", name="oak-lane").click()
+    expect(page.get_by_role("heading", name="oak-lane")).to_be_visible()
+    expect(page.locator(READY["/"])).to_be_visible()
+    page.get_by_role("link", name="How this is kept").click()
+    expect(page.locator(READY["/how"])).to_be_visible()
+    expect(page.locator("#houses")).to_contain_text("The 3 homes")
+    page.get_by_label("Zone").select_option("elm-street")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#houses")).to_contain_text("The 6 homes")
+    log_in(page, "a secret")
+    expect(page.get_by_role("heading", name="elm-street")).to_be_visible()
+    page.get_by_role("button", name="oak-lane").click()
+    expect(page.get_by_role("heading", name="oak-lane")).to_be_visible()
+    expect(page.locator("#protected-share")).to_have_text("of 3")
+    assert page.get_by_role("button", name="oak-lane").get_attribute("aria-pressed") == "true"
+    expect(page.locator("#alert-list")).to_contain_text("meters")  # none of them sends
+
+
 def test_by_keyboard_alone(page_of: Open, demo: Demo) -> None:
     page = page_of()
     page.goto("/")

@@ -132,7 +132,7 @@ function told() {
     say(find("#highest"), `${number(high.price, places)} at ${times.time(high.start)}`);
   }
   const hour = cheapest(shown);
-  say(find("#cheapest"), hour ? `${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
+  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(shown.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
   find("#simulated").hidden = !shown.simulated;
   if (Date.now() - spoken > SAID) {
     spoken = Date.now();
