@@ -135,7 +135,7 @@ def _connect(url: str, isolation: psycopg.IsolationLevel) -> psycopg.Connection[
     try:
         link = psycopg.connect(
             url, autocommit=True, connect_timeout=10, tcp_user_timeout=30_000,
-            application_name="hushgrid-meters",
+            fallback_application_name="hushgrid-meters",
         )  # fmt: skip
     except psycopg.OperationalError as error:
         why = str(error).strip().splitlines()[0]

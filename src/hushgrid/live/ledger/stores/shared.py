@@ -1,0 +1,147 @@
+"""Records in PostgreSQL for curators that share zones: every lock and every append on one session.
+
+Whoever ends the session ends all of it at once: the locks, an append under way, and the right to
+append. Nothing is tried again on another session by itself, since another curator may be the
+writer by then; `connect` begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from hushgrid.errors import LedgerError
+from hushgrid.live.ledger.record import Record, from_fields
+from hushgrid.live.ledger.stores.ports import held_elsewhere, not_held
+from hushgrid.live.ledger.stores.postgres import (
+    COLUMNS,
+    PAGE,
+    SESSION,
+    PostgresLedger,
+    Session,
+    lock_of,
+    make_durable,
+)
+
+_AFTER = f"""
+SELECT {", ".join(f"found.{name}" for name in COLUMNS.split(", "))}
+FROM unnest(%s::text[], %s::bigint[]) AS known (zone, seq)
+CROSS JOIN LATERAL (
+  SELECT {COLUMNS} FROM hushgrid_ledger AS one
+  WHERE one.zone = known.zone AND one.seq > known.seq ORDER BY one.seq LIMIT {PAGE}
+) AS found ORDER BY found.zone, found.seq
+"""
+_LOCK = """
+SELECT wanted.zone FROM unnest(%s::text[], %s::bigint[]) AS wanted (zone, key)
+WHERE pg_try_advisory_lock(wanted.key)
+"""
+
+Admit = Callable[[Session, str], None]
+
+
+class SharedLedger(PostgresLedger):
+    """A LedgerStore on one session. Threads may share it; `admit` is asked within each append."""
+
+    def __init__(
+        self,
+        url: str,
+        admit: Admit = lambda _session, _zone: None,
+        *,
+        create: bool = True,
+    ) -> None:
+        self._admission, self._mine = admit, set[str]()
+        self._options = SESSION | {"connect_timeout": 2, "tcp_user_timeout": 5_000}
+        super().__init__(url, create=create)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        with self._errors():
+            try:
+                make_durable(self._reader)
+                self._reader.execute("SET lock_timeout = '1s'")  # who is stuck will be ended
+            except BaseException:
+                self._reader.close()
+                raise
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session goes on, as far as is known here."""
+        return not self._reader.closed
+
+    def connect(self) -> None:
+        """Begin a new session: without any lock."""
+        session = self._connected()
+        with self._mutex:
+            self._reader.close()
+            self._reader = session
+            self._mine.clear()
+            self._prepare()
+
+    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """A statement of its own; its rows."""
+        with self._mutex, self._errors():
+            found = self._reader.execute(query.encode(), values)
+            return found.fetchall() if found.description else []
+
+    def lock(self, zones: Collection[str]) -> frozenset[str]:
+        """Try to lock what is not locked yet; those of the zones that are."""
+        with self._mutex, self._errors():
+            wanted = [zone for zone in zones if zone not in self._mine]
+            if wanted:
+                rows = self._reader.execute(_LOCK, (wanted, [lock_of(zone) for zone in wanted]))
+                self._mine |= {zone for (zone,) in rows}
+            return self._mine.intersection(zones)
+
+    def unlock(self, zone: str) -> None:
+        """Let go of a zone."""
+        with self._mutex:
+            if zone in self._mine:
+                self._mine.discard(zone)
+                with suppress(psycopg.Error):
+                    self._reader.execute("SELECT pg_advisory_unlock(%s)", (lock_of(zone),))
+
+    @property
+    def locked(self) -> frozenset[str]:
+        """The zones that are locked here."""
+        return frozenset(self._mine)
+
+    def after(self, known: dict[str, int]) -> list[Record]:
+        """The next records of many zones, each from the one after its number on; a page of each."""
+        rows = self._select(_AFTER.encode(), (list(known), list(known.values())))
+        return [from_fields(*row) for row in rows]
+
+    def append(self, record: Record) -> None:
+        """Add the next record; committed to the server's disk before it returns."""
+        with self._mutex, self._errors():
+            if record.zone not in self._held:
+                raise not_held(record.zone)
+            self._insert(record)
+
+    def _admit(self, session: Session, zone: str) -> None:
+        self._admission(session, zone)
+
+    @contextmanager
+    def writer(self, zone: str) -> Iterator[None]:
+        """The right to append, for as long as the session lasts in which it began."""
+        with self._mutex:
+            if zone in self._held or zone not in self.lock([zone]):
+                raise held_elsewhere(zone)
+            self._held[zone] = self._reader
+        try:
+            yield
+        finally:
+            with self._mutex:
+                if self._held.pop(zone) is self._reader:
+                    self.unlock(zone)
+
+    def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with self._mutex, self._errors():
+            return self._reader.execute(query, values).fetchall()
+
+
+def lost(zone: str) -> LedgerError:
+    """The lease is another's."""
+    return LedgerError(f"zone {zone!r} is another curator's now; it goes on there.")
