@@ -26,6 +26,7 @@ from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
+from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.standing import Published, Standing, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.meters.ports import Interval, MeterStore
@@ -49,6 +50,7 @@ class Status:
     left: float | None
     missing: int
     state: str
+    curator: str | None = None  # who runs it, where several share zones
 
 
 def _nobody(name: str) -> None:
@@ -91,9 +93,10 @@ class Curator:
         now: float,
         new_epoch: bool = False,
         watch: Callable[[str], None] = _nobody,
+        fold: Fold | None = None,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
-        with Ledger.open(store, service.id, key, mode, now) as ledger:
+        with Ledger.open(store, service.id, key, mode, now, fold=fold) as ledger:
             begin(service, ledger, meters, key, new_epoch)
             meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch)

@@ -51,7 +51,7 @@ UPDATE hushgrid_lease SET curator = %s WHERE name IN (
 _GIVE = "UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(%s) AND curator = %s"
 _END = """
 WITH ended AS (
-  DELETE FROM hushgrid_curator WHERE id = ANY(%s) AND until < clock_timestamp() RETURNING id
+  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() RETURNING id
 )
 SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
 JOIN ended ON session.application_name = 'hushgrid-' || ended.id
@@ -109,9 +109,9 @@ class Leases:
         """Give leases back."""
         self._store.run(_GIVE, list(names), self._me)
 
-    def end(self, curators: Collection[str]) -> None:
+    def end_others(self) -> None:
         """End every session of curators whose time is over: they may be asleep with locks."""
-        self._store.run(_END, list(curators))
+        self._store.run(_END)
 
     def leave(self) -> None:
         """Give everything back."""

@@ -7,8 +7,9 @@
         ... run the zones of sharing.ready, and no others
     sharing.stop()
 
-The loop is one thread and alone decides; another says that the process lives, however long a pass
-of the loop takes.
+The loop is one thread and alone decides what to take. Another says that the process lives, however
+long a pass of the loop takes, and ends the sessions of those who do not: what they locked may be
+what the loop waits for.
 """
 
 from __future__ import annotations
@@ -91,9 +92,6 @@ class Sharing:
         if self.me not in seen.living:  # others took this one for dead
             self._leases.join()
             seen = self._leases.look()
-        over = [p.id for p in seen.peers if p.until <= seen.now and p.id != self.me]
-        if over:
-            self._leases.end(over)
         return seen
 
     def _take(self, now: float) -> None:
@@ -167,3 +165,4 @@ class Sharing:
             with suppress(LedgerError):  # the loop finds out, too
                 if self.store.connected:
                     self._leases.beat()
+                    self._leases.end_others()

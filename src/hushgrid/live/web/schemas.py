@@ -40,7 +40,7 @@ _RECEIPT = dict.fromkeys(
 )
 _STANDS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
-    "missing": COUNT, "state": TEXT,
+    "missing": COUNT, "state": TEXT, "curator": _or_none(TEXT),
 }  # fmt: skip
 SCHEMAS: dict[str, Schema] = {
     "Price": _object(

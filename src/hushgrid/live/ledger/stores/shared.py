@@ -93,7 +93,7 @@ class SharedLedger(PostgresLedger):
             if wanted:
                 rows = self._reader.execute(_LOCK, (wanted, [lock_of(zone) for zone in wanted]))
                 self._mine |= {zone for (zone,) in rows}
-            return self._mine.intersection(zones)
+            return frozenset(self._mine.intersection(zones))
 
     def unlock(self, zone: str) -> None:
         """Let go of a zone."""
