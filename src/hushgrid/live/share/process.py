@@ -125,6 +125,7 @@ class SharedProcess(Process):
         try:
             if self._sharing.turn():
                 self._close_lost()
+                self._resume()
                 self._follow(clock.now())
         except LedgerError as error:
             self._lose(error)
@@ -163,14 +164,26 @@ class SharedProcess(Process):
                 log.info("zone left", extra={"zone": zone.service.id})
                 zone.close()
 
+    def _resume(self) -> None:
+        """Go on with zones that a lost session cut off, unless their ledgers went on meanwhile."""
+        store, found = self._sharing.store, {}
+        cut = {z.service.id: z for z in self._zones if store.cut_off(z.service.id)}
+        if cut:
+            found = self._following.catch_up(store, self._sharing.zones - set(cut))
+        for name, zone in cut.items():
+            if name in found:
+                zone.close()  # and opened again, with what came
+                self._show(zone.service, found[name])
+            else:
+                store.resume(name)
+
     def _lose(self, error: LedgerError) -> None:
-        """Without the session nothing is ours."""
+        """Without the session nothing may be recorded; the zones wait as they are."""
         if not self._away:
             log.error("database away", extra={"reason": str(error)})
         self._away = True
         for zone in self._zones:
-            if zone.curator is not None:
-                zone.close()
+            if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)
             self.board.failed(zone.service.id)
 

@@ -103,10 +103,19 @@ class SharedLedger(PostgresLedger):
                 with suppress(psycopg.Error):
                     self._reader.execute("SELECT pg_advisory_unlock(%s)", (lock_of(zone),))
 
-    @property
-    def locked(self) -> frozenset[str]:
-        """The zones that are locked here."""
-        return frozenset(self._mine)
+    def cut_off(self, zone: str) -> bool:
+        """Whether a writer here began in a session that is over."""
+        return self._held.get(zone, self._reader) is not self._reader
+
+    def resume(self, zone: str) -> None:
+        """Let a writer that was cut off go on, with the lock of the present session.
+
+        Only for one that is sure of the zone's last record: read it after the lock was taken.
+        """
+        with self._mutex:
+            if zone not in self._mine or zone not in self._held:
+                raise not_held(zone)
+            self._held[zone] = self._reader
 
     def after(self, known: dict[str, int]) -> list[Record]:
         """The next records of many zones, each from the one after its number on; a page of each."""
