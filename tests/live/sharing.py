@@ -102,7 +102,7 @@ class Running:
 
     def __init__(self, file: Path, *options: str) -> None:
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.web = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=2)
         self.log = file.parent / f"log-{self.port}-{time.monotonic_ns()}"
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
@@ -116,13 +116,13 @@ class Running:
 
     def ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+            return self.web.get("/readyz").status_code == 200
         except httpx.TransportError:
             assert self.alive(), self.log.read_text()
             return False
 
     def zones(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/v1/status", timeout=5).json()["zones"]
+        found: list[dict[str, Any]] = self.web.get("/v1/status").json()["zones"]
         return found
 
     def send(self, number: signal.Signals) -> None:
@@ -131,6 +131,7 @@ class Running:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(60)
+        self.web.close()
 
     def stop(self) -> None:
         self.send(signal.SIGTERM)
