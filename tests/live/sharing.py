@@ -118,7 +118,6 @@ class Running:
         try:
             return self.web.get("/readyz").status_code == 200
         except httpx.TransportError:
-            assert self.alive(), self.log.read_text()
             return False
 
     def zones(self) -> list[dict[str, Any]]:

@@ -36,19 +36,25 @@ ZONES = [f"zone-{i:02d}" for i in range(30)]
 
 
 class Fleet:
-    """Three curators; who dies is started again."""
+    """Three curators; who dies is started again, as a supervisor does."""
 
     def __init__(self, file: Path, url: str) -> None:
         self.file, self.url = file, url
         self.curators = [Running(file) for _ in range(3)]
-        self.gone: list[Running] = []
 
     def ready(self) -> list[Running]:
+        for one in self.curators:
+            if not one.alive():  # it came while the database was away
+                said = one.log.read_text()
+                assert "cannot be used" in said or "cannot be reached" in said, said
+                self._replace(one)
         return [one for one in self.curators if one.ready()]
 
     def kill(self, one: Running) -> None:
         one.kill()
-        self.gone.append(one)
+        self._replace(one)
+
+    def _replace(self, one: Running) -> None:
         self.curators[self.curators.index(one)] = Running(self.file)
 
     def standings(self) -> dict[str, Standing]:

@@ -142,14 +142,18 @@ class SharedProcess(Process):
             self._lose(error)
 
     def _run(self, clock: Clock) -> None:
-        """Open zones first; one more is opened as long as none of those waits for it."""
+        """Open zones first, then others one by one: between them come those that are due."""
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
-        for zone in [zone for zone in mine if zone.curator is not None]:
+        running = [zone for zone in mine if zone.curator is not None]
+        for zone in running:
             self._pass(zone, clock)
-        for zone in [zone for zone in mine if zone.curator is None]:
-            if min(one.next_due() for one in mine) <= clock.now():
-                return
+        for zone in mine:
+            if zone in running:
+                continue
             self._pass(zone, clock)
+            for one in running:
+                if one.next_due() <= clock.now():
+                    self._pass(one, clock)
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: never longer than a beat."""
