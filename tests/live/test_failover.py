@@ -153,8 +153,10 @@ def test_curators_killed_at_random(fleet: tuple[Fleet, Witness], postgres: Postg
     kills = _harm(made, postgres, rng, due[first + TICKS - 1])
     assert kills >= 2
     all_of_them = {(zone, t) for zone in ZONES for t in due}
-    wait_for(lambda: all_of_them <= set(witness.seen), made.curators, 30)
+    until(lambda: all_of_them <= set(witness.seen), 4 * TICK)
     meters.end()
+    missing = sorted(all_of_them - set(witness.seen))
+    assert not missing, f"{len(missing)} of {len(all_of_them)} are not there, such as {missing[:5]}"
 
     late = {(zone, t): witness.seen[zone, t][0] - due[t] for zone, t in all_of_them}
     worst = max(late, key=lambda key: late[key])

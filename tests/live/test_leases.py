@@ -182,7 +182,7 @@ def joined(url: str, name: str, *zones: str) -> Iterator[Sharing]:
     """A curator that looks around when it is told to, and lives until it is told otherwise."""
     pace = Pace(beat=0.0, lease=60.0)
     sharing = Sharing(url, zones or ["elm-street"], name=name, pace=pace)
-    sharing._leases.join()
+    sharing._stop.set()  # no thread: the test says when it lives
     try:
         yield sharing
     finally:
@@ -236,7 +236,7 @@ def test_one_whose_session_was_ended_joins_again(url: str) -> None:
         one.turn()
         assert one.ready == {"elm-street"}
         expire(url, one)
-        two._leases.end_others()
+        two._leases.beat()
         two.turn()
         assert two.ready == {"elm-street"}
         with pytest.raises(LedgerError):
@@ -283,7 +283,7 @@ def test_one_who_slept_with_a_release_in_hand_appends_nothing(url: str, key: Key
             if place != "stepped":
                 return
             expire(url, one)
-            two._leases.end_others()
+            two._leases.beat()
             for _ in range(100):
                 two.turn()
                 if two.ready:

@@ -37,6 +37,7 @@ from hushgrid.noise import Noise
 
 log = logging.getLogger("hushgrid.curator")
 
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 
 
@@ -75,7 +76,7 @@ class Curator:
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
-        self._missing = 0
+        self._missing, self._purged = 0, -math.inf
         self._fold()
 
     @classmethod
@@ -223,7 +224,9 @@ class Curator:
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
         self._retry()
         self._watch("published")
-        self._meters.purge(self.service.id, int(now) - self.service.retention)
+        if not 0 <= now - self._purged < PURGE:
+            self._meters.purge(self.service.id, int(now) - self.service.retention)
+            self._purged = now
         self._draws = self._drawn()  # for the next interval, before any of its load is known
         log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
         return published

@@ -31,16 +31,13 @@ ON CONFLICT (id) DO UPDATE SET service = excluded.service, pid = excluded.pid,
 _NAMES = """
 INSERT INTO hushgrid_lease SELECT * FROM unnest(%s::text[]) ORDER BY 1 ON CONFLICT DO NOTHING
 """
-_BEAT = """
-UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => %s)
-WHERE id = %s AND pid = pg_backend_pid()
-"""
-_PEERS = """
-SELECT id, service, extract(epoch FROM until)::float8, EXISTS (
+_LOOK = """
+SELECT true, id, service, extract(epoch FROM until)::float8, EXISTS (
   SELECT FROM pg_stat_get_activity(pid) AS session WHERE session.backend_start = started
-), extract(epoch FROM clock_timestamp())::float8 FROM hushgrid_curator ORDER BY id
+), extract(epoch FROM clock_timestamp())::float8 FROM hushgrid_curator
+UNION ALL
+SELECT false, name, curator, NULL, NULL, NULL FROM hushgrid_lease WHERE name = ANY(%s)
 """
-_LEASES = "SELECT name, curator FROM hushgrid_lease WHERE name = ANY(%s)"
 _TAKE = """
 UPDATE hushgrid_lease SET curator = %s WHERE name IN (
   SELECT name FROM hushgrid_lease JOIN unnest(%s::text[], %s::text[]) AS free (name, of)
@@ -49,9 +46,12 @@ UPDATE hushgrid_lease SET curator = %s WHERE name IN (
 ) RETURNING name
 """
 _GIVE = "UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(%s) AND curator = %s"
-_END = """
-WITH ended AS (
-  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() RETURNING id
+_BEAT = """
+WITH renewed AS (
+  UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => %s)
+  WHERE id = %s AND pid = pg_backend_pid()
+), ended AS (
+  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> %s RETURNING id
 )
 SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
 JOIN ended ON session.application_name = 'hushgrid-' || ended.id
@@ -88,15 +88,19 @@ class Leases:
         store.run(_JOIN, self._me, self._service, self._pace.lease)
 
     def beat(self) -> None:
-        """Renew what this curator has."""
-        self._store.run(_BEAT, self._pace.lease, self._me)
+        """Renew what this curator has, and end every session of those whose time is over.
+
+        They may be asleep with locks.
+        """
+        self._store.run(_BEAT, self._pace.lease, self._me, self._me)
 
     def look(self) -> Seen:
         """All curators and the leases of this service."""
-        leases = dict(self._store.run(_LEASES, self._names))
-        rows = self._store.run(_PEERS)
-        peers = tuple(Peer(*row[:4]) for row in rows)
-        return Seen(rows[0][4] if rows else 0.0, peers, leases)
+        rows = self._store.run(_LOOK, self._names)
+        curators = sorted(row[1:] for row in rows if row[0])
+        now = max((row[4] for row in curators), default=0.0)
+        leases = {name: curator for is_peer, name, curator, *_ in rows if not is_peer}
+        return Seen(now, tuple(Peer(*row[:4]) for row in curators), leases)
 
     def take(self, names: Collection[str], seen: Seen) -> frozenset[str]:
         """Take leases that are still as they were seen; those that were taken."""
@@ -108,10 +112,6 @@ class Leases:
     def give(self, names: Collection[str]) -> None:
         """Give leases back."""
         self._store.run(_GIVE, list(names), self._me)
-
-    def end_others(self) -> None:
-        """End every session of curators whose time is over: they may be asleep with locks."""
-        self._store.run(_END)
 
     def leave(self) -> None:
         """Give everything back."""

@@ -77,10 +77,9 @@ class SharedProcess(Process):
     # ---- the start
 
     def open(self, now: float, new_epoch: bool) -> None:
-        """Read every zone's ledger and join the others; what is wrong with one is raised."""
+        """Read every zone's ledger; what is wrong with one is raised. The loop joins the others."""
         for run in self._zones:
             self._stack.callback(run.close)
-        self._sharing.start()
         if new_epoch:
             self._begin_anew(now)
         self._follow(now)
@@ -142,18 +141,22 @@ class SharedProcess(Process):
             self._lose(error)
 
     def _run(self, clock: Clock) -> None:
-        """Open zones first, then others one by one: between them come those that are due."""
+        """A pass over the zones that are here, the most urgent first, until it is time to look.
+
+        Who has more to do than it can would else not see others come who wait to take some of it.
+        """
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
-        running = [zone for zone in mine if zone.curator is not None]
-        for zone in running:
+        for zone in sorted(mine, key=self._due):
             self._pass(zone, clock)
-        for zone in mine:
-            if zone in running:
-                continue
-            self._pass(zone, clock)
-            for one in running:
-                if one.next_due() <= clock.now():
-                    self._pass(one, clock)
+            if self._sharing.time_to_look():
+                return
+
+    def _due(self, zone: ZoneRun) -> float:
+        """When its next interval closes [UTC epoch s], open or not; at once before the first."""
+        if zone.curator is not None:
+            return zone.next_due()
+        status, service = self._statuses.get(zone.service.id), zone.service
+        return (status.t + 2) * service.seconds + service.grace if status and status.t else 0.0
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: never longer than a beat."""
@@ -200,18 +203,18 @@ class SharedProcess(Process):
                     zone.refresh()
                     sharing.give([zone.service.id], refuse=True)
         if sharing.surplus:
-            some = sorted(self._idle(now), key=lambda zone: -zone.next_due())[: sharing.surplus]
+            some = sorted(self._spare(now), key=self._due)[: sharing.surplus]
             sharing.surplus = 0
             for zone in some:
                 zone.close()
             if some:
                 sharing.give([zone.service.id for zone in some])
 
-    def _idle(self, now: float) -> Iterable[ZoneRun]:
-        """Zones that another can open before their next interval closes."""
+    def _spare(self, now: float) -> Iterable[ZoneRun]:
+        """Zones that another can open before they are due, or that wait here already."""
         for zone in self._zones:
-            mine = zone.service.id in self._sharing.ready
-            if mine and zone.next_due() - now > zone.service.seconds / 4:
+            soon = 0 <= self._due(zone) - now <= zone.service.seconds / 4
+            if zone.service.id in self._sharing.ready and not soon:
                 yield zone
 
     # ---- what others do

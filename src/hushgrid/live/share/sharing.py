@@ -1,7 +1,6 @@
 """One curator among several: it says that it lives, takes its part of the zones, and lets go.
 
-    sharing = Sharing(deployment, verify)
-    sharing.start()
+    sharing = Sharing(url, zones, name="north", pace=Pace.of(900))
     while ...:
         sharing.turn()        # raises LedgerError while the database is away
         ... run the zones of sharing.ready, and no others
@@ -15,6 +14,7 @@ what the loop waits for.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -56,36 +56,38 @@ class Sharing:
         self.taken = 0  # leases taken from others, who did not give them back
         self._free: dict[str, float] = {}  # since when
         self._refused: dict[str, float] = {}  # until when
-        self._joined = self._next = self._turned = steady()
+        self._joined, self._next, self._turned = math.inf, 0.0, steady()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, name="lease", daemon=True)
 
-    def start(self) -> None:
-        """Join the others."""
-        self._join()
-        self._thread.start()
-
     def _join(self) -> None:
+        """From now on others count on this one."""
         self._leases.join()
-        self._joined = self._turned = self._steady()
-        self._next = 0.0
+        if not self._thread.is_alive() and not self._stop.is_set():
+            self._thread.start()
+        self._joined, self._next = self._steady(), 0.0
         self._free.clear()
         log.info("joined", extra={"curator": self.me})
 
     def turn(self) -> bool:
         """Look around, if it is time, and take what is due to this curator; whether it did."""
-        now = self._turned = self._steady()
+        self._turned = self._steady()
         if not self.store.connected:
-            self.ready = frozenset()
+            self.ready, self._joined = frozenset(), math.inf
             self.store.connect()
+        if self._joined == math.inf:
             self._join()
-        if now < self._next:
+        if not self.time_to_look():
             return False
-        self._next = now + self.pace.beat
         self.seen = self._look()
-        self._take(now)
+        self._take(self._steady())
         self._lock()
+        self._next = self._steady() + self.pace.beat
         return True
+
+    def time_to_look(self) -> bool:
+        """Whether a beat has passed since this curator looked around."""
+        return self._steady() >= self._next
 
     def _look(self) -> Seen:
         seen = self._leases.look()
@@ -110,6 +112,7 @@ class Sharing:
 
     def take_all(self) -> list[str]:
         """Take everything, unless another curator lives: then who that is."""
+        self._join()
         self.seen = self._look()
         others = sorted(self.seen.living - {self.me})
         if not others:
@@ -165,4 +168,3 @@ class Sharing:
             with suppress(LedgerError):  # the loop finds out, too
                 if self.store.connected:
                     self._leases.beat()
-                    self._leases.end_others()
