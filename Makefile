@@ -29,6 +29,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
 # Broker, database and proxy for the tests, by package name where that is possible; else they skip.

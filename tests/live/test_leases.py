@@ -23,7 +23,7 @@ from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.share.leases import Leases, owners
 from hushgrid.live.share.rules import Pace, Peer, Plan, Seen, plan
 from hushgrid.live.share.sharing import Sharing
-from hushgrid.live.testing import check_ledger_store
+from hushgrid.live.testing import ZONES, check_ledger_store
 from hushgrid.noise import SimulatedNoise
 from tests.live.worlds import START, MemoryMeters, service
 from tests.services import Postgres
@@ -183,6 +183,7 @@ def joined(url: str, name: str, *zones: str) -> Iterator[Sharing]:
     pace = Pace(beat=0.0, lease=60.0)
     sharing = Sharing(url, zones or ["elm-street"], name=name, pace=pace)
     sharing._stop.set()  # no thread: the test says when it lives
+    sharing._join()
     try:
         yield sharing
     finally:
@@ -199,8 +200,13 @@ def expire(url: str, sharing: Sharing) -> None:
         assert done.rowcount == 1
 
 
-def test_it_is_a_ledger_store(url: str) -> None:
-    check_ledger_store(lambda: SharedLedger(url))
+@pytest.mark.parametrize("me", [None, "me"])
+def test_it_is_a_ledger_store(url: str, me: str | None) -> None:
+    with SharedLedger(url) as store:
+        leases = Leases(store, "me", [*ZONES, "many", "locked", "open"], PACE)
+        leases.join()
+        assert len(leases.take([*ZONES, "many", "locked", "open"], leases.look())) == 6
+    check_ledger_store(lambda: SharedLedger(url, me))
 
 
 def test_zones_are_shared_taken_over_and_given_back(url: str) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-from hushgrid.live.ledger.stores.postgres import Session
-from hushgrid.live.ledger.stores.shared import SharedLedger, lost
+from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.share.rules import Pace, Peer, Seen
 
 # a curator's row is written many times a minute and worth nothing after a crash, so it has no log
@@ -57,7 +56,6 @@ SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
 JOIN ended ON session.application_name = 'hushgrid-' || ended.id
 WHERE session.usename = current_user
 """
-_FENCE = "SELECT FROM hushgrid_lease WHERE name = %s AND curator = %s FOR SHARE"
 _WHO = """
 SELECT lease.name, lease.curator FROM hushgrid_lease AS lease
 JOIN hushgrid_curator AS one ON one.id = lease.curator
@@ -120,21 +118,6 @@ class Leases:
 
 
 _SCHEMA_LOCK = int.from_bytes(hashlib.sha256(b"hushgrid-lease/1").digest()[:8], "big", signed=True)
-
-
-class Fence:
-    """What an append asks in its own transaction: that the lease is this curator's.
-
-    Who would take it meanwhile waits for the end of the transaction, and then reads its record.
-    """
-
-    def __init__(self, me: str) -> None:
-        self._me = me
-
-    def __call__(self, session: Session, zone: str) -> None:
-        """LedgerError where the lease is lost."""
-        if session.execute(_FENCE, (zone, self._me)).fetchone() is None:
-            raise lost(zone)
 
 
 def marked(url: str, me: str) -> str:

@@ -6,6 +6,7 @@ leases; where two reach for one all the same, the database lets one have it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,12 +101,11 @@ def plan(seen: Seen, me: str, overdue: Collection[str] = (), refused: Collection
     """
     peers = seen.peers_of(me)
     held = Counter(owner for owner in seen.leases.values() if owner in peers)
-    least, rest = divmod(len(seen.leases), len(peers))
-    most = least + (rest > 0)
+    most = math.ceil(len(seen.leases) / len(peers))
     take = [name for name in _reach(seen.free, peers, held, most, me) if name not in refused]
     take += [name for name in seen.free if name in overdue and name not in (*take, *refused)]
-    lacking = sum(max(least - held[peer], 0) for peer in peers if peer != me)
-    return Plan(tuple(take), min(max(held[me] - most, 0), lacking))
+    room = sum(max(most - held[peer], 0) for peer in peers if peer != me)
+    return Plan(tuple(take), min(max(held[me] - most, 0), room))
 
 
 def _reach(

@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.stores.shared import SharedLedger
-from hushgrid.live.share.leases import Fence, Leases, marked
+from hushgrid.live.share.leases import Leases, marked
 from hushgrid.live.share.rules import Pace, Seen, plan
 
 log = logging.getLogger("hushgrid.share")
@@ -48,7 +48,7 @@ class Sharing:
         self.me = f"{name}-{secrets.token_hex(3)}"
         self.zones, self._more = frozenset(zones), frozenset(more)
         self.pace, self._steady = pace, steady
-        self.store = SharedLedger(marked(url, self.me), Fence(self.me))
+        self.store = SharedLedger(marked(url, self.me), self.me)
         self._leases = Leases(self.store, self.me, [*self.zones, *self._more], pace)
         self.seen = Seen(0.0, (), {})
         self.ready: frozenset[str] = frozenset()  # what this process may do now

@@ -7,14 +7,14 @@ writer by then; `connect` begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.record import Record, from_fields
+from hushgrid.live.ledger.record import Record, canonical, digest_of, from_fields
 from hushgrid.live.ledger.stores.ports import held_elsewhere, not_held
 from hushgrid.live.ledger.stores.postgres import (
     COLUMNS,
@@ -39,20 +39,26 @@ SELECT wanted.zone FROM unnest(%s::text[], %s::bigint[]) AS wanted (zone, key)
 WHERE pg_try_advisory_lock(wanted.key)
 """
 
-Admit = Callable[[Session, str], None]
+# with a lease's row held until the commit: who would take the lease waits, and reads this record
+_APPEND = """
+WITH fence AS (SELECT FROM hushgrid_lease WHERE name = %(zone)s AND curator = %(me)s FOR SHARE)
+INSERT INTO hushgrid_ledger (zone, seq, kind, t, body, prev, digest, signature)
+SELECT %(zone)s, %(seq)s, %(kind)s, %(t)s, %(body)s, %(prev)s, %(digest)s, %(signature)s FROM fence
+WHERE (%(prev)s::text, %(seq)s::bigint - 1) = (
+  SELECT digest, seq FROM hushgrid_ledger WHERE zone = %(zone)s ORDER BY seq DESC LIMIT 1
+)
+"""
+_FENCE = "SELECT FROM hushgrid_lease WHERE name = %s AND curator = %s FOR SHARE"
 
 
 class SharedLedger(PostgresLedger):
-    """A LedgerStore on one session. Threads may share it; `admit` is asked within each append."""
+    """A LedgerStore on one session. Threads may share it.
 
-    def __init__(
-        self,
-        url: str,
-        admit: Admit = lambda _session, _zone: None,
-        *,
-        create: bool = True,
-    ) -> None:
-        self._admission, self._mine = admit, set[str]()
+    `me`: the curator that must have the lease of a zone for each append; without it none is asked.
+    """
+
+    def __init__(self, url: str, me: str | None = None, *, create: bool = True) -> None:
+        self._me, self._mine = me, set[str]()
         self._options = SESSION | {"connect_timeout": 2, "tcp_user_timeout": 5_000}
         super().__init__(url, create=create)
         self._prepare()
@@ -127,10 +133,27 @@ class SharedLedger(PostgresLedger):
         with self._mutex, self._errors():
             if record.zone not in self._held:
                 raise not_held(record.zone)
-            self._insert(record)
+            if self._me is None or not self._append_at_once(record):
+                self._insert(record)  # or the reason why not
+
+    def _append_at_once(self, record: Record) -> bool:
+        """The usual append, in one statement; whether it was one."""
+        if record.digest != digest_of(record):
+            return False
+        values = {
+            "me": self._me,
+            **{name: getattr(record, name) for name in COLUMNS.split(", ")},
+            "t": record.t,
+            "body": canonical(record.body),
+        }
+        try:
+            return self._held[record.zone].execute(_APPEND.encode(), values).rowcount == 1
+        except psycopg.errors.UniqueViolation:
+            return False
 
     def _admit(self, session: Session, zone: str) -> None:
-        self._admission(session, zone)
+        if self._me is not None and session.execute(_FENCE, (zone, self._me)).fetchone() is None:
+            raise LedgerError(f"zone {zone!r} is another curator's now; it goes on there.")
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:
@@ -149,8 +172,3 @@ class SharedLedger(PostgresLedger):
     def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._mutex, self._errors():
             return self._reader.execute(query, values).fetchall()
-
-
-def lost(zone: str) -> LedgerError:
-    """The lease is another's."""
-    return LedgerError(f"zone {zone!r} is another curator's now; it goes on there.")
