@@ -30,6 +30,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/test_compare_soak.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
 # Broker, database, proxy and browser for the tests, by package name where that is possible; else they skip.

@@ -27,6 +27,7 @@ from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
+from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.standing import Published, Standing, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.meters.ports import Interval, MeterStore
@@ -37,6 +38,7 @@ from hushgrid.noise import Noise
 
 log = logging.getLogger("hushgrid.curator")
 
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 
 
@@ -50,6 +52,7 @@ class Status:
     left: float | None
     missing: int
     state: str
+    curator: str | None = None  # who runs it, where several share zones
 
 
 def _nobody(name: str) -> None:
@@ -74,7 +77,7 @@ class Curator:
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
-        self._missing = 0
+        self._missing, self._purged = 0, -math.inf
         self._fold()
 
     @classmethod
@@ -92,9 +95,10 @@ class Curator:
         now: float,
         new_epoch: bool = False,
         watch: Callable[[str], None] = _nobody,
+        fold: Fold | None = None,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there."""
-        with Ledger.open(store, service.id, key, mode, now) as ledger:
+        with Ledger.open(store, service.id, key, mode, now, fold=fold) as ledger:
             begin(service, ledger, meters, key, new_epoch)
             meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch)
@@ -226,7 +230,9 @@ class Curator:
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
         self._retry()
         self._watch("published")
-        self._meters.purge(self.service.id, int(now) - self.service.retention)
+        if not 0 <= now - self._purged < PURGE:
+            self._meters.purge(self.service.id, int(now) - self.service.retention)
+            self._purged = now
         self._draws = self._drawn()  # for the next interval, before any of its load is known
         log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
         return published
