@@ -135,6 +135,7 @@ class SharedProcess(Process):
                 zone.refresh()
         self._use_broker()
         self._run(clock)
+        self._passed()
         try:
             self._give(clock.now())
         except LedgerError as error:
@@ -238,6 +239,8 @@ class SharedProcess(Process):
             state = "behind" if late else status.state
             status = replace(status, curator=owner or None, state=state)
             self._metrics.follows(status)
+            if self._operator is not None:
+                self._operator.elsewhere(zone.id)
             self.board.follows(status, runs=bool(owner) and owner != sharing.me)
         living = len(sharing.seen.living)
         self._metrics.shares(living, len(sharing.ready), sharing.taken)
