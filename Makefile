@@ -31,12 +31,12 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
-	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py
+	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/live/test_demo_once.py
 
-# Broker, database and proxy for the tests, by package name where that is possible; else they skip.
+# Broker, database, proxy and browser for the tests, by package name where that is possible; else they skip.
 services:
 	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
 	  echo "mosquitto is not installed and cannot be: its tests are skipped"
@@ -44,6 +44,8 @@ services:
 	  echo "postgresql is not installed and cannot be: its tests are skipped"
 	@test -x /usr/sbin/nginx || $(INSTALL) nginx-light || \
 	  echo "nginx is not installed and cannot be: its test is skipped"
+	@command -v chromium >/dev/null || $(INSTALL) chromium || \
+	  echo "chromium is not installed and cannot be: the tests of pages in a browser are skipped"
 
 # What makes load for a benchmark; without it there is one in Python.
 load:

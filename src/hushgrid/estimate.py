@@ -45,9 +45,15 @@ def posterior_mean(
         raise NoiseError(f"scale is {b}; give positive numbers.")
     z = np.asarray(load_hat, np.float64)
     s, (below, above) = np.sqrt(v), _sides(z - m, v, b)
-    share = np.exp(_log_tail(below) - np.logaddexp(_log_tail(below), _log_tail(above)))
+    share = chance_below(z, m, v, b)
     found = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
     return np.asarray(np.clip(found, m - v / b, m + v / b))
+
+
+def chance_below(load_hat: Floats, mean: Floats, variance: Floats, scale: Floats) -> Floats:
+    """Pr[Z < load_hat given load_hat] for such a load and such noise."""
+    below, above = map(_log_tail, _sides(load_hat - mean, variance, scale))
+    return np.asarray(np.exp(below - np.logaddexp(below, above)))
 
 
 def log_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
@@ -108,6 +114,21 @@ def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: f
 
 LAPLACE = Shape(posterior_mean, log_evidence)
 GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
+
+
+class Parts(NamedTuple):
+    """What a release shows of the load and what the clamp cut off it, for models and factors.
+
+    Means [Wh] and variances [Wh^2]; `joint` is the covariance of the two. Without a clamp nothing
+    is cut off.
+    """
+
+    weights: Floats
+    mean: Floats
+    variance: Floats
+    cut: Floats
+    cut_variance: Floats
+    joint: Floats
 
 
 class FactorPrior(NamedTuple):
@@ -188,6 +209,16 @@ class Public:
         """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
         return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
 
+    def parts(self, rates: Sequence[float] = ()) -> Parts:
+        """The law of the load of step t in two parts: below the clamp, and above it."""
+        whole = self.predicted(rates)
+        if not self.clamp:
+            none = np.zeros_like(whole.mean)
+            return Parts(self.weights, whole.mean, whole.variance, none, none, none)
+        mean, variance, cut, above = self.moments.below(self.t, self._factors(rates))
+        joint = (whole.variance - variance - above) / 2
+        return Parts(self.weights, mean, np.maximum(variance, 1e-9), cut, above, joint)
+
     def learn(
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
     ) -> tuple[float, Public]:
@@ -220,7 +251,7 @@ class Public:
         if not self.clamp:
             law = self.predicted(rates)
             return law, np.zeros_like(law.mean)
-        mean, variance, cut = self.moments.below(self.t, self._factors(rates))
+        mean, variance, cut, _ = self.moments.below(self.t, self._factors(rates))
         return _Mixture(self.weights, mean, np.maximum(variance, 1e-9)), cut
 
     def forecast(
@@ -279,7 +310,7 @@ class _Moments:
         self._models, self._consumption, self._clamp = models, consumption, clamp
         self._restart()
         self._known: dict[int, tuple[Moments, ...]] = {}
-        self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats]] = {}
+        self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats, Floats]] = {}
 
     def at(self, t: int) -> tuple[Moments, ...]:
         """Of the load under each model, at step t."""
@@ -289,8 +320,8 @@ class _Moments:
             )
         return self._known[t]
 
-    def below(self, t: int, factors: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of what lies below the clamp, (mean, variance), and the mean of what lies above."""
+    def below(self, t: int, factors: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of what lies below the clamp (mean, variance), then the same of what lies above."""
         key = (t, float(factors[0]))  # the grid is fixed but for what multiplies it
         if key not in self._below:
             if self._consumption.reacts or len(self._below) >= _KEPT_STEPS:
@@ -300,9 +331,10 @@ class _Moments:
             for belief, model in self._at(t):
                 class_of = self._consumption.class_of
                 kept.append(add_up(belief, model, class_of, parts[..., 0], parts[..., 1]))
-                cut.append(add_up(belief, model, class_of, parts[..., 2], parts[..., 3])[0])
-            means, variances = zip(*kept, strict=True)
-            self._below[key] = (np.array(means), np.array(variances), np.array(cut))
+                cut.append(add_up(belief, model, class_of, parts[..., 2], parts[..., 3]))
+            columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
+            mean, variance, missed, above = map(np.array, columns)
+            self._below[key] = (mean, variance, missed, above)
         return self._below[key]
 
     def _parts(self, t: int, factors: Floats) -> Floats:

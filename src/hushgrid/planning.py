@@ -99,9 +99,9 @@ def plan(
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, delta=delta, gaussian=multiple, eta=1.0)
-        return _made(_Task(world, tariff, policy), secret, epsilon, delta)
+        return _made(Task(world, tariff, policy), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
-    task = _Task(world, tariff, bare)
+    task = Task(world, tariff, bare)
     best = _solved(task, secret, epsilon, delta, slotwise)
     if rho is not None:
         for _ in range(_ROUNDS):
@@ -109,7 +109,7 @@ def plan(
             if clamp == best.policy.clamp:
                 break
             rival = _solved(
-                _Task(world, tariff, replace(bare, clamp=clamp)), secret, epsilon, delta, slotwise
+                Task(world, tariff, replace(bare, clamp=clamp)), secret, epsilon, delta, slotwise
             )
             if rival.prospect.with_cut(rho) >= best.prospect.with_cut(rho):
                 break
@@ -133,7 +133,7 @@ def examine(
     `epsilon` and `delta` are what is promised about the secret, by default the policy's.
     """
     promised = policy.epsilon if epsilon is None else epsilon
-    return _made(_Task((models, zone, consumption), tariff, policy), secret, promised, delta)
+    return _made(Task((models, zone, consumption), tariff, policy), secret, promised, delta)
 
 
 def _check(
@@ -174,7 +174,7 @@ def _check(
 World = tuple[Sequence[OccupancyModel], Zone, Consumption]
 
 
-class _Task:
+class Task:
     """What is asked again and again while an epsilon is searched for."""
 
     def __init__(self, world: World, tariff: Tariff, policy: Policy) -> None:
@@ -250,9 +250,9 @@ class _Task:
         self._events.clear()
 
 
-def _solved(task: _Task, secret: Secret, epsilon: float, delta: float, slotwise: bool) -> Plan:
+def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: bool) -> Plan:
     """The largest epsilons a step that keep the promise."""
-    spent = _spending(task, secret, delta)
+    spent = spending(task, secret, delta)
     even = [1.0] * task.horizon
     each = _largest(task, spent, even, epsilon)
     if slotwise and secret != "step":
@@ -267,14 +267,14 @@ def _solved(task: _Task, secret: Secret, epsilon: float, delta: float, slotwise:
     uneven = () if min(each) == top else tuple(each)
     policy = replace(task.policy, epsilon=top, epsilon_t=uneven)
     return _made(
-        _Task((task.models, task.zone, task.consumption), task.tariff, policy),
+        Task((task.models, task.zone, task.consumption), task.tariff, policy),
         secret,
         epsilon,
         delta,
     )
 
 
-def _spending(task: _Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
+def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
     """What the promise counts, as a function of the epsilon of every step; it never falls."""
     if secret == "step":
         return lambda each: max(each)
@@ -286,7 +286,7 @@ def _spending(task: _Task, secret: Secret, delta: float) -> Callable[[Sequence[f
 
 
 def _largest(
-    task: _Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
+    task: Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
 ) -> list[float]:
     """shape times the largest factor that keeps the promise, by bisection on the logarithm."""
     top = max(shape)
@@ -307,7 +307,7 @@ def _largest(
 
 
 def _shape(
-    task: _Task, secret: Secret, each: Sequence[float], weights: Floats, epsilon: float
+    task: Task, secret: Secret, each: Sequence[float], weights: Floats, epsilon: float
 ) -> list[float]:
     """How to spread the epsilons over the steps."""
     b, e = np.array(task.scales(each)), np.array(each)
@@ -318,11 +318,11 @@ def _shape(
     return [float(x) for x in spread(task.models, shares, costs, each, epsilon)]
 
 
-def _cost(task: _Task, each: Sequence[float], weights: Floats) -> float:
+def _cost(task: Task, each: Sequence[float], weights: Floats) -> float:
     return float(weights @ np.square(task.scales(each)))
 
 
-def _made(task: _Task, secret: Secret, epsilon: float, delta: float) -> Plan:
+def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     policy = task.policy
     each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from hushgrid import Policy
 from hushgrid.live.feeds import pages as pages_module
-from hushgrid.live.feeds.forecast import Forecaster
+from hushgrid.live.feeds.forecast import NOTHING, Forecaster
 from hushgrid.live.feeds.homeassistant import discovery, object_id
 from hushgrid.live.feeds.pages import FEEDS, Pages
 from hushgrid.live.feeds.series import Guess, Span, series, standing
@@ -28,7 +29,7 @@ from tests.live.test_web import Face, refused, shown
 from tests.live.worlds import START, service
 
 T = START // 900
-RANGED = [feed.path for feed in FEEDS if feed.shape is not None]
+WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]
 
 
 def release(i: int, **changes: Any) -> Published:
@@ -111,9 +112,13 @@ def test_prices_tell_the_published_from_the_expected(face: Face) -> None:
     }  # fmt: skip
     assert [one["start"] for one in found["published"]] == [at(i) for i in range(6)]
     assert [one["start"] for one in found["forecast"]] == [at(i) for i in range(6, 6 + 96)]
-    assert found["published"][1] == {
-        "start": at(1), "end": at(2), "price": 0.11, "source": "readings",
-    }  # fmt: skip
+    first = found["published"][1]
+    low, high = first.pop("low"), first.pop("high")
+    assert first == {"start": at(1), "end": at(2), "price": 0.11, "source": "readings"}
+    # by hand: load_hat 3050 Wh, scale 400 Wh, and 1 EUR/kWh for each kWh above 62.5
+    assert high - low == pytest.approx(2 * 0.4 * math.log(20), rel=1e-6)
+    assert (low + high) / 2 == pytest.approx(62.5 + 3.05, rel=1e-9)
+    assert all(one["low"] < one["price"] < one["high"] for one in found["forecast"])
     assert found["unit"] == "EUR/kWh"
 
 
@@ -170,7 +175,7 @@ def test_a_limit_says_where_to_go_on(face: Face) -> None:
     assert seen == [at(i) for i in range(9)]
 
 
-@pytest.mark.parametrize("path", RANGED)
+@pytest.mark.parametrize("path", WITH_RANGE)
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -286,11 +291,12 @@ def test_a_forecast_is_the_rate_of_the_load_the_public_expects(clamp: tuple[int,
     ]  # fmt: skip
     step_by_step = Forecaster(zone)
     for i in range(len(releases)):
-        found = step_by_step.after(releases[: i + 1])
+        known = step_by_step.after(releases[: i + 1])
     at_once = Forecaster(zone).after(releases)
-    assert found == at_once
+    assert known == at_once
     assert Forecaster(zone).after(releases) is not at_once
-    assert step_by_step.after(releases) is found, "once for a release"
+    assert step_by_step.after(releases) is known, "once for a release"
+    found = known.guesses
     public, rates = curator_public(zone, releases)
     for ahead in (0, 1, 40, 95):
         law = public.predicted(rates, ahead)
@@ -306,21 +312,39 @@ def test_a_forecast_learns_from_what_is_published() -> None:
     zone = service()
     low = Forecaster(zone).after([release(i, load_hat=1500, scale=50.0) for i in range(30)])
     high = Forecaster(zone).after([release(i, load_hat=5500, scale=50.0) for i in range(30)])
-    assert high[0].rate > low[0].rate
+    assert high.guesses[0].rate > low.guesses[0].rate
+
+
+@pytest.mark.parametrize("publish", ["raw", "estimate"])
+def test_releases_of_the_last_intervals_have_ranges_whenever_they_were_folded(
+    publish: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an answer would differ after a restart, under the same tag."""
+    monkeypatch.setattr("hushgrid.live.feeds.forecast.RANGED", 30)
+    zone = service(policy=Policy(0.5, publish=publish))
+    releases = [release(i, scale=2000.0) for i in range(40)]
+    at_once, later = Forecaster(zone), Forecaster(zone)
+    for n in (1, 20, 30, 40):
+        later.after(releases[:n])
+    found = at_once.after(releases)
+    assert list(found.ranges) == [T + i for i in range(10, 40)]
+    assert later.after(releases) == found
 
 
 def test_private_models_make_no_forecast() -> None:
     releases = [release(i) for i in range(3)]
-    assert Forecaster(service()).after(releases)
-    assert Forecaster(service(learned=Provenance("private"))).after(releases) == ()
+    assert all(Forecaster(service()).after(releases))
+    assert Forecaster(service(learned=Provenance("private"))).after(releases) == NOTHING
 
 
 def test_without_a_usable_model_the_forecast_is_the_fallback() -> None:
     zone = service(fallback_rate=0.31)
     found = Forecaster(zone).after([release(0), release(1, source="fallback", load_hat=None)])
-    assert {guess.rate for guess in found} == {0.31}
-    assert Forecaster(zone).after([release(-5)]) == (), "a former epoch's release says nothing"
-    assert Forecaster(zone).after([]) == ()
+    assert {guess.rate for guess in found.guesses} == {0.31}
+    assert {guess.within for guess in found.guesses} == {None}
+    assert set(found.ranges) == {T}, "a fallback has no range"
+    assert Forecaster(zone).after([release(-5)]) == NOTHING, "a former epoch's says nothing"
+    assert Forecaster(zone).after([]) == NOTHING
 
 
 # what may be kept

@@ -18,11 +18,13 @@ from schemathesis.checks import (
     unsupported_method,
 )
 
+from hushgrid.live.access.tokens import sealed
 from hushgrid.live.deployment import Http
 from hushgrid.live.web.openapi import described
 from hushgrid.live.web.routes import ways
 from hushgrid.live.web.server import Server
-from tests.live.test_matrix import Guarded
+from tests.live.test_access import KEY
+from tests.live.test_matrix import NOW, WHO, Guarded
 from tests.live.worlds import TOKEN
 
 TABLE = ways(Http())
@@ -53,7 +55,7 @@ def test_the_service_describes_itself(url: str) -> None:
     assert set(answer.json()["paths"]) == {way.path for way in TABLE}
 
 
-@pytest.mark.parametrize("way", FINITE, ids=lambda way: way.path)
+@pytest.mark.parametrize("way", FINITE, ids=lambda way: f"{way.method} {way.path}")
 def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, url: str) -> None:
     operation = SCHEMA[way.path][way.method]
     modes = [schemathesis.GenerationMode.POSITIVE]
@@ -61,8 +63,12 @@ def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, u
         modes.append(schemathesis.GenerationMode.NEGATIVE)
     for mode in modes:
         made = operation.as_strategy(generation_mode=mode)
-        for headers in (None, {"Authorization": f"Bearer {TOKEN}"}):
-            check(made, url, headers)
+        for token in (None, TOKEN, *map(token_of, way.scopes[:1])):
+            check(made, url, None if token is None else {"Authorization": f"Bearer {token}"})
+
+
+def token_of(scope: str) -> str:
+    return sealed(KEY, str(WHO[scope]), [scope], NOW + 60, b"n")
 
 
 def check(made: Any, url: str, headers: dict[str, str] | None) -> None:

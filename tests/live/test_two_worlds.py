@@ -72,6 +72,8 @@ def test_the_worlds_have_seen_everything(tmp_path: Path) -> None:
     answers = public["answers"].decode()
     for way in ways(Http()):
         assert f"{way.method} {way.path}" in answers, "every path is compared"
+    for page in ("/", "/zones/oak-lane", "/how", "/operator"):
+        assert f"GET {page} 200" in answers, "every page is compared"
     assert "event: price" in answers
     assert '"forecast":[{"start"' in answers
     for status in (200, 400, 401, 404, 413, 415):

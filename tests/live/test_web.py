@@ -300,6 +300,7 @@ def shown(zone: str = "elm-street", **changes: Any) -> Published:
     fields: dict[str, Any] = dict.fromkeys(Published.__dataclass_fields__, 0)
     fields |= {"zone": zone, "t": 7, "rate": 0.25, "rule": "eta=1 block union", "head": "ab" * 32}
     fields |= {"source": "readings", "simulated": True, "applies_start": START, "signature": "cd"}
+    fields |= {"counts": {}}
     return Published(**(fields | changes))
 
 

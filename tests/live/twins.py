@@ -47,7 +47,10 @@ READERS = (
     *(f"/v1/{feed}?zone={zone}" for feed in RANGED for zone in ZONES),
     "/v1/prices?zone=elm-street&from=2025-06-15T15:00:00Z&limit=3", "/v1/prices?limit=x",
     *(f"/openadr3/3.1.0/{path}" for path in OPENADR),
+    *(f"/v1/{path}?zone={zone}" for path in ("promise", "tradeoff") for zone in ZONES),
+    "/v1/session", "/v1/operator", "/v1/operator/zone?zone=oak-lane", "/v1/operator/certificate",
     "/v1/status", "/healthz", "/readyz", "/docs", "/v1/docs", "/v1/openapi.json", "/v1/ledger",
+    "/", *(f"/zones/{zone}" for zone in ZONES), "/how", "/explore?zone=oak-lane", "/operator",
 )  # fmt: skip
 Row = tuple[str, int, int, int]
 Leak = Callable[[Process, pytest.MonkeyPatch], None]
@@ -267,6 +270,8 @@ class Seen:
         if step == 1:
             form = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b"}
             self._ask("POST", "/v1/token", data=form)
+            self._ask("POST", "/v1/session", json={"client": "a", "secret": "b"})
+            self._ask("DELETE", "/v1/session")
 
     def _post(self, body: bytes, media: str) -> None:
         self._ask("POST", "/v1/readings", content=body, headers={"Content-Type": media, **AUTH})

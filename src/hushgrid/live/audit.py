@@ -98,7 +98,7 @@ def load_terms(path: Path) -> tuple[list[Terms], str | None]:
     if "stores" not in content:  # which every service has
         return [_of_zone(load_zone(path))], None
     deployment = load_deployment(path)
-    return [_of_service(service) for service in deployment.zones], deployment.ledger
+    return [terms_of(service) for service in deployment.zones], deployment.ledger
 
 
 def _of_zone(file: ZoneFile) -> Terms:
@@ -116,7 +116,8 @@ def _of_zone(file: ZoneFile) -> Terms:
     )
 
 
-def _of_service(service: ZoneService) -> Terms:
+def terms_of(service: ZoneService) -> Terms:
+    """The terms of a running zone."""
     world, promise = service.scenario, service.promise
     return Terms(
         world.zone,

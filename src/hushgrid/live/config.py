@@ -17,7 +17,7 @@ from hushgrid.live.zones import read_zone
 from hushgrid.tables import Faults, Table, known, masked, shown
 from hushgrid.zonefile import BESIDE, SECTIONS
 
-_HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections")
+_HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections", "pages")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

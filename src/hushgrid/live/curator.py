@@ -24,6 +24,7 @@ from hushgrid.errors import HorizonError, HushgridError, LedgerError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate, tally
 from hushgrid.live.deployment import Mode, ZoneService
+from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.standing import Published, Standing, Transfer
@@ -183,6 +184,11 @@ class Curator:
         state = "publishing" if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
         return Status(self.service.id, self.t - 1, self._spent, left, self._missing, state)
+
+    @property
+    def inside(self) -> Inside:
+        """Why the next release gets its noise, and who does not take prices; for the operator."""
+        return Inside.of(self._draws, tuple(sorted(self._away)))
 
     @property
     def releases(self) -> tuple[Published, ...]:

@@ -68,6 +68,7 @@ class Http:
     `limit`: the most one body may hold [bytes]. `token_lifetime`: of a client's tokens [s].
     `metrics`: who may read them. `rate_limit`: requests a second of one sender. `proxies`: networks
     whose word on where a request comes from is taken. `connections`: open at the same time.
+    `pages`: whether there are pages for people beside the data.
     """
 
     host: str = "127.0.0.1"
@@ -81,6 +82,7 @@ class Http:
     connections: int = 4096
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    pages: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
+from hushgrid.live.operator.certificates import Certificates
+from hushgrid.live.operator.loads import Loads
+from hushgrid.live.operator.view import Operator
+from hushgrid.live.pages import page_routes
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
 from hushgrid.live.vtn.app import mounted
@@ -68,8 +72,8 @@ def serve(
 class Process:
     """Everything that is open; `stack` closes it, the ways in first.
 
-    `more`: further routes of the HTTP server. `noise` makes the noise of a
-    simulation, in place of one with a secret seed; production takes none.
+    `more`: further routes of the HTTP server. `demo`: its pages show the adversary. `noise` makes
+    the noise of a simulation, in place of one with a secret seed; production takes none.
     """
 
     def __init__(
@@ -78,10 +82,11 @@ class Process:
         stack: ExitStack,
         *,
         more: Sequence[BaseRoute] = (),
+        demo: bool = False,
         noise: Callable[[], Noise] | None = None,
     ) -> None:
         self.deployment, self._stack = deployment, stack
-        self._more = tuple(more)
+        self._more, self._demo = tuple(more), demo
         simulated = deployment.mode == "simulation"
         self._noise = noise if noise is not None and simulated else lambda: _noise(deployment)
         self._key = load(deployment.key)
@@ -91,6 +96,9 @@ class Process:
         self.history = History(deployment.zones)
         shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
+        self._loads = Loads(deployment.zones, self._meters)
+        self._names = tuple(type(each).__name__ for each in shown)
+        self._operator: Operator | None = None
         self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
@@ -149,9 +157,19 @@ class Process:
             lifetime=http.token_lifetime,
             static=http.tokens,
         )
+        self._operator = Operator(
+            self.history,
+            self.board,
+            clock,
+            mode=self.deployment.mode,
+            loads=self._loads,
+            publishers=self._names,
+        )
         more = (
             [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
         )
+        if http.pages:
+            more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
         return make_app(
             self._gate,
             self.board,
@@ -162,6 +180,9 @@ class Process:
             clock=clock,
             lines=self._lines,
             more=[*more, *self._more],
+            mode=self.deployment.mode,
+            operator=self._operator,
+            certify=Certificates(self.deployment, self._key.public).values,
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
@@ -213,6 +234,10 @@ class Process:
             self._metrics.released(made, time.monotonic() - begun)
             self._metrics.stands(zone.curator.status)
             self.board.passed(zone.curator.status)
+            if self._operator is not None:
+                self._operator.noted(zone.service.id, zone.curator.inside)
+        if self._operator is not None:
+            self._operator.passed()
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until something is due, never longer than a second."""

@@ -255,6 +255,7 @@ TABLES: dict[str, dict[str, Setting]] = {
         "connections": Setting(count(10, 100_000)),
         "tls_certificate": Setting(path),
         "tls_key": Setting(path),
+        "pages": Setting(yes),
     },
     "mqtt": {
         "host": Setting(host, required=True),

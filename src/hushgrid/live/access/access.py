@@ -84,16 +84,15 @@ class Access:
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
-        return _granted(claims, self._client(claims.client))
+        return _granted(claims, self.client(claims.client))
 
     def at_once(self, authorization: str | None) -> Grant | None:
         """`grant`, where that has to wait for nothing; None where a client must be looked up."""
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
-        with self._mutex:
-            until, client = self._held.get(claims.client, (-math.inf, None))
-        return _granted(claims, client) if self._steady() < until else None
+        known, client = self.held(claims.client)
+        return _granted(claims, client) if known else None
 
     def _claims(self, authorization: str | None) -> Claims | Grant:
         """What a token claims under our seal; the grant itself where no client stands behind it."""
@@ -131,6 +130,11 @@ class Access:
         AccessError of kind `invalid_client`, `invalid_scope` or `slow_down` (with `wait` [s]).
         Takes some tens of milliseconds of a processor: call it in a thread of its own.
         """
+        client = self.proved(client_id, secret, address)
+        return self._made(client, tuple(dict.fromkeys(scopes)) or client.scopes)
+
+    def proved(self, client_id: str, secret: str, address: str | None = None) -> Client:
+        """The client whose secret it is; AccessError and time as for `token`."""
         place = neighbourhood(address)
         self._slow(client_id[:100], place)
         client = self._clients.find(client_id) if self._clients is not None else None
@@ -148,7 +152,7 @@ class Access:
         with self._mutex:
             self._addresses.succeeded(place)
             _hold(self._homes, (client.id, place), None)
-        return self._made(client, tuple(dict.fromkeys(scopes)) or client.scopes)
+        return client
 
     def _slow(self, name: str, place: str) -> None:
         """Refuse without a look at the secret while a pause lasts."""
@@ -174,12 +178,17 @@ class Access:
         made = sealed(self._key, client.id, scopes, expires, secrets.token_bytes(16))
         return Token(made, self._lifetime, scopes)
 
-    def _client(self, name: str) -> Client | None:
-        """The client of a token of ours, at most `HELD` seconds old."""
+    def held(self, name: str) -> tuple[bool, Client | None]:
+        """Whether a client was looked up in the last `HELD` seconds, and what was found."""
         with self._mutex:
             until, client = self._held.get(name, (-math.inf, None))
-            if self._steady() < until:
-                return client
+        return self._steady() < until, client
+
+    def client(self, name: str) -> Client | None:
+        """The client of a token of ours, at most `HELD` seconds old."""
+        known, client = self.held(name)
+        if known:
+            return client
         client = self._clients.find(name) if self._clients is not None else None
         with self._mutex:
             _hold(self._held, name, (self._steady() + HELD, client))

@@ -55,7 +55,9 @@ class Run:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            made = Process(self._deployment, stack, more=self._more, noise=_seeded(self._seed))
+            made = Process(
+                self._deployment, stack, more=self._more, demo=True, noise=_seeded(self._seed)
+            )
             made.open(self._clock.now(), self._new_epoch)
             stack.callback(made.history.watch(self._saw))
             made.listen(self._clock, self._stage)

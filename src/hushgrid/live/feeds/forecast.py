@@ -6,13 +6,27 @@ Anybody with the model could compute the same; no meter is asked.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.feeds.series import DAY, Guess
+from hushgrid.live.feeds.series import DAY, Guess, Range
 from hushgrid.live.ledger.standing import Published
+from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
+
+RANGED = 1000  # intervals back from the newest whose releases have a range
+
+
+class Known(NamedTuple):
+    """The prices to expect, in order, and the ranges of published ones, by step."""
+
+    guesses: tuple[Guess, ...] = ()
+    ranges: Mapping[int, Range] = {}
+
+
+NOTHING = Known()
 
 
 class Forecaster:
@@ -33,31 +47,36 @@ class Forecaster:
         )
         self._rates: list[float] = []
         self._last: Published | None = None
-        self._known: tuple[Guess, ...] = ()
+        self._ranges: dict[int, Range] = {}
+        self._known = NOTHING
 
-    def after(self, releases: Sequence[Published]) -> tuple[Guess, ...]:
+    def after(self, releases: Sequence[Published]) -> Known:
         """The prices of the day after the newest of these releases; all there are, in order.
 
         None from private models: what they expect tells of the homes they were fitted to.
         """
         if self._zone.learned.private:
-            return ()
+            return NOTHING
         with self._mutex:
             newest = releases[-1] if releases else None
             if newest is None or newest.t < self._first:
-                return ()
+                return NOTHING
             if self._last is None or self._last.t < newest.t:
                 seen = self._first - 1 if self._last is None else self._last.t
                 for one in _later(releases, seen):
-                    self._fold(one)
-                self._known = tuple(self._guesses(newest))
+                    self._fold(one, since=newest.t - RANGED)
+                ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
+                self._ranges = ranges
+                self._known = Known(tuple(self._guesses(newest)), dict(ranges))
             return self._known
 
-    def _fold(self, one: Published) -> None:
-        """A release of our epoch; steps without one passed by."""
+    def _fold(self, one: Published, since: int) -> None:
+        """A release of our epoch, with its range where it is later than `since`."""
         while self._first + self._public.t - 1 < one.t:
             self._public = self._public.passed()
             self._rates.append(self._rates[-1] if self._rates else self._zone.fallback_rate)
+        if one.t > since and one.source != "fallback":
+            self._ranges[one.t] = self._range(one)
         if one.source == "readings" and one.load_hat is not None:
             self._public = self._public.after(one.load_hat, one.scale, self._rates)
         else:
@@ -65,17 +84,30 @@ class Forecaster:
         self._rates.append(one.rate)
         self._last = one
 
+    def _range(self, one: Published) -> Range:
+        """Where the optimal rate lies, by what was known when the release came out."""
+        public, rates = self._public, self._rates
+        if one.source != "readings" or one.load_hat is None:
+            loads = public.predicted(rates).interval(LEVEL)
+        elif self._zone.policy.publish == "raw":
+            loads = given_noisy(public, one.load_hat, one.scale, rates)
+        else:
+            loads = given_all(public, one.load_hat, one.scale, rates)
+        return Range(*rates_of(loads, self._zone.scenario.tariff))
+
     def _guesses(self, newest: Published) -> list[Guess]:
         """The rate of the load expected at each step; each is as late as the newest is."""
-        public, made = self._public, []
+        public, scenario, made = self._public, self._zone.scenario, list[Guess]()
         for ahead in range(1, DAY // self._zone.seconds + 1):
-            rate = self._zone.fallback_rate
-            if newest.source != "fallback":
-                law = public.predicted(self._rates)
-                load = float((law.weights * law.mean).sum())
-                rate = public_rate(load, self._zone.scenario.tariff)
-                public = public.passed()
-            made.append(Guess(newest.applies_start + ahead * self._zone.seconds, rate))
+            start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
+            if newest.source == "fallback":
+                made.append(Guess(start, self._zone.fallback_rate))
+                continue
+            law = public.predicted(self._rates)
+            load = float((law.weights * law.mean).sum())
+            within = Range(*rates_of(law.interval(LEVEL), tariff))
+            made.append(Guess(start, public_rate(load, tariff), within))
+            public = public.passed()
         return made
 
 

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds import shapes
-from hushgrid.live.feeds.forecast import Forecaster
-from hushgrid.live.feeds.series import USUAL, Guess, Series, Span, bounds, series
+from hushgrid.live.feeds.forecast import NOTHING, Forecaster
+from hushgrid.live.feeds.series import USUAL, Series, Span, bounds, series
 from hushgrid.live.history import KEPT, History
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.publish import price
 
-FORM = 1  # counts on when a shape changes, so that no proxy keeps an old one
+FORM = 2  # counts on when a shape changes, so that no proxy keeps an old one
 HELD = 200  # bodies of a zone kept for other ranges than the usual one
 LARGE = 100_000  # [bytes] a larger body is made again for everyone who asks
 
@@ -106,12 +106,11 @@ class Pages:
             return json.dumps(price(zone, newest), separators=(",", ":")).encode()
         since, until = bounds(newest, span)
         releases = self._history.between(zone.id, since, until)
-        guesses: tuple[Guess, ...] = ()
-        if until > newest.applies_start:
-            guesses = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
-        return feed.shape(
-            series(zone.id, zone.currency, zone.seconds, newest, releases, guesses, span)
-        )
+        known = NOTHING
+        if until > newest.applies_start or feed.shape is shapes.prices:
+            known = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
+        named = (zone.id, zone.currency, zone.seconds)
+        return feed.shape(series(*named, newest, releases, known.guesses, span, known.ranges))
 
     def _keep(self, zone: str, head: str, key: tuple[str, Span], page: Page) -> None:
         if len(page.body) > LARGE and key[1] != USUAL:

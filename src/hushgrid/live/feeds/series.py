@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hushgrid.live.ledger.standing import Published
@@ -12,11 +12,19 @@ LIMIT = 1000  # prices of an answer where nothing else is asked for
 MOST = 10_000  # prices of an answer
 
 
+class Range(NamedTuple):
+    """The rates [currency/kWh] between which the optimal one is with 95 per cent."""
+
+    low: float
+    high: float
+
+
 class Guess(NamedTuple):
     """A price to expect: from which instant on [UTC epoch s], and the rate [currency/kWh]."""
 
     start: int
     rate: float
+    within: Range | None = None
 
 
 class Span(NamedTuple):
@@ -31,6 +39,7 @@ class Span(NamedTuple):
 
 
 USUAL = Span()
+NO_RANGES: Mapping[int, Range] = {}
 
 
 class Entry(NamedTuple):
@@ -41,6 +50,7 @@ class Entry(NamedTuple):
     rate: float
     forecast: bool
     source: str
+    within: Range | None = None
 
 
 class Series(NamedTuple):
@@ -77,13 +87,24 @@ def series(
     releases: Iterable[Published],
     guesses: Sequence[Guess],
     span: Span = USUAL,
+    ranges: Mapping[int, Range] = NO_RANGES,
 ) -> Series:
-    """What is asked for. `releases` are those of the range; guesses begin after the newest."""
+    """What is asked for. `releases` are those of the range; guesses begin after the newest.
+
+    `ranges`: where the optimal rate is, by the step of a release.
+    """
     since, until = bounds(newest, span)
     found = [
-        Entry(one.applies_start, one.applies_start + seconds, one.rate, False, one.source)
+        Entry(
+            one.applies_start,
+            one.applies_start + seconds,
+            one.rate,
+            False,
+            one.source,
+            ranges.get(one.t),
+        )
         for one in standing(releases)
-    ] + [Entry(g.start, g.start + seconds, g.rate, True, "forecast") for g in guesses]
+    ] + [Entry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses]
     within = [entry for entry in found if since <= entry.start < until]
     rest = within[span.limit : span.limit + 1]
     return Series(

@@ -32,7 +32,8 @@ def prices(found: Series) -> bytes:
 
 
 def _own(entry: Entry) -> dict[str, Any]:
-    return {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
+    said = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
+    return said if entry.within is None else said | entry.within._asdict()
 
 
 def evcc(found: Series) -> bytes:

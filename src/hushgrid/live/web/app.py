@@ -6,7 +6,7 @@ front (who, how often, what is ready) -> the route's scopes -> its handler
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,19 +17,24 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from hushgrid.live.access import NOBODY, Access
+from hushgrid.live.access.sessions import Sessions
 from hushgrid.live.clock import Clock, SystemClock
 from hushgrid.live.deployment import Http
 from hushgrid.live.feeds.pages import Pages
 from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
+from hushgrid.live.operator.view import Operator
 from hushgrid.live.web.board import Board
 from hushgrid.live.web.feeds import Feeds, zone_asked
 from hushgrid.live.web.front import Front, Handler, asked
 from hushgrid.live.web.metrics import Metrics
 from hushgrid.live.web.openapi import Description
+from hushgrid.live.web.operators import Certify, OperatorWays, no_certificate
 from hushgrid.live.web.problems import BEARER, UnfitError, failed, problem, refused
+from hushgrid.live.web.promises import PromiseWays
 from hushgrid.live.web.readings import TakeReadings
 from hushgrid.live.web.routes import Way, ways
+from hushgrid.live.web.sessions import SessionWays
 from hushgrid.live.web.stream import Streams
 from hushgrid.live.web.tokens import Tokens
 
@@ -47,10 +52,14 @@ def make_app(
     clock: Clock | None = None,
     lines: Lines = lambda _: iter(()),
     more: Sequence[BaseRoute] = (),
+    mode: str = "simulation",
+    operator: Operator | None = None,
+    certify: Certify = no_certificate,
 ) -> Front:
     """The app of a process. `more` are routes that look after their own scopes.
 
-    Without `access` there are no clients, only the tokens of `http`.
+    Without `access` there are no clients, only the tokens of `http`. `certify` makes the
+    certificate of a zone, as JSON.
     """
     clock = SystemClock() if clock is None else clock
     history = History(()) if history is None else history
@@ -58,15 +67,26 @@ def make_app(
         access = Access(None, secrets.token_bytes(32), clock, static=http.tokens)
     pages, table = Pages(history), ways(http)
     streams = Streams(history, http.connections * 3 // 4)
+    sessions = Sessions(access, lifetime=http.token_lifetime)
+    if operator is None:
+        operator = Operator(history, board, clock, mode=mode)
+    session_ways = SessionWays(sessions, http.tls_certificate is not None)
+    promises = PromiseWays(history.zones, mode)
     handlers: dict[str, Handler] = {
         "feed": Feeds(pages, clock).feed,
         "stream": streams.stream,
         "token": Tokens(access).token,
+        "log_in": session_ways.begin,
+        "session": session_ways.see,
+        "log_out": session_ways.end,
         "readings": TakeReadings(gate, metrics, http.limit).take,
+        "promise": promises.promise,
+        "tradeoff": promises.tradeoff,
+        **OperatorWays(operator, board.zones, certify).handlers,
         **_telling(board, metrics, lines),
         **Description(table).handlers,
     }
-    routes = [_route(way, handlers[way.name]) for way in table]
+    routes = _routes(table, handlers)
     errors: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
         HTTPException: refused,
         Exception: failed,
@@ -78,13 +98,37 @@ def make_app(
         for way in table
         if way.name == "readings"
     }
-    front = Front(inner, pages, access, http, clock, direct=direct)
+    front = Front(
+        inner,
+        pages,
+        access,
+        http,
+        clock,
+        direct=direct,
+        sessions=sessions,
+        by_session={way.path for way in table if way.session},
+    )
     front.ending.append(streams.close)
     return front
 
 
-def _route(way: Way, handler: Handler) -> Route:
-    return Route(way.path, guarded(handler, *way.scopes), methods=[way.method])
+def _routes(table: Sequence[Way], handlers: Mapping[str, Handler]) -> list[Route]:
+    """One for each path: so that what it is not for is told with all that it is for."""
+    by_path: dict[str, dict[str, Handler]] = {}
+    for way in table:
+        own = by_path.setdefault(way.path, {})
+        own[way.method] = guarded(handlers[way.name], *way.scopes)
+    return [Route(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
+
+
+def _by_method(own: Mapping[str, Handler]) -> Handler:
+    if len(own) == 1:
+        return next(iter(own.values()))
+
+    async def chosen(request: Request) -> Response:
+        return await own["GET" if request.method == "HEAD" else request.method](request)
+
+    return chosen
 
 
 def guarded(handler: Handler, *scopes: str) -> Handler:

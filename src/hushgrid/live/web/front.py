@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,9 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgrid.errors import AccessError
 from hushgrid.live.access import NOBODY, Access, Grant
+from hushgrid.live.access.sessions import Sessions
 from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import Http
 from hushgrid.live.feeds.pages import FEEDS, Page, Pages
+from hushgrid.live.web.cookies import ours, session_in
 from hushgrid.live.web.limits import Buckets, Senders
 from hushgrid.live.web.problems import failed, openadr, problem, turned_away
 from hushgrid.live.web.security import Headers, adorned, security_headers
@@ -59,8 +61,11 @@ class Front:
         clock: Clock,
         steady: Callable[[], float] = time.monotonic,
         direct: Mapping[tuple[str, str], Handler] = MappingProxyType({}),
+        sessions: Sessions | None = None,
+        by_session: Collection[str] = (),
     ) -> None:
         self._direct = direct  # by method and path: what comes so often that no router is asked
+        self._sessions, self._by_session = sessions, frozenset(by_session)  # paths to look at
         self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
         self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)
         self._always = security_headers(http.tls_certificate is not None)
@@ -100,6 +105,11 @@ class Front:
                 grant = await self._grant(authorization.decode("latin-1"))
             except AccessError as error:
                 refusal = turned_away(error)
+        elif scope["path"] in self._by_session and scope["method"] in ("GET", "HEAD"):
+            try:
+                grant = await self._session(scope)
+            except AccessError as error:
+                refusal = turned_away(error)
         wait = self._buckets.take(grant.client or sender)
         if wait > 0:
             refusal = _too_many(wait)
@@ -135,6 +145,14 @@ class Front:
         if found is not None:
             return found
         return await to_thread.run_sync(self._access.grant, authorization)
+
+    async def _session(self, scope: Scope) -> Grant:
+        """Whom a cookie is of. For looking only: what changes something asks for more."""
+        found = session_in(scope["headers"])
+        if self._sessions is None or found is None or not ours(scope["headers"], told=False):
+            return NOBODY
+        grant = self._sessions.at_once(found)
+        return await to_thread.run_sync(self._sessions.grant, found) if grant is None else grant
 
     async def _give(self, page: Page, unless: bytes | None, send: Send) -> None:
         headers = page_headers(page, self._clock.now())

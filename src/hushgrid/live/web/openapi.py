@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from hushgrid.live.formats import BY_MEDIA_TYPE
+from hushgrid.live.web.cookies import NAME
 from hushgrid.live.web.routes import Way
 from hushgrid.live.web.schemas import BODIES, PARAMETERS, PROBLEM, RESPONSES, SCHEMAS
 
@@ -66,33 +67,50 @@ def described(table: Sequence[Way]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": NAME},
+            },
         },
     }
 
 
 def _operation(way: Way) -> dict[str, Any]:
     answers: dict[str, Any] = {
-        status: _answer(*said) for status, said in RESPONSES[way.path].items()
+        status: _answer(*said) for status, said in _said(RESPONSES, way).items()
     }
     refusals = ["429", "500", "401"] + (["403"] if way.scopes else [])
     for status in refusals:
         answers.setdefault(status, _answer("Refused.", "application/problem+json", PROBLEM))
     made: dict[str, Any] = {
-        "operationId": way.path.removeprefix("/v1/").replace("/", "-").replace(".", "-"),
+        "operationId": _name(way),
         "summary": way.summary,
         "responses": answers,
     }
     if way.path in PARAMETERS:
         made["parameters"] = PARAMETERS[way.path]
-    if way.path in BODIES:
-        made["requestBody"] = BODIES[way.path]
+    if _said(BODIES, way):
+        made["requestBody"] = _said(BODIES, way)
     if way.path == "/v1/readings":
         one = {"schema": {"type": "string", "format": "binary"}}
         made["requestBody"] = {"required": True, "content": dict.fromkeys(BY_MEDIA_TYPE, one)}
+    if way.path == "/v1/operator/certificate":
+        answers["200"]["content"]["text/html"] = {}
     if way.scopes:
         made["security"] = [{"bearer": list(way.scopes)}]
+        if way.session:
+            made["security"].append({"session": list(way.scopes)})
     return made
+
+
+def _said(about: Mapping[str, Any], way: Way) -> Any:
+    """What is said of a way: under its method and path, or under its path alone."""
+    return about.get(f"{way.method} {way.path}", about.get(way.path))
+
+
+def _name(way: Way) -> str:
+    name = way.path.removeprefix("/v1/").replace("/", "-").replace(".", "-")
+    return f"{way.method.lower()}-{name}" if way.path == "/v1/session" else name
 
 
 def _answer(text: str, media: str | None = None, schema: Any = None) -> dict[str, Any]:
@@ -122,7 +140,7 @@ def _section(way: Way) -> str:
     )
     answers = "".join(
         f"<tr><td>{status}</td><td>{escape(said[0])}</td></tr>"
-        for status, said in RESPONSES[way.path].items()
+        for status, said in _said(RESPONSES, way).items()
     )
     return (
         f"<h2>{way.method} <code>{escape(way.path)}</code></h2>"

@@ -35,6 +35,7 @@ def _or_none(schema: Schema) -> Schema:
 
 
 _OWN = {"start": TIME, "end": TIME, "price": NUMBER}
+_RANGE_OF_RATE = {"low": NUMBER, "high": NUMBER}
 _RECEIPT = dict.fromkeys(
     ("accepted", "duplicate", "late", "clamped", "unknown", "malformed"), COUNT
 )
@@ -42,15 +43,66 @@ _STANDS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
     "missing": COUNT, "state": TEXT,
 }  # fmt: skip
+_NUMBER_OR_NONE, _COUNT_OR_NONE = _or_none(NUMBER), _or_none(COUNT)
+_POINT = {"epsilon": NUMBER, "raw": NUMBER, "estimated": NUMBER}
+_PROMISED = {
+    "sentence": TEXT, "secret": {"enum": ["step", "interval", "trajectory", "window"]},
+    "epsilon": NUMBER, "delta": NUMBER, "eta": NUMBER,
+}  # fmt: skip
+_OPERATOR: dict[str, Schema] = {
+    "Session": _object(client=TEXT, scopes=_list(TEXT)),
+    "Promise": _object(
+        zone=TEXT, mode=TEXT, **_PROMISED, horizon=COUNT, houses=COUNT, interval_s=COUNT,
+        time_zone=TEXT,
+        currency=TEXT, error=_NUMBER_OR_NONE,
+        tariff=_object(alpha=NUMBER, beta=NUMBER, floor=NUMBER, cap=_NUMBER_OR_NONE),
+    ),
+    "Tradeoff": _object(
+        zone=TEXT, secret=TEXT, unit=TEXT, chosen=_object(eta=NUMBER, **_POINT),
+        curves=_list(_object(eta=NUMBER, points=_list(_object(**_POINT)))), forecast=NUMBER,
+    ),
+    "Operator": _object(
+        now=TIME,
+        zones=_list(
+            _object(zone=TEXT, state=TEXT, t=_COUNT_OR_NONE, missing=COUNT, alerts=COUNT)
+        ),
+    ),
+    "OperatorZone": _object(
+        zone=TEXT, mode=TEXT, state=TEXT, now=TIME, t=_COUNT_OR_NONE, interval_s=COUNT,
+        time_zone=TEXT,
+        currency=TEXT, houses=COUNT,
+        promise=_object(**_PROMISED, eta_set_by=_or_none(TEXT)),
+        noise=_object(
+            scale=_NUMBER_OR_NONE, house=_COUNT_OR_NONE, model=_COUNT_OR_NONE,
+            epsilon=_NUMBER_OR_NONE, epsilon_any=_NUMBER_OR_NONE, protected=_COUNT_OR_NONE,
+            why=TEXT,
+        ),
+        budget=_object(
+            spent=_NUMBER_OR_NONE, total=_NUMBER_OR_NONE, left=_NUMBER_OR_NONE,
+            runs_out=_or_none(TIME), per_release=_NUMBER_OR_NONE, horizon_ends=TIME,
+        ),
+        missing=_object(meters=COUNT, share=NUMBER),
+        series=_list(
+            _object(
+                t=COUNT, start=TIME, applies_from=TIME, load=_COUNT_OR_NONE,
+                optimal=_NUMBER_OR_NONE, rate=NUMBER, load_hat=_or_none({"type": "integer"}),
+                scale=NUMBER, missing=_COUNT_OR_NONE, source=SOURCE,
+            )
+        ),
+        alerts=_list(_object(level={"enum": ["error", "warning"]}, text=TEXT)),
+        head=_or_none(TEXT),
+    ),
+}  # fmt: skip
 SCHEMAS: dict[str, Schema] = {
+    **_OPERATOR,
     "Price": _object(
         zone=TEXT, **_OWN, currency=TEXT, rule=TEXT, source=SOURCE, simulated={"type": "boolean"},
         head=TEXT, signature=TEXT,
     ),
     "Prices": _object(
         zone=TEXT, currency=TEXT, unit=TEXT, interval_s=COUNT, simulated={"type": "boolean"},
-        head=TEXT, published=_list(_object(**_OWN, source=SOURCE)),
-        forecast=_list(_object(**_OWN)), next=_or_none(TIME),
+        head=TEXT, published=_list(_object(_RANGE_OF_RATE, **_OWN, source=SOURCE)),
+        forecast=_list(_object(_RANGE_OF_RATE, **_OWN)), next=_or_none(TIME),
     ),
     "Evcc": _list(_object(start=TIME, end=TIME, value=NUMBER)),
     "Emhass": _object(load_cost_forecast={"type": "object", "additionalProperties": NUMBER}),
@@ -111,10 +163,20 @@ _RANGE: list[Schema] = [
     },
 ]
 _RANGED = ("/v1/prices", "/v1/prices.csv", "/v1/evcc", "/v1/emhass", "/v1/octopus")
+_OF_ZONE = ("/v1/price", "/v1/ledger", "/v1/promise", "/v1/tradeoff", "/v1/operator/zone")
+_ZONE = [ZONE]
 PARAMETERS: dict[str, list[Schema]] = {
     **dict.fromkeys(_RANGED, _RANGE),
-    "/v1/price": [ZONE],
-    "/v1/ledger": [ZONE],
+    **dict.fromkeys(_OF_ZONE, _ZONE),
+    "/v1/operator/certificate": [
+        ZONE,
+        {
+            "name": "format",
+            "in": "query",
+            "schema": {"enum": ["json", "html"]},
+            "description": "As JSON (default), or as a page.",
+        },
+    ],
     "/v1/stream": [
         ZONE,
         {
@@ -134,6 +196,10 @@ PARAMETERS: dict[str, list[Schema]] = {
     ],
 }
 BODIES: dict[str, Schema] = {
+    "POST /v1/session": {
+        "required": True,
+        "content": {JSON: {"schema": _object(client=TEXT, secret=TEXT)}},
+    },
     "/v1/token": {
         "required": True,
         "content": {
@@ -150,7 +216,7 @@ BODIES: dict[str, Schema] = {
                 }
             }
         },
-    }
+    },
 }
 
 
@@ -160,6 +226,14 @@ def _feed(media: str, schema: Schema | None, said: str) -> dict[str, Said]:
         "304": ("Nothing new since the ETag in If-None-Match.", None, None),
         "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
         "404": ("No such zone, or no price yet.", PROBLEM_JSON, PROBLEM),
+    }
+
+
+def _of_zone(schema: Schema, said: str) -> dict[str, Said]:
+    return {
+        "200": (said, JSON, schema),
+        "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
+        "404": ("No such zone, or no such figure for it.", PROBLEM_JSON, PROBLEM),
     }
 
 
@@ -182,6 +256,28 @@ RESPONSES: dict[str, dict[str, Said]] = {
         "401": ("The id or the secret is wrong.", JSON, _ref("TokenError")),
         "429": ("Too many wrong secrets.", JSON, _ref("TokenError")),
         "503": _NO_TOKEN,
+    },
+    "POST /v1/session": {
+        "204": ("Logged in; the session is in a cookie.", None, None),
+        **dict.fromkeys(("400", "403", "408", "413", "415", "503"), _REFUSED),
+        "401": ("The id or the secret is wrong.", PROBLEM_JSON, PROBLEM),
+        "429": ("Too many wrong secrets.", PROBLEM_JSON, PROBLEM),
+    },
+    "GET /v1/session": {
+        "200": ("Who is logged in.", JSON, _ref("Session")),
+        "401": ("Nobody is.", PROBLEM_JSON, PROBLEM),
+    },
+    "DELETE /v1/session": {
+        "204": ("Logged out.", None, None),
+        "403": ("Another site's page sent this.", PROBLEM_JSON, PROBLEM),
+    },
+    "/v1/promise": _of_zone(_ref("Promise"), "The promise in a sentence and in figures."),
+    "/v1/tradeoff": _of_zone(_ref("Tradeoff"), "The error of the price by epsilon and eta."),
+    "/v1/operator": {"200": ("All zones.", JSON, _ref("Operator"))},
+    "/v1/operator/zone": _of_zone(_ref("OperatorZone"), "The inside of a zone."),
+    "/v1/operator/certificate": {
+        **_of_zone({"type": "object"}, "The certificate; docs/certificate.md has its keys."),
+        "503": ("The ledger cannot be read now.", PROBLEM_JSON, PROBLEM),
     },
     "/v1/readings": {
         "200": ("What became of the readings.", JSON, _ref("Receipt")),

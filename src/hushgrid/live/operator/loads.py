@@ -1,0 +1,109 @@
+"""True loads of closed intervals, for the operator alone. In memory only, and no longer than the
+readings themselves are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.belief import Belief, expected_readings, marginals
+from hushgrid.grid import tally
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.meters.ports import Interval
+
+KEPT = 400  # loads of a zone
+
+
+class Readings(Protocol):
+    """Where readings are looked at."""
+
+    def peek(self, zone: str, start: int) -> Interval | None:
+        """The readings of an interval; None where they cannot be had."""
+        ...
+
+
+class Loads:
+    """Each load is added up once: a closed interval never changes. Any thread may call it."""
+
+    def __init__(self, zones: Iterable[ZoneService], readings: Readings | None) -> None:
+        self._readings = readings
+        self._zones = {zone.id: zone for zone in zones}
+        self._expected = {zone: _Expected(one) for zone, one in self._zones.items()}
+        self._known: dict[str, dict[int, int]] = {zone: {} for zone in self._zones}
+        self._mutex = threading.Lock()  # of what is known
+        self._adding = threading.Lock()  # one at a time reads the store
+
+    def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, int]:
+        """The loads [Wh] of these intervals of the present epoch, as far as readings are kept.
+
+        A meter that is missing counts as it did for the release: with its public expectation.
+        """
+        service = self._zones[zone]
+        since = max(service.begins, _oldest(service, now))
+        with self._adding:
+            for start in sorted(set(starts)):
+                if start >= since and start not in self._known[zone]:
+                    self._add(service, start)
+        self.forget(now)
+        with self._mutex:
+            known = self._known[zone]
+            return {start: known[start] for start in starts if start in known}
+
+    def forget(self, now: float) -> None:
+        """Drop what is as old as readings that are deleted."""
+        with self._mutex:
+            for zone, known in self._known.items():
+                oldest = _oldest(self._zones[zone], now)
+                for start in [start for start in known if start < oldest]:
+                    del known[start]
+                for start in sorted(known)[:-KEPT]:
+                    del known[start]
+
+    def _add(self, zone: ZoneService, start: int) -> None:
+        found = None if self._readings is None else self._readings.peek(zone.id, start)
+        bound = zone.scenario.zone.bound
+        if found is None or found.wh.size != bound.size:
+            return
+        wh = found.wh
+        if not found.present.all():
+            step = (start - zone.begins) // zone.seconds + 1
+            wh = np.where(found.present, wh, self._expected[zone.id].at(step))
+        load = tally(wh, bound).load
+        with self._mutex:
+            self._known[zone.id][start] = load
+
+
+def _oldest(zone: ZoneService, now: float) -> int:
+    """Intervals that start before are purged, or will be at the next tick [UTC epoch s]."""
+    return int(now) - zone.retention - zone.seconds + 1
+
+
+class _Expected:
+    """The public expectation of each reading, as the curator puts it in for one that is missing."""
+
+    def __init__(self, zone: ZoneService) -> None:
+        self._zone = zone
+        self._restart()
+
+    def _restart(self) -> None:
+        self._beliefs: list[Iterator[Belief]] = [marginals(m) for m in self._zone.scenario.models]
+        self._at, self._now = 0, list[Belief]()
+
+    def at(self, step: int) -> NDArray[np.int64]:
+        """Of the epoch's step; 0 Wh where a model is private and may say nothing."""
+        scenario = self._zone.scenario
+        if self._zone.learned.private:
+            return np.zeros(scenario.zone.n_houses, np.int64)
+        if step < self._at:
+            self._restart()
+        if step > self._at:
+            self._now = [next(islice(b, step - self._at - 1, None)) for b in self._beliefs]
+            self._at = step
+        pairs = zip(self._now, scenario.models, strict=True)
+        guesses = [expected_readings(b, m, scenario.consumption) for b, m in pairs]
+        return np.asarray(np.rint(np.mean(guesses, axis=0)), np.int64)

@@ -1,0 +1,62 @@
+// Small things about the page. Text only ever goes in as text, never as HTML.
+
+export const find = (selector, root = document) => root.querySelector(selector);
+export const zone = document.body.dataset.zone;
+
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+// Show what belongs to a state: loading, empty, error, ready.
+export function state(section, name, detail) {
+  if (section.dataset.state !== name) section.dataset.state = name;
+  for (const part of section.querySelectorAll("[data-when]")) {
+    const on = part.dataset.when === name;
+    if (part.hidden === on) part.hidden = !on;
+    if (on && detail !== undefined) {
+      const place = part.matches("[data-detail]") ? part : find("[data-detail]", part);
+      if (place) say(place, detail);
+    }
+  }
+}
+
+// Rows of a table; nodes are used again, so that a page left open does not grow.
+export function fill(body, rows, kinds = []) {
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((cells, i) => {
+    const row = body.rows[i] ?? body.insertRow();
+    while (row.cells.length > cells.length) row.deleteCell(-1);
+    cells.forEach((text, j) => {
+      const cell = row.cells[j] ?? row.insertCell();
+      if (kinds[j] && cell.className !== kinds[j]) cell.className = kinds[j];
+      say(cell, text);
+    });
+  });
+}
+
+// A list of terms and what they are.
+export function pairs(list, entries) {
+  while (list.children.length > 2 * entries.length) list.lastElementChild.remove();
+  entries.forEach(([term, text], i) => {
+    if (!list.children[2 * i]) list.append(make("dt"), make("dd"));
+    say(list.children[2 * i], term);
+    say(list.children[2 * i + 1], text);
+  });
+}
+
+export function width(node, share) {
+  node.style.width = `${(100 * Math.min(Math.max(share, 0), 1)).toFixed(1)}%`;
+}
+
+export function again(section, work) {
+  for (const button of section.querySelectorAll("[data-again]")) {
+    button.addEventListener("click", work);
+  }
+}

@@ -1,0 +1,156 @@
+// What each promise would cost: error against epsilon, a line for each eta, the choice marked.
+
+import { about, ask } from "./api.js";
+import { chart } from "./chart.js";
+import { again, find, make, say, state, zone } from "./dom.js";
+import { most, percent, short } from "./format.js";
+
+const card = find("#picture");
+const HUES = ["--hue-1", "--hue-3", "--hue-2", "--hue-4", "--hue-5"];
+const KEYS = ["line", "dash", "dot", "dash", "dash"];
+const DASHES = [undefined, [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
+
+let found = null; // the answer; it stays the same while the page is open
+let kind = "estimated";
+let picture = null;
+let tried = null;
+
+const errors = () => found.curves.flatMap((curve) => curve.points.map((point) => point[kind]));
+
+// 1, 2, 5, 10, ... within a range, and one beyond on either side.
+function steps(low, high) {
+  const all = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+    for (const lead of [1, 2, 5]) all.push(lead * 10 ** power);
+  }
+  return all;
+}
+
+function bounds() {
+  const all = [...errors(), found.forecast, found.chosen[kind]].filter((value) => value > 0);
+  const low = Math.min(...all) / 1.25;
+  const high = Math.max(...all) * 1.25;
+  return [low, high];
+}
+
+const grid = () => [...new Set(found.curves.flatMap((curve) => curve.points.map((one) => one.epsilon)))].sort((a, b) => a - b);
+
+function columns() {
+  const x = grid();
+  const row = (curve) => {
+    const by = new Map(curve.points.map((point) => [point.epsilon, point[kind]]));
+    return x.map((epsilon) => by.get(epsilon) ?? null);
+  };
+  return [x, ...found.curves.map(row)];
+}
+
+function drawn() {
+  const last = found.curves.length - 1;
+  const x = grid();
+  return chart(find("#tradeoff"), {
+    unit: "Relative error of the price",
+    format: percent,
+    at: (epsilon) => `ε = ${short(epsilon)}`,
+    right: 76,
+    below: ["← stronger promise", "weaker promise →"],
+    ends: true,
+    x: {
+      log: true,
+      range: () => [x[0], x.at(-1)],
+      splits: () => steps(x[0], x.at(-1)).filter((one) => one >= x[0] * 0.999 && one <= x.at(-1) * 1.001),
+      values: (_, all) => all.map((one) => `ε ${short(one)}`),
+    },
+    y: {
+      log: true,
+      range: bounds,
+      splits: () => steps(...bounds()).filter((one) => one >= bounds()[0] && one <= bounds()[1]),
+      values: (_, all) => all.map((share) => `${short(100 * share)} %`),
+    },
+    series: found.curves.map((curve, i) => ({
+      label: `η = ${short(curve.eta)}${i === 0 ? trust(curve.eta) : i === last ? trust(curve.eta) : ""}`,
+      end: `η = ${short(curve.eta)}`,
+      colour: HUES[i % HUES.length],
+      dash: DASHES[i % DASHES.length],
+      key: KEYS[i % KEYS.length],
+      points: 6,
+      width: 2.25,
+    })),
+    marks: () => [
+      { y: found.forecast, text: "forecast alone, no meter used", colour: "--quiet" },
+      { x: found.chosen.epsilon, y: found.chosen[kind], text: "this zone's choice", colour: "--ink", strong: true },
+    ],
+    table: {
+      head: ["ε", ...found.curves.map((curve) => `η = ${short(curve.eta)}`)],
+      kinds: ["number", ...found.curves.map(() => "number")],
+      rows: () => {
+        const [x, ...rest] = columns();
+        return x.map((epsilon, i) => [short(epsilon), ...rest.map((row) => percent(row[i]))]);
+      },
+    },
+    words: () => `Error of a price against the promise epsilon, a line for each of ${found.curves.length} settings of eta. This zone chose epsilon ${short(found.chosen.epsilon)} and eta ${short(found.chosen.eta)}, with an error of ${percent(found.chosen[kind])}. A forecast without meters has ${percent(found.forecast)}. The table below has all values.`,
+  });
+}
+
+function trust(eta) {
+  if (eta === 1) return " (model not trusted)";
+  return eta === 0 ? " (model trusted entirely)" : "";
+}
+
+function read() {
+  const x = grid();
+  const epsilon = x[Number(find("#epsilon").value)];
+  const curve = found.curves[Number(find("#eta").value)];
+  const point = curve.points.find((one) => one.epsilon === epsilon);
+  say(find("#epsilon-value"), short(epsilon));
+  find("#epsilon").setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
+  if (!point) return;
+  const top = Math.round(100 * most(epsilon));
+  say(find("#verdict"), `A fifty-fifty guess may become ${top} to ${100 - top} at most; a price is off by about ${percent(point[kind])}.`);
+  const ratio = point[kind] / found.chosen[kind];
+  const same = Math.abs(ratio - 1) < 0.01;
+  say(find("#against"), `${same ? "The same error as this zone's choice" : `${short(ratio)} times the error of this zone's choice`}; the forecast alone, which uses no meter, is off by ${percent(found.forecast)}.`);
+}
+
+function nearest(list, value) {
+  return list.reduce((best, one, i) => (Math.abs(one - value) < Math.abs(list[best] - value) ? i : best), 0);
+}
+
+function ready() {
+  state(card, "ready");
+  picture ??= drawn();
+  picture.set(columns());
+  find("#reading").hidden = false;
+  if (tried === null) {
+    const x = grid();
+    const slider = find("#epsilon");
+    slider.max = String(x.length - 1);
+    slider.value = String(nearest(x, found.chosen.epsilon));
+    const chosen = nearest(found.curves.map((curve) => curve.eta), found.chosen.eta);
+    found.curves.forEach((curve, i) => find("#eta").append(make("option", { value: String(i) }, `η = ${short(curve.eta)}${trust(curve.eta)}`)));
+    find("#eta").value = String(chosen);
+    tried = true;
+  }
+  read();
+}
+
+async function load() {
+  state(card, "loading");
+  try {
+    found = await ask(about("/v1/tradeoff", zone), { seconds: 120 });
+    ready();
+  } catch (error) {
+    state(card, error.status === 404 ? "empty" : "error", error.message);
+  }
+}
+
+for (const radio of document.querySelectorAll("[name=kind]")) {
+  radio.addEventListener("change", () => {
+    kind = radio.value;
+    ready();
+  });
+}
+find("#epsilon").addEventListener("input", read);
+find("#eta").addEventListener("change", read);
+again(card, load);
+if (zone) load();
+else state(card, "empty");

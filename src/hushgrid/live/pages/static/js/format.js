@@ -1,0 +1,56 @@
+// Numbers and times as people read them.
+
+export const seconds = (iso) => Date.parse(iso) / 1000;
+
+// Digits so that a price has four that count.
+export function digits(typical) {
+  const size = Math.abs(typical) || 1;
+  return Math.min(Math.max(3 - Math.floor(Math.log10(size)), 0), 6);
+}
+
+const numbers = new Map();
+export function number(value, places = 0) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (!numbers.has(places)) {
+    const both = { minimumFractionDigits: places, maximumFractionDigits: places };
+    numbers.set(places, new Intl.NumberFormat("en", both));
+  }
+  return numbers.get(places).format(value);
+}
+
+// 0.0123 -> "1.2 %"; two digits that count, no more than needed.
+export function percent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return "–";
+  const value = 100 * share;
+  const size = Math.abs(value);
+  return `${number(value, size >= 10 || size === 0 ? 0 : size >= 1 ? 1 : size >= 0.1 ? 2 : 3)} %`;
+}
+
+export function whole(share) {
+  if (share > 0.995 && share < 1) return "> 99 %";
+  return share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`;
+}
+
+// A number with up to three digits that count: 0.05, 1.25, 12.
+export function short(value) {
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= 1000 ? number(value) : String(Number(value.toPrecision(3)));
+}
+
+// What somebody who thought it even can believe at most, after odds moved by e^epsilon.
+export const most = (epsilon) => 1 / (1 + Math.exp(-epsilon));
+
+export function clock(timeZone) {
+  const as = (options) => new Intl.DateTimeFormat("en-GB", { timeZone, ...options });
+  const time = as({ hour: "2-digit", minute: "2-digit" });
+  const day = as({ weekday: "short", day: "numeric", month: "short" });
+  const full = as({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const parts = as({ year: "numeric", month: "numeric", day: "numeric" });
+  const date = (s) => new Date(1000 * s);
+  return {
+    time: (s) => time.format(date(s)),
+    day: (s) => day.format(date(s)),
+    full: (s) => full.format(date(s)),
+    date: (s) => parts.format(date(s)),
+  };
+}

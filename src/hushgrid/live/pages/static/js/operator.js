@@ -1,0 +1,110 @@
+// The operator's page: first who it is, then figures that nobody else may see.
+
+import { ask } from "./api.js";
+import { find, say, state, zone } from "./dom.js";
+import { overview } from "./overview.js";
+
+const login = find("#login");
+const inside = find("#inside");
+const HINT = "hushgrid-operator"; // that somebody logged in from here: else nothing needs to be asked
+let view = null;
+
+function hint(value) {
+  try {
+    if (value === undefined) return localStorage.getItem(HINT) !== null;
+    if (value) localStorage.setItem(HINT, "1");
+    else localStorage.removeItem(HINT);
+  } catch {
+    // a browser that keeps nothing: ask
+  }
+  return true;
+}
+
+function outside(why) {
+  view?.stop();
+  view = null;
+  document.title = "Log in · hushgrid";
+  find("[data-start]").hidden = true;
+  inside.hidden = true;
+  find("#who").hidden = true;
+  login.hidden = false;
+  say(find("#heading"), "Log in");
+  refused(why);
+}
+
+function refused(why) {
+  const place = find("#refused");
+  place.hidden = !why;
+  say(place, why ?? "");
+}
+
+function enter(session) {
+  find("[data-start]").hidden = true;
+  login.hidden = true;
+  inside.hidden = false;
+  find("#who").hidden = false;
+  say(find("#client"), `Logged in as ${session.client}`);
+  state(find("#zone"), "loading");
+  view = overview(zone, (why) => outside(why ?? "Your session has ended; log in again."));
+}
+
+async function session() {
+  if (!hint()) {
+    outside(null);
+    shown();
+    return;
+  }
+  try {
+    enter(await ask("/v1/session"));
+  } catch (error) {
+    outside(error.status === 401 ? null : error.message);
+    if (error.status === 401) {
+      hint(false);
+      shown();
+    }
+  }
+}
+
+// In the demo the login is no secret: everything there is simulated.
+async function shown() {
+  if (!find("nav a[href='/demo']")) return;
+  try {
+    const { operator } = await ask("/demo/state");
+    say(find("#shown"), `Simulation: the client id is ${operator.client}, the secret ${operator.secret}.`);
+    find("#shown").hidden = false;
+  } catch {
+    // the page works without
+  }
+}
+
+find("#form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const button = find("#enter");
+  button.disabled = true;
+  refused(null);
+  try {
+    await ask("/v1/session", { method: "POST", body: { client: find("#name").value, secret: find("#secret").value } });
+    find("#secret").value = "";
+    hint(true);
+    enter(await ask("/v1/session"));
+    find("#main").focus();
+  } catch (error) {
+    refused(error.status === 401 ? "Client id or secret is wrong." : error.message);
+    find("#secret").focus();
+  }
+  button.disabled = false;
+});
+
+find("#logout").addEventListener("click", async () => {
+  try {
+    await ask("/v1/session", { method: "DELETE" });
+    hint(false);
+    outside(null);
+    find("#name").focus();
+    shown();
+  } catch (error) {
+    outside(error.status === 401 ? null : `Logging out failed: ${error.message}`);
+  }
+});
+
+session();

@@ -1,0 +1,252 @@
+// Zones and one zone's figures for the operator, asked for again with every release.
+
+import { about, ask, gathered, listen, liveness } from "./api.js";
+import { chart } from "./chart.js";
+import { again, fill, find, make, pairs, say, state, width } from "./dom.js";
+import { clock, digits, number, percent, seconds, short } from "./format.js";
+
+const RECENT = 12; // releases in the table
+const CALM = 1000; // [ms] between two looks
+const part = find("#zone");
+const list = find("#zones");
+
+let shown = null; // the newest answer: two days of releases at most
+let times = clock();
+let charts = null;
+let place = null;
+let watched = false;
+
+const last = (all) => all[all.length - 1];
+const kWh = (wh) => (wh === null || wh === undefined ? null : wh / 1000);
+
+export function overview(first, ended) {
+  const live = liveness(find(".live"));
+  let zone = first || null;
+  let stream = null;
+  let over = false;
+
+  async function zones() {
+    const found = await ask("/v1/operator");
+    zone ??= found.zones[0]?.zone ?? null;
+    list.hidden = found.zones.length < 2;
+    rows(found.zones, zone, choose);
+  }
+  async function refresh() {
+    if (over) return;
+    try {
+      await zones();
+      if (zone === null || over) return;
+      const next = await ask(about("/v1/operator/zone", zone));
+      if (over || next.zone !== zone) return;
+      shown = next;
+      told();
+    } catch (error) {
+      if (over) return;
+      if (error.status === 401) ended();
+      else if (error.status === 403) ended("This client may not operate: it needs the scope operate.");
+      else if (shown === null || shown.zone !== zone) state(part, error.status === 404 ? "empty" : "error", error.message);
+      else live("off");
+    }
+  }
+  const renew = gathered(refresh, CALM);
+  function follow() {
+    stream?.close();
+    stream = listen(about("/v1/stream", zone), { price: renew }, (is) => {
+      live(is);
+      renew();
+    });
+  }
+  function choose(other) {
+    if (other === zone) return;
+    zone = other;
+    shown = null;
+    state(part, "loading");
+    follow();
+  }
+  if (!watched) again(part, () => renew());
+  watched = true;
+  (async () => {
+    await refresh();
+    if (!over) follow();
+  })();
+  return {
+    stop() {
+      over = true;
+      shown = null; // nothing secret stays behind
+      stream?.close();
+      forget();
+    },
+  };
+}
+
+function rows(all, zone, choose) {
+  const body = find("#zone-list");
+  fill(body, all.map((one) => ["", one.state, String(one.t ?? "–"), number(one.missing), number(one.alerts)]), ["", "", "number", "number", "number"]);
+  all.forEach((one, i) => {
+    const cell = body.rows[i].cells[0];
+    let button = cell.querySelector("button");
+    if (button?.dataset.zone !== one.zone) {
+      button = make("button", { type: "button", class: "button", "data-zone": one.zone }, one.zone);
+      button.addEventListener("click", () => choose(one.zone));
+      cell.replaceChildren(button);
+    }
+    button.setAttribute("aria-pressed", String(one.zone === zone));
+  });
+}
+
+function told() {
+  const { series } = shown;
+  say(find("#heading"), shown.zone);
+  document.title = `${shown.zone} · Operator · hushgrid`;
+  alerts(shown.alerts);
+  if (!series.length) {
+    state(part, "empty");
+    return;
+  }
+  const here = shown.time_zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (here !== place) {
+    place = here;
+    times = clock(place);
+    charts = null;
+  }
+  state(part, "ready");
+  tiles(last(series));
+  why();
+  budget();
+  recent(series);
+  const query = about("/v1/operator/certificate", shown.zone);
+  find("#certificate").href = `${query}&format=html`;
+  find("#certificate-json").href = query;
+  say(find("#head"), shown.head ?? "–");
+  charts ??= pictures();
+  for (const [one, columns] of charts) one.set(columns(shown.series));
+}
+
+function alerts(all) {
+  const place = find("#alert-list");
+  const wanted = all.length ? all : [{ level: "none", text: "No alerts." }];
+  while (place.children.length > wanted.length) place.lastElementChild.remove();
+  wanted.forEach(({ level, text }, i) => {
+    const item = place.children[i] ?? place.appendChild(make("li"));
+    item.dataset.level = level;
+    say(item, level === "none" ? text : `${level === "error" ? "Error" : "Warning"}: ${text}`);
+  });
+}
+
+function tiles(one) {
+  const { noise, missing, houses, currency, promise } = shown;
+  const places = digits(one.rate);
+  say(find("#state"), shown.state);
+  say(find("#step"), `${shown.mode}, ${times.full(seconds(one.start))}`);
+  say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
+  say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(kWh(one.load_hat), 1)} kWh`);
+  say(find("#rate"), `${number(one.rate, places)} ${currency}`);
+  say(find("#optimal"), one.optimal === null ? "exact price unknown" : `exact ${number(one.optimal, places)}, off by ${percent(Math.abs(one.rate / one.optimal - 1))}`);
+  say(find("#scale"), noise.scale === null ? "none" : `${number(noise.scale, noise.scale < 100 ? 1 : 0)} Wh`);
+  say(find("#scale-share"), one.load && noise.scale !== null ? `${percent(noise.scale / one.load)} of the load` : "");
+  say(find("#protected"), number(noise.protected));
+  say(find("#protected-share"), `of ${number(houses)}`);
+  say(find("#missing"), number(missing.meters));
+  say(find("#missing-share"), percent(missing.share));
+  say(find("#sentence"), promise.sentence);
+}
+
+function why() {
+  const { noise, promise, houses } = shown;
+  pairs(find("#why"), [
+    ["Why", noise.why],
+    ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
+    ["ε of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} whatever anyone consumes`],
+    ["Promise", `ε = ${short(promise.epsilon)}${promise.delta ? `, δ = ${short(promise.delta)}` : ""}, about one ${promise.secret}`],
+    ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
+    ["Protected", `${number(noise.protected)} of ${number(houses)} homes at this step`],
+  ]);
+}
+
+function budget() {
+  const { spent, total, left, runs_out: end, per_release: each } = shown.budget;
+  const gauge = find("#gauge");
+  gauge.hidden = total === null || left === null;
+  if (!gauge.hidden) {
+    width(find(".part", gauge), left / total);
+    gauge.toggleAttribute("data-low", left / total < 0.1);
+    gauge.setAttribute("aria-label", `${percent(left / total)} of the budget is left.`);
+  }
+  pairs(find("#budget"), [
+    ["Spent", spent === null ? "–" : `ε ${short(spent)}${total === null ? "" : ` of ${short(total)}`}`],
+    ["Left", total === null || left === null ? "no budget is set" : `ε ${short(left)} (${percent(left / total)})`],
+    ["A release", `ε ${short(each)}`],
+    ["Runs out", end === null ? "not within the horizon" : times.full(seconds(end))],
+    ["Afterwards", "prices come from the public forecast"],
+  ]);
+}
+
+function recent(series) {
+  const places = digits(last(series).rate);
+  const kinds = ["number", "when", "number", "number", "number", "number", "number", "number", ""];
+  const newest = series.slice(-RECENT).reverse();
+  fill(find("#recent"), newest.map((one) => [
+    String(one.t), times.full(seconds(one.start)), number(kWh(one.load), 1), number(kWh(one.load_hat), 1),
+    number(one.optimal, places), number(one.rate, places), number(one.scale), number(one.missing), one.source,
+  ]), kinds);
+}
+
+// Times at the start of an interval; one more at the end, so that the last step is drawn.
+function columns(...fields) {
+  return (series) => {
+    const x = series.map((one) => seconds(one.start));
+    const rows = fields.map((field) => series.map(field));
+    if (x.length) {
+      x.push(last(x) + shown.interval_s);
+      for (const row of rows) row.push(last(row));
+    }
+    return [x, ...rows];
+  };
+}
+
+function pictures() {
+  const places = digits(last(shown.series).rate);
+  const zone = place;
+  const at = (s) => times.full(s);
+  const latest = () => shown.series.length - 1;
+  const table = (head, row) => ({
+    head: ["Interval", ...head],
+    kinds: ["when", ...head.map(() => "number")],
+    rows: () => shown.series.map((one) => [times.full(seconds(one.start)), ...row(one)]),
+  });
+  const secret = { colour: "--secret", step: true, width: 1.75 };
+  const open = { colour: "--price", step: true, width: 2.25 };
+  const rates = chart(find("#rates"), {
+    unit: `Price [${shown.currency}/kWh]`, zone, at, latest, format: (value) => number(value, places),
+    series: [{ ...open, label: "published" }, { ...secret, label: "exact (secret)", dash: [4, 3] }],
+    table: table(["Published", "Exact"], (one) => [number(one.rate, places), number(one.optimal, places)]),
+    words: () => `Published and exact price of the last ${shown.series.length} intervals. The table below has all of them.`,
+  });
+  const loads = chart(find("#loads"), {
+    unit: "Load of an interval [kWh]", zone, at, latest, format: (value) => number(value, 1),
+    series: [{ ...open, label: "with noise" }, { ...secret, label: "load (secret)", dash: [4, 3] }],
+    table: table(["With noise", "Load"], (one) => [number(kWh(one.load_hat), 1), number(kWh(one.load), 1)]),
+    words: () => `Load with noise and load of the last ${shown.series.length} intervals. The table below has all of them.`,
+  });
+  const scales = chart(find("#scales"), {
+    unit: "Scale of the noise [Wh]", zone, at, latest, format: (value) => number(value),
+    y: { range: (_, low, high) => [0, 1.15 * (high || 1)] },
+    series: [{ ...open, label: "scale" }],
+    table: table(["Scale [Wh]", "Missing meters"], (one) => [number(one.scale), number(one.missing)]),
+    words: () => `Scale of the noise of the last ${shown.series.length} intervals. The table below has all of them.`,
+  });
+  return [
+    [rates, columns((one) => one.rate, (one) => one.optimal)],
+    [loads, columns((one) => kWh(one.load_hat), (one) => kWh(one.load))],
+    [scales, columns((one) => one.scale)],
+  ];
+}
+
+// After logging out: no figure is left in the page.
+function forget() {
+  charts = null;
+  for (const id of ["rates", "loads", "scales", "recent", "why", "budget", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
+  for (const node of document.querySelectorAll(".tiles dd")) say(node, "–");
+  say(find("#sentence"), "");
+  say(find("#head"), "–");
+}

@@ -1,0 +1,185 @@
+// The public page of a zone: prices published and expected, and the promise. Nothing else is asked.
+
+import { about, ask, gathered, listen, liveness } from "./api.js";
+import { chart } from "./chart.js";
+import { again, find, say, state, zone } from "./dom.js";
+import { clock, digits, most, number, percent, seconds } from "./format.js";
+import { seenBy } from "./promise.js";
+
+const DAY = 86_400;
+const SAID = 60_000; // [ms] between two prices read out to those who listen
+const now = find("#now");
+const curve = find("#curve");
+const live = liveness(find(".live"));
+const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+let place = here; // the zone's own time where the service tells it
+let times = clock(place);
+let shown = null; // what the chart is drawn from: two days of prices at most
+let picture = null;
+let spoken = 0;
+
+const last = (list) => list[list.length - 1];
+
+// Where time stands: the clock on the wall, or in a simulation the newest price.
+function moment(prices) {
+  return prices.simulated ? seconds(last(prices.published).start) : Date.now() / 1000;
+}
+
+function entry(one) {
+  return { start: seconds(one.start), end: seconds(one.end), price: one.price, low: one.low ?? null, high: one.high ?? null, source: one.source };
+}
+
+function understood(prices) {
+  const at = moment(prices);
+  const published = prices.published.map(entry);
+  const forecast = prices.forecast.map(entry);
+  const today = times.date(at);
+  let from = published.find((one) => times.date(one.start) === today)?.start ?? at;
+  from -= from % prices.interval_s;
+  const kept = published.filter((one) => one.start >= from);
+  const until = Math.min(Math.max(last(forecast)?.end ?? at, from + DAY), from + 1.5 * DAY);
+  return {
+    at, from, until, unit: prices.unit, interval: prices.interval_s, simulated: prices.simulated,
+    published: kept, forecast: forecast.filter((one) => one.start < until),
+    holds: [...published].reverse().find((one) => one.start <= at) ?? last(published),
+    newest: last(published),
+  };
+}
+
+// Columns: times, published, expected, high and low of both.
+function columns({ published, forecast }) {
+  const x = [], price = [], expected = [], low = [], high = [];
+  const push = (s, one, is) => {
+    x.push(s);
+    price.push(is === "published" || is === "joint" ? (is === "joint" ? last(published).price : one.price) : null);
+    expected.push(is === "published" ? null : one.price);
+    low.push(one.low);
+    high.push(one.high);
+  };
+  for (const one of published) push(one.start, one, "published");
+  forecast.forEach((one, i) => push(one.start, one, i === 0 && published.length ? "joint" : "forecast"));
+  const end = last(forecast) ?? last(published);
+  if (end) push(end.end, end, forecast.length ? "forecast" : "published");
+  return [x, price, expected, high, low];
+}
+
+function drawn() {
+  const places = digits(shown.holds.price);
+  const row = (is) => (one) => [times.full(one.start), number(one.price, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, is];
+  return chart(find("#prices"), {
+    unit: `Price [${shown.unit}], times of ${place.replace("_", " ")}`,
+    zone: place,
+    format: (value) => number(value, places),
+    at: (s) => times.full(s),
+    x: { range: () => [shown.from, shown.until] },
+    series: [
+      { label: "published", colour: "--price", step: true, width: 2.5 },
+      { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
+      { label: "high", colour: "--band", step: true, width: 0.5, quiet: true },
+      { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
+    ],
+    bands: [{ series: [3, 4], colour: "--band", label: "the exact price lies here, 95 in 100" }],
+    marks: () => [{ x: shown.at, text: `now ${times.time(shown.at)}`, colour: "--ink" }],
+    table: {
+      head: ["From", `Price [${shown.unit}]`, "95 % range", "Kind"],
+      kinds: ["when", "number", "number", ""],
+      rows: () => [...shown.published.map(row("published")), ...shown.forecast.map(row("expected"))],
+    },
+    words: () => `Prices of today by the time of day: ${shown.published.length} published, ${shown.forecast.length} expected. ${summary(shown, places)} The table below has all of them.`,
+  });
+}
+
+function summary(now, places) {
+  if (!now.published.length) return "";
+  const [low, high] = extremes(now.published);
+  return `Lowest ${number(low.price, places)} at ${times.time(low.start)}, highest ${number(high.price, places)} at ${times.time(high.start)}.`;
+}
+
+function extremes(list) {
+  const by = (better) => list.reduce((best, one) => (better(one.price, best.price) ? one : best));
+  return [by((a, b) => a < b), by((a, b) => a > b)];
+}
+
+function cheapest({ forecast, interval }) {
+  const many = Math.max(Math.round(3600 / interval), 1);
+  let best = null;
+  for (let i = 0; i + many <= forecast.length; i += 1) {
+    const mean = forecast.slice(i, i + many).reduce((sum, one) => sum + one.price, 0) / many;
+    if (best === null || mean < best.mean) best = { mean, from: forecast[i].start, to: forecast[i + many - 1].end };
+  }
+  return best;
+}
+
+const SOURCES = {
+  forecast: "This price is the public forecast: no meter was used for it, because the privacy budget is spent.",
+  fallback: "This is the fallback price, because no usable model is there.",
+};
+
+function told() {
+  const { holds, newest, published, unit, interval, at } = shown;
+  const places = digits(holds.price);
+  say(find("#price"), number(holds.price, places));
+  say(find("#unit"), unit);
+  say(find("#holds"), `${times.day(holds.start)}, ${times.time(holds.start)} to ${times.time(holds.end)}`);
+  const late = !shown.simulated && at > newest.end + interval;
+  const source = find("#source");
+  source.hidden = !late && !SOURCES[holds.source];
+  say(source, late ? `The newest price is late: it held until ${times.time(newest.end)}.` : SOURCES[holds.source] ?? "");
+  if (published.length) {
+    const [low, high] = extremes(published);
+    say(find("#lowest"), `${number(low.price, places)} at ${times.time(low.start)}`);
+    say(find("#highest"), `${number(high.price, places)} at ${times.time(high.start)}`);
+  }
+  const hour = cheapest(shown);
+  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(shown.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
+  find("#simulated").hidden = !shown.simulated;
+  if (Date.now() - spoken > SAID) {
+    spoken = Date.now();
+    say(find("#said"), `Price now ${number(holds.price, places)} ${unit}, ${times.time(holds.start)} to ${times.time(holds.end)}.`);
+  }
+}
+
+async function refresh() {
+  try {
+    const prices = await ask(about("/v1/prices", zone));
+    if (!prices.published.length) throw Object.assign(new Error(), { status: 404 });
+    shown = understood(prices);
+  } catch (error) {
+    const kind = error.status === 404 ? "empty" : "error";
+    if (shown === null || kind === "empty") for (const part of [now, curve]) state(part, kind, error.message);
+    else live("off");
+    return;
+  }
+  state(now, "ready");
+  state(curve, "ready");
+  told();
+  picture ??= drawn();
+  picture.set(columns(shown));
+}
+
+async function promised() {
+  const card = find("#promise");
+  try {
+    const promise = await ask(about("/v1/promise", zone));
+    if (promise.time_zone) {
+      place = promise.time_zone;
+      times = clock(place);
+    }
+    say(find("#sentence"), promise.sentence);
+    say(find("#odds"), `Somebody who calls it fifty-fifty whether you are at home can get to ${Math.round(100 * most(promise.epsilon))} to ${100 - Math.round(100 * most(promise.epsilon))} at most, by ${seenBy(promise)}.`);
+    say(find("#cost"), promise.error === null ? "" : `What it costs: the published price is off by about ${percent(promise.error)}.`);
+    state(card, "ready");
+  } catch (error) {
+    state(card, "error", error.message);
+  }
+}
+
+const renew = gathered(refresh, 400);
+for (const part of [now, curve]) again(part, renew);
+find("#how").href = about("/how", find("nav a[href^='/how?']") ? zone : "");
+await promised();
+listen(about("/v1/stream", zone), { price: renew }, (is) => {
+  live(is);
+  renew();
+});

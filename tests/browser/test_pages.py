@@ -1,0 +1,328 @@
+"""The pages in a real browser, on a real demo: what people see, with mouse, keys or ears."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.conftest import Demo
+from tests.browser.watching import drawn, faults, scrolls_sideways
+from tests.browser.week import Week
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import Page, expect
+
+Open = Callable[..., Page]
+PATHS = ("/", "/how", "/explore", "/operator", "/demo")
+READY = {
+    "/": "#now[data-state=ready]",
+    "/how": "#promise[data-state=ready]",
+    "/explore": "#picture[data-state=ready]",
+    "/operator": "#login",
+    "/demo": "#words[data-state=ready]",
+}
+
+
+def log_in(page: Page, secret: str) -> None:
+    page.goto("/operator")
+    page.get_by_label("Client id").fill("operator")
+    page.get_by_label("Secret").fill(secret)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_prices_come_by_themselves(page_of: Open) -> None:
+    page = page_of()
+    page.goto("/")
+    expect(page.locator("#now[data-state=ready]")).to_be_visible()
+    expect(page.locator(".live")).to_have_text("Live")
+    heard = page.evaluate_handle(
+        "() => { const all = []; new MutationObserver(() => all.push(1)).observe("
+        "document.querySelector('#said'), {childList: true, characterData: true, subtree: true});"
+        " return all; }"
+    )
+    for _ in range(4):
+        before = page.locator("#holds").inner_text()
+        expect(page.locator("#holds")).not_to_have_text(before)
+    assert heard.evaluate("(all) => all.length") <= 1, "not every price is read out"
+    assert "Price now" in str(page.locator("#said").text_content())
+    assert drawn(page, "#prices", "--price")
+    expect(page.locator("#sentence")).to_contain_text("odds")
+    expect(page.locator("#cost")).to_contain_text("%")
+    expect(page.locator("#simulated")).to_be_visible()
+
+
+def test_the_public_page_asks_for_what_is_public(page_of: Open, demo: Demo) -> None:
+    """Those ways are the ones that the two worlds test compares, so nothing else can be shown."""
+    page = page_of()
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(request.url.removeprefix(demo.url)))
+    page.goto("/")
+    expect(page.locator("#now[data-state=ready]")).to_be_visible()
+    data = {one.partition("?")[0] for one in asked if not one.startswith("/assets/")} - {"/"}
+    assert data == {"/v1/prices", "/v1/promise", "/v1/stream"}
+    assert not page.context.cookies()
+
+
+@pytest.mark.parametrize(("scheme", "widths"), [("light", (375, 1440)), ("dark", (1440, 375))])
+def test_every_page_fits_and_can_be_used_by_all(
+    page_of: Open, scheme: str, widths: tuple[int, int]
+) -> None:
+    page = page_of(color_scheme=scheme, reduced_motion="reduce")
+    for path in PATHS:
+        page.goto(path)
+        expect(page.locator(READY[path])).to_be_visible()
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 800})
+            assert not scrolls_sideways(page), f"{path} {width}"
+        assert not faults(page), path
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in ground[4:-1].split(","))
+    assert brightness < 150 if scheme == "dark" else brightness > 600
+    moving = page.evaluate(
+        "[...document.querySelectorAll('*')].filter((one) =>"
+        " parseFloat(getComputedStyle(one).transitionDuration) > 0).length"
+    )
+    assert moving == 0
+
+
+def test_the_theme_changes_under_an_open_chart(page_of: Open) -> None:
+    page = page_of(color_scheme="light")
+    page.goto("/explore")
+    expect(page.locator(READY["/explore"])).to_be_visible()
+    assert drawn(page, "#tradeoff", "--hue-1")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(100)
+    assert drawn(page, "#tradeoff", "--hue-1"), "in the colours of the dark theme"
+
+
+def test_explorer(page_of: Open) -> None:
+    page = page_of()
+    page.goto("/explore")
+    expect(page.locator(READY["/explore"])).to_be_visible()
+    for hue in ("--hue-1", "--hue-2", "--hue-3"):
+        assert drawn(page, "#tradeoff", hue)
+    verdict = page.locator("#verdict")
+    before = verdict.inner_text()
+    page.get_by_label("Promise ε").focus()
+    page.keyboard.press("End")
+    expect(verdict).not_to_have_text(before)
+    weak = verdict.inner_text()
+    page.get_by_label("the noisy price itself").check()
+    expect(verdict).not_to_have_text(weak)
+    page.get_by_text("The numbers as a table").click()
+    expect(page.locator("#tradeoff tbody tr").nth(5)).to_be_visible()
+
+
+def test_operator_logs_in_and_out(page_of: Open, demo: Demo) -> None:
+    page = page_of(expected=("401",))
+    log_in(page, "wrong")
+    expect(page.get_by_role("alert")).to_have_text("Client id or secret is wrong.")
+    expect(page.locator("#inside")).to_be_hidden()
+    assert page.get_by_label("Secret").evaluate("(one) => one === document.activeElement")
+    log_in(page, demo.secret)
+    expect(page.get_by_role("heading", name="elm-street")).to_be_visible()
+    expect(page.locator("#load")).to_contain_text("kWh")
+    for figure, colour in (("#rates", "--price"), ("#loads", "--secret"), ("#scales", "--price")):
+        assert drawn(page, figure, colour)
+    expect(page.locator("#why")).to_contain_text("House")
+    assert page.locator("#recent tr").count() > 0
+    before = page.locator("#recent tr").first.inner_text()
+    expect(page.locator("#recent tr").first).not_to_have_text(before)  # it goes on by itself
+    assert not faults(page)
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert not scrolls_sideways(page)
+    page.reload()
+    expect(page.locator("#client")).to_have_text("Logged in as operator")
+    expect(page.locator("#load")).to_contain_text("kWh")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Client id")).to_be_visible()
+    left = str(page.locator("#inside").text_content())
+    assert not re.search("[0-9]", left), "nothing secret stays behind"
+    assert page.locator("#recent tr").count() == 0
+    assert page.locator("canvas").count() == 0
+    assert page.evaluate("fetch('/v1/operator').then((answer) => answer.status)") == 401
+    page.reload()
+    expect(page.get_by_label("Client id")).to_be_visible()
+
+
+def test_who_may_not_see_gets_nothing(demo: Demo) -> None:
+    for path in ("/v1/operator", "/v1/operator/zone", "/v1/operator/certificate"):
+        assert httpx.get(demo.url + path).status_code == 401
+    page = httpx.get(f"{demo.url}/operator")
+    assert page.headers["cache-control"] == "no-store"
+    assert demo.secret not in page.text
+
+
+def test_the_adversary_and_the_dials(page_of: Open, demo: Demo) -> None:
+    page = page_of()
+    page.goto("/demo")
+    expect(page.locator(READY["/demo"])).to_be_visible()
+    clock = page.locator("#clock")
+    before = clock.inner_text()
+    expect(clock).not_to_have_text(before)
+    for figure in ("#others", "#none"):
+        assert drawn(page, figure, "--price")
+        assert drawn(page, figure, "--secret")
+    expect(page.locator("[data-who=others] [data-is=private]")).to_contain_text("%")
+    expect(page.locator("#truth")).to_contain_text("home")
+    page.get_by_label("Promise ε").focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#restart")).to_contain_text("day")
+    wanted = float(page.locator("#epsilon-value").inner_text())
+    assert wanted > 1.0
+    expect(page.locator("#words")).to_have_attribute("data-state", "empty")
+    expect(page.locator("#restart")).to_contain_text("has started again", timeout=60_000)
+    expect(page.locator(READY["/demo"])).to_be_visible()
+    state = httpx.get(f"{demo.url}/demo/state").json()
+    assert state["epsilon"] == wanted
+    assert state["day"] == 1, "the day began again"
+    assert float(page.locator("#epsilon-value").inner_text()) == wanted
+    expect(page.locator(".live")).to_have_text("Live")
+    expect(page.locator("#dial-fault")).to_be_hidden()
+
+
+def test_many_zones(page_of: Open, many: str) -> None:
+    page = page_of(375, url=many)
+    page.goto("/")
+    for zone in ("elm-street", "oak-lane"):
+        row = page.locator(f"[data-zone={zone}]")
+        expect(row.locator("[data-field=price]")).to_contain_text("EUR/kWh")
+        expect(row.locator("[data-field=state]")).to_have_text("publishing")
+    assert not scrolls_sideways(page)
+    assert not faults(page)
+    page.get_by_label("Find a zone").fill("oak")
+    expect(page.locator("#count")).to_have_text("1 of 2 zones")
+    expect(page.locator("[data-zone=elm-street]")).to_be_hidden()
+    page.get_by_label("Find a zone").fill("ash")
+    expect(page.get_by_text("No zone has that name.")).to_be_visible()
+    page.get_by_label("Find a zone").fill("")
+    page.get_by_role("link", name="oak-lane").click()
+    expect(page.get_by_role("heading", name="oak-lane")).to_be_visible()
+    expect(page.locator(READY["/"])).to_be_visible()
+    page.get_by_role("link", name="How this is kept").click()
+    expect(page.locator(READY["/how"])).to_be_visible()
+    expect(page.locator("#houses")).to_contain_text("The 3 homes")
+    page.get_by_label("Zone").select_option("elm-street")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#houses")).to_contain_text("The 6 homes")
+    log_in(page, "a secret")
+    expect(page.get_by_role("heading", name="elm-street")).to_be_visible()
+    page.get_by_role("button", name="oak-lane").click()
+    expect(page.get_by_role("heading", name="oak-lane")).to_be_visible()
+    expect(page.locator("#protected-share")).to_have_text("of 3")
+    assert page.get_by_role("button", name="oak-lane").get_attribute("aria-pressed") == "true"
+    expect(page.locator("#alert-list")).to_contain_text("meters")  # none of them sends
+
+
+def test_by_keyboard_alone(page_of: Open, demo: Demo) -> None:
+    page = page_of()
+    page.goto("/")
+    expect(page.locator(READY["/"])).to_be_visible()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    visited: list[str] = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        visited.append(page.evaluate("document.activeElement.textContent.trim()"))
+        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert ring != "none" or visited[-1] == "", visited[-1]
+        if visited[-1] == "The numbers as a table":
+            break
+    assert "How this is kept" in visited
+    page.keyboard.press("Enter")
+    page.locator("#prices tbody tr").first.wait_for()
+    assert page.locator("#prices tbody tr").count() >= 96
+    page.goto("/operator")
+    page.get_by_label("Client id").wait_for()
+    _tab_to(page, "name")
+    page.keyboard.type("operator")
+    page.keyboard.press("Tab")
+    page.keyboard.type(demo.secret)
+    page.keyboard.press("Enter")
+    expect(page.locator("#load")).to_contain_text("kWh")
+    _tab_to(page, "logout")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Client id")).to_be_focused()
+
+
+def _tab_to(page: Page, name: str) -> None:
+    for _ in range(15):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == name:
+            return
+    raise AssertionError(f"{name} cannot be reached")
+
+
+def _failing(page: Page, pattern: str, status: int) -> None:
+    body = json.dumps({"status": status, "detail": "Nothing to be had now."})
+
+    def answer(route: Any) -> None:
+        route.fulfill(status=status, content_type="application/problem+json", body=body)
+
+    page.route(pattern, answer)
+
+
+def test_empty_and_broken(page_of: Open) -> None:
+    page = page_of(expected=("404", "500"))
+    _failing(page, "**/v1/prices*", 404)
+    page.goto("/")
+    expect(page.locator("#now")).to_contain_text("No price has been published yet")
+    assert not faults(page)
+    page.unroute("**/v1/prices*")
+    expect(page.locator(READY["/"])).to_be_visible()  # with the next price
+    _failing(page, "**/v1/prices*", 500)
+    _failing(page, "**/v1/promise*", 500)
+    page.goto("/")
+    expect(page.locator("#now")).to_contain_text("Nothing to be had now.")
+    expect(page.locator("#promise")).to_contain_text("Nothing to be had now.")
+    assert not faults(page)
+    page.unroute("**/v1/prices*")
+    expect(page.locator(READY["/"])).to_be_visible()
+    for path, way in (("/explore", "tradeoff"), ("/how", "promise")):
+        _failing(page, f"**/v1/{way}*", 500)
+        page.goto(path)
+        expect(page.get_by_text("Nothing to be had now.")).to_be_visible()
+    _failing(page, "**/demo/state", 500)
+    page.goto("/demo")
+    expect(page.get_by_text("Nothing to be had now.")).to_be_visible()
+
+
+def test_a_lost_connection_is_told_and_found_again(page_of: Open) -> None:
+    page = page_of(expected=("ERR_FAILED", "ERR_CONNECTION"))
+    page.route("**/v1/stream*", lambda route: route.abort())
+    page.goto("/")
+    expect(page.locator(".live")).to_have_text("Connection lost, trying again")
+    expect(page.locator(READY["/"])).to_be_visible()  # what can be had is shown meanwhile
+    page.unroute("**/v1/stream*")
+    expect(page.locator(".live")).to_have_text("Live")
+    before = page.locator("#holds").inner_text()
+    expect(page.locator("#holds")).not_to_have_text(before)
+
+
+@pytest.mark.parametrize(("path", "table"), [("/", None), ("/operator", None), ("/demo", "#none")])
+def test_a_page_left_open_for_a_week_neither_grows_nor_slows(
+    page_of: Open, path: str, table: str | None
+) -> None:
+    """Nodes, listeners and heap after a day and after seven, and the strokes each day takes."""
+    ready = {**READY, "/operator": "#zone[data-state=ready]"}[path]
+    week = Week(page_of(375), path, ready, table)
+    first = week.play(1)
+    early = week.held()
+    week.play(5)
+    last = week.play(1)
+    late = week.held()
+    assert late["Nodes"] <= early["Nodes"] + 20
+    assert late["JSEventListeners"] <= early["JSEventListeners"]
+    # some 200 kB are the engine's own compiled code; 5 prices more a step would be 400 kB
+    assert late["JSHeapUsedSize"] <= early["JSHeapUsedSize"] + 400_000
+    assert first > 1000, "it drew"
+    assert last <= 1.05 * first
