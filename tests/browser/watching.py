@@ -54,11 +54,12 @@ def scrolls_sideways(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
-def faults(page: Any) -> list[str]:
-    """What axe-core holds for serious or worse."""
+def faults(page: Any, rules: tuple[str, ...] = ()) -> list[str]:
+    """What axe-core holds for serious or worse, by all rules or these."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    options = {"runOnly": list(rules)} if rules else None
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}"
         for one in found
