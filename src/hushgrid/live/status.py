@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
-from hushgrid.live.curator import Status, spent_before
+from hushgrid.live.course import spent_before
+from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from hushgrid.errors import LedgerError, ServiceError
+from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.live.clock import Clock
+from hushgrid.live.course import Course
 from hushgrid.live.curator import Curator, Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.keys import verify
@@ -43,6 +44,7 @@ class SharedProcess(Process):
         )
         stack.callback(self._sharing.stop)
         self._following = Following(self._sharing.zones, verify)
+        self._courses = {zone.id: Course(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
         self._away = False
         self._broker: MqttReadings | None = None
@@ -70,6 +72,7 @@ class SharedProcess(Process):
             now=now,
             new_epoch=new_epoch,
             fold=self._following.folds[zone.id],
+            course=self._courses[zone.id],
         ) as curator:
             self.history.fill(zone.id, curator.releases, told=False)
             yield curator
@@ -148,7 +151,10 @@ class SharedProcess(Process):
         """
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
         for zone in sorted(mine, key=self._due):
+            failures = zone.failures
             self._pass(zone, clock)
+            if zone.failures > failures:  # perhaps the database is away, then no other need fail
+                self._sharing.look_soon()
             if self._sharing.time_to_look():
                 return
 
@@ -231,9 +237,10 @@ class SharedProcess(Process):
             self._show(zone, found.get(zone.id, []))
             if zone.id in found or zone.id not in self._statuses:
                 fold = self._following.folds[zone.id]
-                self._statuses[zone.id] = status_of(
-                    zone, fold.standing if fold.place else None, now
-                )
+                standing = fold.standing if fold.place else None
+                self._statuses[zone.id] = status_of(zone, standing, now)
+                if standing is not None and standing.epoch is not None:
+                    self._keep_up(zone, standing)
             owner, status = sharing.owner(zone.id), self._statuses[zone.id]
             late = status.t > 0 and now > (status.t + 3) * zone.seconds + zone.grace
             state = "behind" if late else status.state
@@ -244,6 +251,13 @@ class SharedProcess(Process):
             self.board.follows(status, runs=bool(owner) and owner != sharing.me)
         living = len(sharing.seen.living)
         self._metrics.shares(living, len(sharing.ready), sharing.taken)
+
+    def _keep_up(self, zone: ZoneService, standing: Standing) -> None:
+        """Fold what came, so that the zone can be taken over at once."""
+        try:
+            self._courses[zone.id].follow(standing)
+        except HushgridError:  # other terms than ours; who opens the zone says so
+            self._courses[zone.id] = Course(zone)
 
     def _show(self, zone: ZoneService, releases: list[Published]) -> None:
         for release in releases:

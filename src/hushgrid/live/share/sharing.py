@@ -85,6 +85,10 @@ class Sharing:
         self._next = self._steady() + self.pace.beat
         return True
 
+    def look_soon(self) -> None:
+        """Look around in the next turn."""
+        self._next = 0.0
+
     def time_to_look(self) -> bool:
         """Whether a beat has passed since this curator looked around."""
         return self._steady() >= self._next
