@@ -1,6 +1,6 @@
 """From a URL to an engine that ibis speaks to.
 
-duckdb                              in this process; duckdb:///file.db?threads=2&memory_limit=2GB
+duckdb, duckdb:///file.db           in this process; ?threads=2&memory_limit=2GB and the like
 spark:local-cluster[2,1,1024]       any Spark master; ?spark.executor.memory=4g and the like
 trino://..., postgres://...         whatever ibis.connect takes
 """
@@ -110,7 +110,8 @@ def _name() -> str:
 
 def open_engine(url: str) -> Engine:
     """The engine of a URL; BatchError where there is none, ExtraError where it is not installed."""
-    scheme, _, rest = url.partition(":")
+    scheme = re.split("[^a-z0-9+]", url, maxsplit=1)[0]
+    rest = url.removeprefix(scheme).removeprefix(":")
     if scheme == "duckdb":
         return _duckdb(rest.removeprefix("//"))
     if scheme == "spark":

@@ -112,7 +112,7 @@ def spans(found: Table, segments: Table) -> Table:
     known = known.mutate(start=seconds_of(known.start_utc), duration=_wide(known.duration_s))
     known = known.mutate(
         opens=known.start - known.start % known.seconds,
-        good=_fits(known.start, known.duration, known.seconds),
+        good=_fits(known.start, known.duration, known.seconds) & _is_whole(known.start_utc),
     )
     taken = known.good & ~known.came_late
     known = known.mutate(
@@ -168,7 +168,10 @@ def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table)
     else:
         late, came = ibis.literal(False), ibis.literal(0, "int64")
     rows = rows.mutate(came=came, late=late).filter(
-        lambda r: _fits(r.start, r.duration, r.seconds) & r.wh.notnull() & ~r.late
+        lambda r: _fits(r.start, r.duration, r.seconds)
+        & _is_whole(r.start_utc)
+        & r.wh.notnull()
+        & ~r.late
     )
     broken = by_span.filter(~by_span.sound).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])
@@ -230,11 +233,15 @@ def totals(by_span: Table, more: Table | None, expected: Table) -> Table:
 
 
 def seconds_of(column: Column) -> Column:
-    """Epoch seconds of a time; null where it is none, or no whole second."""
+    """Epoch seconds of a time, without parts of a second."""
     if column.type().is_integer():
         return column.cast("int64")
-    whole = column.truncate("s")
-    return ibis.cases((column == whole, whole.epoch_seconds().cast("int64")), else_=None)
+    return column.truncate("s").epoch_seconds().cast("int64")
+
+
+def _is_whole(column: Column) -> Column:
+    """Whether a time is a whole second."""
+    return ibis.literal(True) if column.type().is_integer() else column == column.truncate("s")
 
 
 def _near(readings: Table, roster: Table, first: int, end: int) -> Table:

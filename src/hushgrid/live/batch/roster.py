@@ -34,6 +34,7 @@ class Part:
     sizes: Ints
     speakers: Ints
     bound: NDArray[np.int32]
+    expectations: Expectations | None  # of the speakers; none where a missing reading is 0 Wh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,16 +80,11 @@ class Expected:
 
 
 def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
-    service, seconds = part.service, part.service.seconds
-    if service.learned.private:
-        expectations = None  # a missing reading is 0 Wh
-    else:
-        expectations = Expectations(service.scenario, part.speakers)
-    for opens in range(max(first, service.begins) // seconds * seconds, end, seconds):
-        if opens < max(first, service.begins):
-            continue
-        step = (opens - service.begins) // seconds + 1
-        each = np.zeros(len(part.sizes), np.int64) if not expectations else expectations.at(step)
+    begins, seconds = part.service.begins, part.service.seconds
+    for opens in range(-(-max(first, begins) // seconds) * seconds, end, seconds):
+        each = np.zeros(len(part.sizes), np.int64)
+        if part.expectations is not None:
+            each = part.expectations.at((opens - begins) // seconds + 1)
         # laws end at the bounds, so that within a segment only the clamp can be lower
         yield opens, np.minimum(each, part.bound[part.speakers])
 
@@ -117,7 +113,10 @@ def roster_of(zones: Sequence[ZoneService]) -> Roster:
         place = np.empty(len(order), np.int32)
         segment[order], place[order] = first - 1 + np.cumsum(new), within % width
         sizes = np.diff([*np.flatnonzero(new), len(order)])
-        part = Part(service, first, sizes, order[new], cut_bounds(service))
+        expectations = None
+        if not service.learned.private:
+            expectations = Expectations(service.scenario, order[new])
+        part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
         parts.append(part)
         rows.append({"zone": zone, "segment": segment, "place": place, "part": part})
         first += len(sizes)
