@@ -66,7 +66,9 @@ def lines(deployment: Deployment, zone: str) -> list[str]:
         return [record.line for record in store.records(zone)]
 
 
-def live(deployment: Deployment, zone: ZoneService, rows: Sequence[Row], end: int, seed: int) -> None:
+def live(
+    deployment: Deployment, zone: ZoneService, rows: Sequence[Row], end: int, seed: int
+) -> None:
     """The running curator: readings put as they come, every interval ticked when it is due."""
     house = {meter: number for number, meter in enumerate(zone.meters)}
     with (

@@ -66,7 +66,9 @@ def mixed(name: str = "elm", n: int = 9, **more: Any) -> ZoneService:
         present=[Uniform(1000), Uniform(700)],
         class_of=[i % 3 % 2 for i in range(n)],
     )
-    scenario = Scenario(Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, pairs), f)
+    scenario = Scenario(
+        Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, pairs), f
+    )
     meters = tuple(f"{name}-{i}" for i in range(n))
     own: dict[str, Any] = {"policy": Policy(0.5, horizon=500), "grace": 0, "begins": BEGINS}
     return ZoneService(scenario, meters=meters, **(own | more))
@@ -294,7 +296,7 @@ def test_an_engine_that_dies_is_resumed_without_a_second_draw(
     ran(job(whole, tmp_path / "rows", days=2), duckdb)
     made = replace(whole, ledger=str(tmp_path / "broken.db"))
     asked = job(made, tmp_path / "rows", days=2)
-    with pytest.raises(BatchError, match="engine engine failed at readings from .* run the same"):
+    with pytest.raises(BatchError, match=r"engine engine failed at readings from .* run the same"):
         ran(asked, Dying(duckdb, 4))  # roster, segments, a day, then
     broken = {zone.id: lines(made, zone.id) for zone in zones}
     assert len(bodies(made, "elm")) == 8

@@ -30,7 +30,9 @@ def batch(
     engine: Annotated[
         str, typer.Option(metavar="URL", help="duckdb, spark:MASTER or a URL of ibis.")
     ] = "duckdb",
-    zone: Annotated[list[str] | None, typer.Option(help="This zone alone; may be repeated.")] = None,
+    zone: Annotated[
+        list[str] | None, typer.Option(help="This zone alone; may be repeated.")
+    ] = None,
     gaps: Annotated[
         str, typer.Option(help="stop or publish: an interval without any reading of the zone.")
     ] = "stop",

@@ -66,11 +66,11 @@ class DuckDb(Engine):
         """By a bitmap: a bit is set as often as it likes, in memory that is known ahead."""
         import ibis
 
-        @ibis.udf.agg.builtin
+        @ibis.udf.agg.builtin  # type: ignore[untyped-decorator]
         def bitstring_agg(x: int, low: int, high: int) -> str:  # type: ignore[empty-body]
             """DuckDB's own."""
 
-        @ibis.udf.scalar.builtin
+        @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
         def bit_count(x: str) -> int:  # type: ignore[empty-body]
             """DuckDB's own."""
 

@@ -35,7 +35,7 @@ _LOW = (1 << 32) - 1
 def canonical(table: Table, name: str) -> Table:
     """The columns of readings alone, refused where one is missing or of another kind."""
     schema = table.schema()
-    kinds = {
+    kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
         "meter_id": (lambda t: t.is_string() or t.is_integer(), "text"),
         "start_utc": (_is_time, "timestamps, or epoch seconds"),
         "duration_s": (lambda t: t.is_integer(), "whole seconds"),
@@ -129,8 +129,7 @@ def spans(found: Table, segments: Table) -> Table:
     made = known.group_by("zone", "segment", "opens").agg(
         good=_sum(known["values"], known.good),
         late=_sum(known.rows, known.late),
-        malformed=_sum(known.rows, known.bad)
-        + _sum(known.rows - known["values"], known.good),
+        malformed=_sum(known.rows, known.bad) + _sum(known.rows - known["values"], known.good),
         broken=known.count(where=known.broken),
         **{name: _sum(known[name], known.good) for name in ("load", "clamped", "exported")},
     )
@@ -168,10 +167,12 @@ def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table)
     else:
         late, came = ibis.literal(False), ibis.literal(0, "int64")
     rows = rows.mutate(came=came, late=late).filter(
-        lambda r: _fits(r.start, r.duration, r.seconds)
-        & _is_whole(r.start_utc)
-        & r.wh.notnull()
-        & ~r.late
+        lambda r: (
+            _fits(r.start, r.duration, r.seconds)
+            & _is_whole(r.start_utc)
+            & r.wh.notnull()
+            & ~r.late
+        )
     )
     broken = by_span.filter(~by_span.sound).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])

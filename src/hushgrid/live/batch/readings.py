@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def _files(place: str) -> list[Path]:
     elif path.exists():
         found = [path]
     else:
-        found = sorted(Path(one) for one in glob.glob(str(path), recursive=True))
+        found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
     if not found:
         raise BatchError(f"readings at {place} are not there; give Parquet files or their folder.")
     return [one.absolute() for one in found]
