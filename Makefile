@@ -31,7 +31,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
-# Broker, database and proxy for the tests, by package name where that is possible; else they skip.
+# Broker, database, proxy and Java for the tests, by package name where that is possible; else they skip.
 services:
 	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
 	  echo "mosquitto is not installed and cannot be: its tests are skipped"
@@ -39,6 +39,8 @@ services:
 	  echo "postgresql is not installed and cannot be: its tests are skipped"
 	@test -x /usr/sbin/nginx || $(INSTALL) nginx-light || \
 	  echo "nginx is not installed and cannot be: its test is skipped"
+	@command -v java >/dev/null || $(INSTALL) default-jre-headless || \
+	  echo "java is not installed and cannot be: the tests of Spark are skipped"
 
 # What makes load for a benchmark; without it there is one in Python.
 load:

@@ -14,7 +14,11 @@ from tests.live.batches import aggregated, figures, write
 from tests.live.setups import BEGINS, service
 from tests.live.test_batch import mixed, rows_of
 
-CLUSTER = "spark:local-cluster[2,1,1024]?spark.executor.memory=1g&spark.sql.shuffle.partitions=2"
+# compiling and replanning take longer than so few rows
+QUICK = "spark.sql.codegen.wholeStage=false&spark.sql.adaptive.enabled=false"
+CLUSTER = (
+    f"spark:local-cluster[2,1,1024]?spark.executor.memory=1g&spark.sql.shuffle.partitions=2&{QUICK}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +52,9 @@ def test_the_same_integers_on_two_executors(tmp_path: Path, spark: Engine) -> No
     assert {k: figures(s) for k, s in spread.sums.items()} == {
         k: figures(s) for k, s in many.sums.items()
     }
-    assert sum(s.late for s in many.sums.values()) == 12  # three of the nine are there twice
-    assert many.unknown in (1, 2)
+    late = sum(row[4] > row[1] // 900 * 900 + 900 for row in again)
+    assert sum(s.late for s in many.sums.values()) == late > 0
+    assert many.unknown == sum(row[0] == "stranger" for row in again)
     assert 0 < one.mended <= many.mended
     for key, sums in one.sums.items():
         first, second = figures(sums), figures(many.sums[key])
