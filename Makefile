@@ -38,7 +38,8 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/live/test_demo_once.py
 
-# Broker, database, proxy and browser for the tests, by package name where that is possible; else they skip.
+# Broker, database, proxy, browser and Java for the tests, by package name where that is possible;
+# else they skip.
 services:
 	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
 	  echo "mosquitto is not installed and cannot be: its tests are skipped"
@@ -48,6 +49,8 @@ services:
 	  echo "nginx is not installed and cannot be: its test is skipped"
 	@command -v chromium >/dev/null || $(INSTALL) chromium || \
 	  echo "chromium is not installed and cannot be: the tests of pages in a browser are skipped"
+	@command -v java >/dev/null || $(INSTALL) default-jre-headless || \
+	  echo "java is not installed and cannot be: the tests of Spark are skipped"
 
 # What makes load for a benchmark; without it there is one in Python.
 load:

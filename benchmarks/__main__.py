@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     adversary,
+    batch,
     calibrate,
     compose,
     intake,
@@ -42,6 +43,7 @@ QUESTIONS: dict[str, Question] = (
     | web.QUESTIONS
     | webhooks.QUESTIONS
     | learn.QUESTIONS
+    | batch.QUESTIONS
 )
 
 

@@ -15,6 +15,7 @@ from hushgrid.accounting.temporal import (
     grows_without_end,
     supremum,
     temporal_leakage,
+    worst_leakage,
 )
 from hushgrid.carry import _carried_many, carried
 
@@ -226,3 +227,44 @@ def test_a_stream_keeps_houses_whose_chance_underflows() -> None:
     assert stream.worst >= 0.1
     whole = temporal_leakage(halving, np.full(1200, 0.1)).backward[-1, 0]
     assert stream.worst == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("models", [1, 3])
+@pytest.mark.parametrize("classes", [None, 4])
+def test_worst_of_houses_in_chunks_is_the_worst_of_all(
+    monkeypatch: pytest.MonkeyPatch, models: int, classes: int | None
+) -> None:
+    """Against the whole (T, houses) arrays; chunks so small that groups are split over them."""
+    monkeypatch.setattr(
+        "hushgrid.accounting.temporal.chunks",
+        lambda n, _: (slice(k, min(k + 7, n)) for k in range(0, n, 7)),
+    )
+    rng, n, horizon = np.random.default_rng(4), 60, 5
+    theta = []
+    for _ in range(models):
+        stay = rng.uniform(0.3, 1.0, (1, 6, 2))
+        rows = np.stack([np.stack([stay, 1 - stay], -1)[..., 0, :]] * 2, -2)
+        rows[..., 1, :] = rows[..., 0, ::-1]
+        home = rng.uniform(0.1, 0.9, 6)
+        first = np.stack([1 - home, home], 1)
+        theta.append(OccupancyModel.factored(first, rows, chain_of=rng.integers(6, size=n)))
+    e = rng.uniform(0.0, 1.0, (horizon, classes or n))
+    kinds = None if classes is None else rng.integers(classes, size=n)
+    total = temporal_leakage(theta, e if kinds is None else e[:, kinds]).total
+    found = worst_leakage(theta, e, kinds)
+    assert found.each == pytest.approx(total.max(axis=0), rel=1e-12)
+    step, house = np.unravel_index(total.argmax(), total.shape)
+    assert (found.total, found.step) == (pytest.approx(total.max(), rel=1e-12), step + 1)
+    assert found.house == house
+    assert worst_leakage(theta, e[:, 0]).total == pytest.approx(
+        temporal_leakage(theta, e[:, 0]).worst, rel=1e-12
+    )
+
+
+def test_worst_of_blocks_and_bad_classes() -> None:
+    pair = OccupancyModel.joint([0.25] * 4, [np.kron(E, E)])
+    e = np.array([[0.2, 0.4], [0.3, 0.1]])
+    assert worst_leakage(pair, e).total == temporal_leakage(pair, e).worst
+    assert worst_leakage(pair, e, [1, 1]).total == temporal_leakage(pair, e[:, [1, 1]]).worst
+    with pytest.raises(PolicyError, match="class_of has shape"):
+        worst_leakage(pair, e, [0])

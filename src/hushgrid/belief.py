@@ -100,13 +100,13 @@ def load_moments(
 
     `factor` multiplies every reading (demand that answers a rate).
     """
-    each = _law_moments(consumption)[consumption.table(belief.t)]
+    each = law_moments(consumption)[consumption.table(belief.t)]
     mean, variance = add_up(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
     return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
 
 
 @lru_cache(maxsize=8)
-def _law_moments(consumption: Consumption) -> Floats:
+def law_moments(consumption: Consumption) -> Floats:
     """(laws, 2): mean and variance of each law."""
     return np.array([(law.mean, law.variance) for law in consumption.laws])
 
@@ -198,5 +198,5 @@ def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consum
     """E[X_i] of every house [Wh] under a belief: what stands in for a reading that is missing."""
     home = at_home(belief, model)
     kinds, table = consumption.class_of, consumption.table(belief.t)
-    low, high = _law_moments(consumption)[table][..., 0][:, kinds]
+    low, high = law_moments(consumption)[table][..., 0][:, kinds]
     return np.asarray(low + home * (high - low))

@@ -83,6 +83,10 @@ class MeterRetryError(MeterError):
     """A meter store that cannot do its work just now: nothing was counted, try again later."""
 
 
+class BatchError(HushgridError):
+    """A batch of readings that cannot be aggregated as asked. Its message never shows a reading."""
+
+
 class VtnError(HushgridError):
     """A store of VEN objects that cannot be used. Its message never shows what it holds."""
 

@@ -113,6 +113,22 @@ class SimulatedNoise(Noise):
         return gaussian_quantile(float(self._uniforms.random()), scale)
 
 
+class Stepwise:
+    """Simulated noise of a zone that depends on the step alone, however often a run is resumed.
+
+    >>> noise = Stepwise(1, "elm-street")
+    >>> noise(7).draw(1000.0) == Stepwise(1, "elm-street")(7).draw(1000.0)
+    True
+    """
+
+    def __init__(self, seed: int, zone: str) -> None:
+        self._key = (seed, *zone.encode())
+
+    def __call__(self, t: int) -> SimulatedNoise:
+        """The source of step t."""
+        return SimulatedNoise(np.random.SeedSequence(self._key, spawn_key=(t,)))
+
+
 def quantile(uniform: float, scale: float) -> int:
     """The integer Laplace quantile: |K| >= m has probability 2 q^m / (1 + q) for m >= 1."""
     below = uniform < 0.5

@@ -18,7 +18,7 @@ from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Laplace, Laws, Pure, Worst
 from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.slotwise import spread
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.calibration import Scheduler, case_loss, exposures_of
 from hushgrid.checks import is_real
 from hushgrid.clamp import RHO, choose_clamp
@@ -219,17 +219,22 @@ class Task:
             return [Pure(epsilon) for epsilon in each]
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
 
-    def leakage(self, losses: Floats) -> Floats:
-        """(T, houses): total leakage, the maximum over the models.
+    def leakage(self, losses: Floats) -> tuple[float, int, int]:
+        """The worst total leakage, the maximum over the models; its step from 1, and its house.
 
         A house that is certain under every model, and protected because they disagree, has no
         chain to forget by: all its losses count.
         """
-        total = temporal_leakage(self.models, losses).total
-        torn = ((losses > 0) & (total <= 0)).any(axis=0)
-        if torn.any():
-            total = np.where(torn, np.maximum(total, losses.sum(axis=0)), total)
-        return total
+        worst = (-math.inf, 0, 0)
+        for houses, columns, found in leakage_by_houses(self.models, losses):
+            total, own = found[:, columns], losses[:, houses]
+            torn = ((own > 0) & (total <= 0)).any(axis=0)
+            if torn.any():
+                total = np.where(torn, np.maximum(total, own.sum(axis=0)), total)
+            step, column = np.unravel_index(total.argmax(), total.shape)
+            rival = (float(total[step, column]), -int(step) - 1, -int(houses[column]))
+            worst = max(worst, rival)
+        return worst[0], -worst[1], -worst[2]
 
     def _worst(self, t: int, b: float) -> Event:
         exposure, eta = self.scheduler.booked(t), self.policy.eta
@@ -279,7 +284,7 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
     if secret == "step":
         return lambda each: max(each)
     if secret == "interval":
-        return lambda each: float(task.leakage(task.losses(each)).max())
+        return lambda each: task.leakage(task.losses(each))[0]
     if delta == 0:
         return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
     return lambda each: compose(task.worst_events(each), delta)
@@ -329,10 +334,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     losses = task.losses(each)
     leakage, step = None, 1
     if policy.gaussian is None:
-        total = task.leakage(losses)
-        leakage = float(total.max())
-        step, house = (int(i) for i in np.unravel_index(total.argmax(), total.shape))
-        step += 1
+        leakage, step, house = task.leakage(losses)
     if secret != "interval":
         reach = task.scheduler.zone.bound / np.array([c.scale for c in calibrations])[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)

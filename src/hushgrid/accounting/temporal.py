@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.belief import Belief, predict, prior
+from hushgrid.calibration.groups import grouped
 from hushgrid.carry import Bools, Floats, carried, carried_back, into, where_open
-from hushgrid.checks import float_array, is_real
+from hushgrid.checks import float_array, index_array, is_real
 from hushgrid.errors import PolicyError
 from hushgrid.occupancy import Chains, OccupancyModel, check_models
 
@@ -59,6 +60,99 @@ def temporal_leakage(
     if len(each) == 1:
         return each[0]
     return Leakage(*(np.maximum.reduce([getattr(one, part) for one in each]) for part in _PARTS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worst:
+    """The largest total leakage, at `step` (from 1) of `house`; `each` house's own is (houses,)."""
+
+    total: float
+    step: int
+    house: int
+    each: Floats
+
+
+def worst_leakage(
+    models: OccupancyModel | Sequence[OccupancyModel],
+    epsilon_t: ArrayLike,
+    class_of: ArrayLike | None = None,
+) -> Worst:
+    """The largest total leakage of every house, some houses at a time: memory stays bounded.
+
+    `epsilon_t` as for `temporal_leakage`; with `class_of` (houses,) its columns are classes of
+    houses that lose the same. Houses of one class that every model moves alike are reckoned once.
+
+    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]],
+    ...                                 chain_of=[0] * 3)
+    >>> found = worst_leakage(theta, [[0.5, 0.1]] * 3, class_of=[1, 0, 1])
+    >>> round(found.total, 5), found.step, found.house, found.each.round(2).tolist()
+    (1.20726, 2, 1, [0.24, 1.21, 0.24])
+    """
+    each, at = np.array([]), np.array([], np.int64)
+    for houses, column, found in leakage_by_houses(models, epsilon_t, class_of):
+        if not each.size:
+            first = models if isinstance(models, OccupancyModel) else models[0]
+            each, at = np.empty(first.n_houses), np.empty(first.n_houses, np.int64)
+        step = found.argmax(axis=0)
+        each[houses], at[houses] = found[step[column], column], step[column]
+    house = int(np.lexsort((np.arange(each.size), at, -each))[0])
+    return Worst(float(each[house]), int(at[house]) + 1, house, each)
+
+
+def leakage_by_houses(
+    models: OccupancyModel | Sequence[OccupancyModel],
+    epsilon_t: ArrayLike,
+    class_of: ArrayLike | None = None,
+) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
+    """(houses, the column of each, total leakage (T, columns)), a few million numbers at a time.
+
+    The maximum over the models; arguments as for `worst_leakage`.
+    """
+    models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
+    n = models[0].n_houses if models else 0
+    check_models(models, n)
+    kinds = None if class_of is None else index_array(class_of, "class_of", PolicyError)
+    if kinds is not None and kinds.shape != (n,):
+        raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
+    e = _checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1)
+    if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
+        # houses that move together are few
+        all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
+        total = temporal_leakage(models, all_e).total
+        yield np.arange(n), np.arange(n), total
+        return
+    labels = [_chain_of(model) for model in models]
+    if e.ndim == 2:
+        labels.append(np.arange(n, dtype=np.int32) if kinds is None else kinds.astype(np.int32))
+    group, first = _alike(labels)
+    order = np.argsort(group, kind="stable")
+    ends = np.searchsorted(group, np.arange(len(first) + 1), sorter=order)
+    for some in chunks(len(first), len(e)):
+        mine = e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[some]]])
+        total = np.maximum.reduce(
+            [
+                of_chains(model, 0, mine, chain[first[some]]).total
+                for model, chain in zip(models, labels, strict=False)
+            ]
+        )
+        members = order[ends[some.start] : ends[some.stop]]
+        yield members, group[members] - some.start, total
+
+
+def _chain_of(model: OccupancyModel) -> NDArray[np.int32]:
+    """The chain of every house of a model whose houses all stand alone."""
+    (piece,) = model.chains
+    chain = np.empty(model.n_houses, np.int32)
+    chain[piece.members[:, 0]] = piece.chain_of
+    return chain
+
+
+def _alike(labels: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """The group of every house that has the same labels, and a house of each group."""
+    group, count = grouped(labels)
+    first = np.zeros(count, np.intp)
+    first[group[::-1]] = np.arange(len(group) - 1, -1, -1)
+    return group, first
 
 
 _PARTS = ("backward", "forward", "total")

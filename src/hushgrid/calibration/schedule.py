@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.calibration.calibrators import Answer, Calibrator, GaussianMultiple, Trust, case_loss
+from hushgrid.calibration.calibrators import (
+    TRUST,
+    Answer,
+    Calibrator,
+    GaussianMultiple,
+    Trust,
+    case_loss,
+)
 from hushgrid.calibration.cases import Case, Exposure, Exposures
 from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
@@ -48,7 +55,7 @@ class Scheduler:
         self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
     ) -> None:
         self._exposures, self._policy = exposures, policy
-        usual = Trust() if policy.gaussian is None else GaussianMultiple()
+        usual = TRUST if policy.gaussian is None else GaussianMultiple()
         if policy.gaussian is not None and calibrator is not None:
             raise PolicyError(
                 f"policy gaussian is {policy.gaussian:g} and there is a calibrator too;"

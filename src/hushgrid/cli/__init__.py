@@ -10,6 +10,7 @@ import typer
 
 from hushgrid.cli.attack import attack
 from hushgrid.cli.audit import audit
+from hushgrid.cli.batch import batch
 from hushgrid.cli.check import check
 from hushgrid.cli.client import app as client
 from hushgrid.cli.compare import compare
@@ -38,6 +39,7 @@ app.add_typer(ledger, name="ledger")
 app.add_typer(model, name="model")
 app.command()(attack)
 app.command()(audit)
+app.command()(batch)
 app.command()(check)
 app.command()(compare)
 app.command()(demo)

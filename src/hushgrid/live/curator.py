@@ -13,27 +13,26 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from hushgrid.belief import Belief, expected_readings, marginals
 from hushgrid.errors import HorizonError, HushgridError
-from hushgrid.grid import public_rate, tally
+from hushgrid.grid import public_rate
 from hushgrid.live.course import Course, up
 from hushgrid.live.deployment import Mode, ZoneService
+from hushgrid.live.expected import Expectations
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.standing import Published, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
-from hushgrid.live.meters.ports import Interval, MeterStore
+from hushgrid.live.meters.ports import Source
 from hushgrid.live.publish import Publisher
 from hushgrid.live.terms import begin
 from hushgrid.mechanism import Draws, State, prepare, skip, step
-from hushgrid.noise import Noise
+from hushgrid.noise import Noise, Stepwise
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -66,8 +65,8 @@ class Curator:
         self,
         service: ZoneService,
         ledger: Ledger,
-        meters: MeterStore,
-        noise: Noise,
+        meters: Source,
+        noise: Noise | Stepwise,
         publishers: Sequence[Publisher],
         mode: Mode,
         watch: Callable[[str], None] = _nobody,
@@ -87,8 +86,8 @@ class Curator:
         cls,
         service: ZoneService,
         store: LedgerStore,
-        meters: MeterStore,
-        noise: Noise,
+        meters: Source,
+        noise: Noise | Stepwise,
         key: Signer,
         publishers: Sequence[Publisher],
         mode: Mode,
@@ -121,8 +120,7 @@ class Curator:
         for i in range(len(self._publishers)):
             if self._last is not None:
                 self._unshown[i] = self._last  # at least once: show the newest again
-        self._beliefs = [marginals(model) for model in self._scenario.models]
-        self._at: tuple[int, list[Belief]] = (0, [])
+        self._expectations: Expectations | None = None
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float) -> None:
@@ -194,6 +192,12 @@ class Curator:
             made.append(self.tick(now))
         return made
 
+    def leave_out_until(self, start: int) -> None:
+        """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""
+        steps = start // self.service.seconds - self.t
+        if steps > 0:
+            self._leave_out(steps)
+
     def tick(self, now: float) -> Published:
         """Publish the next interval: exactly one durable record, then everything else."""
         start, t = self.start_of(self.t), self.t
@@ -234,8 +238,8 @@ class Curator:
         }
         interval = self._meters.get(self.service.id, start)
         self._watch("read")
-        self._missing = int((~interval.present).sum())
-        counts = {"houses": interval.present.size, "missing": self._missing}
+        self._missing = interval.missing
+        counts = {"houses": interval.houses, "missing": self._missing}
         if not self._usable or (self._draws is None and self.service.learned.private):
             body = stand_in(
                 self.service.id,
@@ -262,29 +266,21 @@ class Curator:
                 **when,
             )
             return dict(body), self._state
-        found = tally(self._filled(interval), self._state.zone.bound)
+        found = interval.tally(self._state.zone.bound, self._expected)
         made, state = step(self._state, found, self._draws)
         body = dict(release(made, first=self._epoch.first, counts=counts, **when))
         return body | {"applies_from": applies_from}, state
 
-    def _filled(self, interval: Interval) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Readings, with the public expectation where one is missing.
+    def _expected(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The public expectation of every reading of the step.
 
         A private model may say nothing about it: then a missing reading is 0 Wh.
         """
-        if not self._missing:
-            return interval.wh
         if self.service.learned.private:
-            return np.where(interval.present, interval.wh, 0)
-        step_now = self._state.t
-        if self._at[0] != step_now:
-            ahead = step_now - self._at[0]
-            beliefs = [next(islice(each, ahead - 1, None)) for each in self._beliefs]
-            self._at = (step_now, beliefs)
-        models, f = self._scenario.models, self._scenario.consumption
-        guesses = [expected_readings(b, m, f) for b, m in zip(self._at[1], models, strict=True)]
-        expected = np.rint(np.mean(guesses, axis=0)).astype(np.int64)
-        return np.where(interval.present, interval.wh, expected)
+            return np.zeros(len(self.service.meters), np.int64)
+        if self._expectations is None:
+            self._expectations = Expectations(self._scenario)
+        return self._expectations.at(self._state.t)
 
     def _drawn(self) -> Draws | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
@@ -293,7 +289,8 @@ class Curator:
         """
         self._usable = True
         try:
-            draws = prepare(self._state, self._noise)
+            noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
+            draws = prepare(self._state, noise)
         except HorizonError:
             return None
         except HushgridError as error:

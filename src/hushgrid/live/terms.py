@@ -11,12 +11,12 @@ from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.bodies import charge, epoch, schedule
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.standing import Standing
-from hushgrid.live.meters.ports import MeterStore
+from hushgrid.live.meters.ports import Source
 from hushgrid.mechanism import State, init
 
 
 def begin(
-    service: ZoneService, ledger: Ledger, meters: MeterStore, key: Signer, new_epoch: bool
+    service: ZoneService, ledger: Ledger, meters: Source, key: Signer, new_epoch: bool
 ) -> None:
     """See that the present epoch is of these terms; begin one where there is none, or if told."""
     check_all_here(service, ledger.standing, key)
@@ -65,7 +65,7 @@ def _check_new(service: ZoneService, ledger: Ledger) -> None:
         )
 
 
-def _new_roster(service: ZoneService, meters: MeterStore) -> None:
+def _new_roster(service: ZoneService, meters: Source) -> None:
     """Let the meter store take the new epoch's roster; a store that is new takes any."""
     try:
         meters.open_zone(service.id, service.meters, service.seconds)

@@ -7,13 +7,15 @@ are named by their start [epoch s].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.grid import Tally, tally
 
 
 class Counts(NamedTuple):
@@ -48,6 +50,71 @@ class Interval:
 
     def __repr__(self) -> str:
         return f"Interval({self.present.size} houses)"  # a log must not show readings
+
+    @property
+    def houses(self) -> int:
+        """How many houses there are."""
+        return int(self.present.size)
+
+    @property
+    def missing(self) -> int:
+        """How many of them are not present."""
+        return int((~self.present).sum())
+
+    def tally(self, bound: NDArray[np.int32], expected: Expected) -> Tally:
+        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        if not self.missing:
+            return tally(self.wh, bound)
+        return tally(np.where(self.present, self.wh, expected()), bound)
+
+
+Expected = Callable[[], NDArray[np.int64]]  # of every house [Wh]; asked only where one is missing
+
+
+class Closed(Protocol):
+    """All that a tick asks of a closed interval. Secret but for the two counts."""
+
+    @property
+    def houses(self) -> int:
+        """How many houses there are."""
+        ...
+
+    @property
+    def missing(self) -> int:
+        """How many of them have readings that do not cover the interval."""
+        ...
+
+    def tally(self, bound: NDArray[np.int32], expected: Expected) -> Tally:
+        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        ...
+
+
+class Source(Protocol):
+    """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
+
+    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """Fix a zone's roster and interval length [s]."""
+        ...
+
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        """Start a new epoch with another roster at `begins` [epoch s]."""
+        ...
+
+    def get(self, zone: str, start: int) -> Closed:
+        """The interval that starts at `start` [epoch s]."""
+        ...
+
+    def close(self, zone: str, start: int) -> None:
+        """Close an interval and all before it."""
+        ...
+
+    def open_intervals(self, zone: str) -> tuple[int, ...]:
+        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        ...
+
+    def purge(self, zone: str, before: int) -> int:
+        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        ...
 
 
 class MeterStore(Protocol):

@@ -1,0 +1,298 @@
+"""Readings x roster -> whole Wh and counts by zone and interval, as ibis expressions.
+
+    looked    one pass: readings grouped by segment, start and duration as they are written
+    spans     from that alone: which intervals are sound, that is, hold one whole reading a house
+    mended    the others, house by house: repeated readings dropped, shorter ones added up
+    totals    by zone and interval
+
+A segment is a run of houses of one zone that the models cannot tell apart; `place` numbers the
+houses of a segment. Nothing but `totals` and `summary` leaves the engine: neither tells of a house.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import ibis
+
+from hushgrid.errors import BatchError
+
+Table = Any  # ibis names its types for people; its operators are made at run time
+Column = Any
+Distinct = Callable[[Column], Column]
+
+RECEIVED = "received_utc"
+COLUMNS = ("meter_id", "start_utc", "duration_s", "wh")
+SUMS = (
+    "load", "present", "clamped", "exported", "good", "accepted", "late", "malformed", "expected",
+)  # fmt: skip
+_LONGEST = 1 << 17  # [s] no duration is that long: orders (received, duration) by one number
+_LOW = (1 << 32) - 1
+
+
+def canonical(table: Table, name: str) -> Table:
+    """The columns of readings alone, refused where one is missing or of another kind."""
+    schema = table.schema()
+    kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "meter_id": (lambda t: t.is_string() or t.is_integer(), "text"),
+        "start_utc": (_is_time, "timestamps, or epoch seconds"),
+        "duration_s": (lambda t: t.is_integer(), "whole seconds"),
+        "wh": (lambda t: t.is_integer() and not t.is_uint64(), "whole Wh as integers"),
+        RECEIVED: (_is_time, "timestamps, or epoch seconds"),
+    }
+    for column, (fits, wanted) in kinds.items():
+        if column not in schema:
+            if column == RECEIVED:
+                continue
+            raise BatchError(f"{name} has no column {column}; give {', '.join(COLUMNS)}.")
+        if not fits(schema[column]):
+            raise BatchError(f"column {column} of {name} is {schema[column]}; give {wanted}.")
+    kept = table.select(*(column for column in kinds if column in schema))
+    return kept if schema["meter_id"].is_string() else kept.mutate(meter_id=_text(kept.meter_id))
+
+
+def joined(tables: list[Table]) -> Table:
+    """Readings of all tables; what they write in different ways becomes one."""
+    if len(tables) == 1:
+        return tables[0]
+    names = [name for name in (*COLUMNS, RECEIVED) if any(name in t.columns for t in tables)]
+    kinds = {name: _common([t[name].type() for t in tables if name in t.columns]) for name in names}
+    return ibis.union(
+        *(
+            table.select(**{name: _as(table, name, kind) for name, kind in kinds.items()})
+            for table in tables
+        )
+    )
+
+
+def _common(kinds: list[Any]) -> str:
+    if kinds[0].is_string():
+        return "string"
+    return "int64" if all(kind.is_integer() for kind in kinds) else "timestamp('UTC')"
+
+
+def _as(table: Table, name: str, kind: str) -> Column:
+    if name not in table.columns:
+        return ibis.null(kind)
+    column = table[name]
+    if kind.startswith("timestamp") and column.type().is_integer():
+        return column.as_timestamp("s").cast(kind)
+    return column.cast(kind)
+
+
+def looked(readings: Table, roster: Table, first: int, end: int, distinct: Distinct) -> Table:
+    """Readings that start from `first` to `end` [epoch s], grouped as they are written.
+
+    No time is computed here, row by row: there are few starts and durations. `distinct` counts the
+    different places of a group.
+    """
+    rows = _near(readings, roster, first, end)
+    keys = ["segment", "start_utc", "duration_s"]
+    if RECEIVED in rows.columns:
+        rows = rows.mutate(came_late=_late(rows))
+        keys.append("came_late")
+    else:
+        rows = rows.mutate(came_late=ibis.literal(False))
+    made = rows.group_by(keys).agg(
+        rows=rows.count(),
+        values=rows.wh.count(),
+        load=_clipped(rows.wh, rows.bound).sum().cast("int64"),
+        clamped=rows.count(where=rows.wh > rows.bound),
+        exported=rows.count(where=rows.wh < 0),
+        places=distinct(rows.place).cast("int64"),
+    )
+    return made if "came_late" in keys else made.mutate(came_late=ibis.literal(False))
+
+
+def spans(found: Table, segments: Table) -> Table:
+    """By segment and interval: what there is of readings, and sums where all of it is sound."""
+    known = found.inner_join(segments, "segment")
+    known = known.mutate(start=seconds_of(known.start_utc), duration=_wide(known.duration_s))
+    known = known.mutate(
+        opens=known.start - known.start % known.seconds,
+        good=_fits(known.start, known.duration, known.seconds) & _is_whole(known.start_utc),
+    )
+    taken = known.good & ~known.came_late
+    known = known.mutate(
+        good=taken,
+        late=known.good & known.came_late,
+        bad=~known.good,
+        broken=taken
+        & (
+            (known.duration != known.seconds)
+            | (known.rows != known.places)
+            | (known.rows != known.values)
+        ),
+    )
+    made = known.group_by("zone", "segment", "opens").agg(
+        good=_sum(known["values"], known.good),
+        late=_sum(known.rows, known.late),
+        malformed=_sum(known.rows, known.bad) + _sum(known.rows - known["values"], known.good),
+        broken=known.count(where=known.broken),
+        **{name: _sum(known[name], known.good) for name in ("load", "clamped", "exported")},
+    )
+    sound = made.broken == 0
+    return made.mutate(
+        sound=sound,
+        accepted=_if(sound, made.good),
+        present=_if(sound, made.good),
+        **{name: _if(sound, made[name]) for name in ("load", "clamped", "exported")},
+    )
+
+
+def summary(found: Table, by_span: Table) -> Table:
+    """One row: readings, those of unknown meters, and the intervals of segments to be mended."""
+    unknown = found.segment.isnull()
+    seen = found.agg(
+        rows=found.rows.sum().fill_null(0).cast("int64"),
+        unknown=_sum(found.rows, unknown),
+    )
+    broken = by_span.agg(broken=by_span.count(where=~by_span.sound))
+    return seen.cross_join(broken)
+
+
+def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table) -> Table:
+    """By segment and interval, house by house, for the intervals that are not sound.
+
+    Of readings for one house and time the first received stays, of those received together the
+    smallest; of durations for one house and interval that of the first received, then the longest.
+    """
+    rows = _near(readings, roster, first, end)
+    rows = rows.mutate(start=seconds_of(rows.start_utc), duration=_wide(rows.duration_s))
+    rows = rows.mutate(opens=rows.start - rows.start % rows.seconds)
+    if RECEIVED in rows.columns:
+        late, came = _late(rows), seconds_of(rows[RECEIVED]).fill_null(0)
+    else:
+        late, came = ibis.literal(False), ibis.literal(0, "int64")
+    rows = rows.mutate(came=came, late=late).filter(
+        lambda r: (
+            _fits(r.start, r.duration, r.seconds)
+            & _is_whole(r.start_utc)
+            & r.wh.notnull()
+            & ~r.late
+        )
+    )
+    broken = by_span.filter(~by_span.sound).select("segment", "opens")
+    rows = rows.semi_join(broken, ["segment", "opens"])
+    house = ["zone", "segment", "place", "opens", "seconds", "bound"]
+    if RECEIVED in rows.columns:
+        rows = rows.group_by(*house, "start", "duration", "came").agg(wh=rows.wh.min())
+        pieces = rows.group_by(*house, "start", "duration").agg(
+            wh=rows.wh.argmin(rows.came), came=rows.came.min()
+        )
+    else:
+        pieces = rows.group_by(*house, "start", "duration").agg(
+            wh=rows.wh.min(), came=rows.came.min()
+        )
+    # halves of 32 bits: no sum of pieces leaves 64 bits
+    kinds = pieces.group_by(*house, "duration").agg(
+        pieces=pieces.count(),
+        high=(pieces.wh >> 32).sum().cast("int64"),
+        low=(pieces.wh & _LOW).sum().cast("int64"),
+        came=pieces.came.min(),
+    )
+    kinds = kinds.mutate(order=kinds.came * _LONGEST - kinds.duration)
+    houses = kinds.group_by(*house).agg(
+        **{n: kinds[n].argmin(kinds.order) for n in ("pieces", "duration", "high", "low")}
+    )
+    houses = houses.mutate(
+        whole=houses.pieces * houses.duration == houses.seconds,
+        high=houses.high + (houses.low >> 32),
+        low=houses.low & _LOW,
+    )
+    wh = ibis.cases(
+        (houses.high < 0, ibis.literal(0, "int64")),
+        (houses.high > 0, houses.bound.cast("int64")),
+        else_=ibis.least(houses.low, houses.bound.cast("int64")),
+    )
+    above = (houses.high > 0) | ((houses.high == 0) & (houses.low > houses.bound))
+    return houses.group_by("zone", "segment", "opens").agg(
+        load=_sum(wh, houses.whole),
+        present=houses.count(where=houses.whole),
+        clamped=houses.count(where=houses.whole & above),
+        exported=houses.count(where=houses.whole & (houses.high < 0)),
+        accepted=houses.pieces.sum().cast("int64"),
+    )
+
+
+def totals(by_span: Table, more: Table | None, expected: Table) -> Table:
+    """By zone and interval; `expected` [Wh]: what stood for those present if they were missing."""
+    keys = ("zone", "segment", "opens")
+    sums = SUMS[:-1]
+    rows = by_span.select(*keys, *(by_span[name].cast("int64") for name in sums))
+    if more is not None:
+        none = {name: ibis.literal(0, "int64") for name in sums if name not in more.columns}
+        more = more.mutate(**none)
+        rows = ibis.union(rows, more.select(*keys, *(more[name].cast("int64") for name in sums)))
+    rows = rows.left_join(expected, ["segment", "opens"])
+    rows = rows.mutate(expected=rows.present * rows.each.fill_null(0))
+    return rows.group_by("zone", "opens").agg(
+        **{name: rows[name].sum().cast("int64") for name in SUMS}
+    )
+
+
+def seconds_of(column: Column) -> Column:
+    """Epoch seconds of a time, without parts of a second."""
+    if column.type().is_integer():
+        return column.cast("int64")
+    return column.truncate("s").epoch_seconds().cast("int64")
+
+
+def _is_whole(column: Column) -> Column:
+    """Whether a time is a whole second."""
+    return ibis.literal(True) if column.type().is_integer() else column == column.truncate("s")
+
+
+def _near(readings: Table, roster: Table, first: int, end: int) -> Table:
+    """Readings of the time asked for, each with its house; none for a meter that nobody knows."""
+    start = readings.start_utc
+    near = readings.filter(start >= _moment(start, first), start < _moment(start, end))
+    return near.left_join(roster, "meter_id")
+
+
+def _moment(column: Column, seconds: int) -> Any:
+    if column.type().is_integer():
+        return ibis.literal(seconds, "int64")
+    zone = None if column.type().timezone is None else UTC
+    when = datetime.fromtimestamp(seconds, UTC)
+    return ibis.literal(when if zone else when.replace(tzinfo=None), column.type())
+
+
+def _fits(start: Column, duration: Column, seconds: Column) -> Column:
+    """Whether a reading lies inside one interval, on the grid of its own duration."""
+    length = ibis.greatest(duration, 1)  # engines may divide before they look
+    fits = (duration >= 1) & (seconds % length == 0) & (start % length == 0)
+    return fits.fill_null(False)
+
+
+def _late(rows: Table) -> Column:
+    """Whether a reading came after its interval was closed; one without a time came in time."""
+    start, came = seconds_of(rows.start_utc), seconds_of(rows[RECEIVED])
+    closes = start - start % rows.seconds + rows.seconds + rows.grace
+    return (came > closes).fill_null(False)
+
+
+def _clipped(wh: Column, bound: Column) -> Column:
+    return ibis.least(ibis.greatest(wh, 0), bound)
+
+
+def _sum(column: Column, where: Column) -> Column:
+    return column.sum(where=where).fill_null(0).cast("int64")
+
+
+def _if(sound: Column, value: Column) -> Column:
+    return ibis.ifelse(sound, value, 0)
+
+
+def _wide(column: Column) -> Column:
+    return column.cast("int64")
+
+
+def _text(column: Column) -> Column:
+    return column.cast("string")
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(kind.is_timestamp() or (kind.is_integer() and not kind.is_uint64()))

@@ -1,0 +1,169 @@
+"""Who is in which zone, as an engine joins it: every meter with its house, bound and interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.calibration.groups import grouped
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.expected import Expectations, cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = NDArray[np.int64]
+
+LEAST, MOST = 64, 1 << 15  # houses of a segment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The segments of one zone: the first is number `first` of all.
+
+    `sizes` are their houses; `speakers` the number of one house of each: all houses of a segment
+    are expected to consume the same. `bound` [Wh] is what each house's readings are cut at.
+    """
+
+    service: ZoneService
+    first: int
+    sizes: Ints
+    speakers: Ints
+    bound: NDArray[np.int32]
+    expectations: Expectations | None  # of the speakers; none where a missing reading is 0 Wh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """All zones. `houses` has a row for each meter, `segments` one for each segment."""
+
+    parts: tuple[Part, ...]
+    width: int  # places of a segment
+    houses: pa.Table
+    segments: pa.Table
+
+    def expected(self, first: int, end: int) -> Expected:
+        """The public expectations of all intervals from `first` to `end` [epoch s]."""
+        return Expected(self.parts, first, end)
+
+
+class Expected:
+    """What stands for missing readings, by segment and interval, and all houses' sum of it."""
+
+    def __init__(self, parts: Sequence[Part], first: int, end: int) -> None:
+        self._columns: list[tuple[NDArray[np.int32], Ints, Ints]] = []
+        self._sums: dict[tuple[str, int], int] = {}
+        for part in parts:
+            for opens, each in _steps(part, first, end):
+                numbers = np.arange(part.first, part.first + len(each), dtype=np.int32)
+                self._columns.append((numbers, np.full(len(each), opens), each))
+                self._sums[part.service.id, opens] = int(part.sizes @ each)
+
+    def total(self, zone: str, opens: int) -> int:
+        """The sum over all houses of a zone [Wh]."""
+        return self._sums[zone, opens]
+
+    def table(self) -> pa.Table:
+        """Columns segment, opens [epoch s], each [Wh a house]."""
+        import pyarrow as pa
+
+        names, kinds = ("segment", "opens", "each"), (pa.int32(), pa.int64(), pa.int64())
+        joined = zip(*self._columns, strict=True) if self._columns else [[np.empty(0, int)]] * 3
+        columns = [np.concatenate(some) for some in joined]
+        return pa.table(
+            {n: pa.array(c, kind) for n, c, kind in zip(names, columns, kinds, strict=True)}
+        )
+
+
+def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
+    begins, seconds = part.service.begins, part.service.seconds
+    for opens in range(-(-max(first, begins) // seconds) * seconds, end, seconds):
+        each = np.zeros(len(part.sizes), np.int64)
+        if part.expectations is not None:
+            each = part.expectations.at((opens - begins) // seconds + 1)
+        # laws end at the bounds, so that within a segment only the clamp can be lower
+        yield opens, np.minimum(each, part.bound[part.speakers])
+
+
+def cut_bounds(service: ZoneService) -> NDArray[np.int32]:
+    """What readings are cut at: the contract's bounds, or the policy's clamp below them [Wh]."""
+    scenario, clamp = service.scenario, service.policy.clamp
+    if not clamp:
+        return scenario.zone.bound
+    return scenario.zone.cut(np.array(clamp, np.int64)[scenario.consumption.class_of]).bound
+
+
+def roster_of(zones: Sequence[ZoneService]) -> Roster:
+    """The roster of some zones; a zone has its place among them as its number."""
+    import pyarrow as pa
+
+    groups = [_groups(service) for service in zones]
+    width = _width([count for _, count in groups], [len(s.meters) for s in zones])
+    parts, rows, first = list[Part](), list[dict[str, Any]](), 0
+    for zone, (service, (group, _)) in enumerate(zip(zones, groups, strict=True)):
+        order = np.argsort(group, kind="stable")
+        begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+        within = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
+        new = within % width == 0
+        segment = np.empty(len(order), np.int32)
+        place = np.empty(len(order), np.int32)
+        segment[order], place[order] = first - 1 + np.cumsum(new), within % width
+        sizes = np.diff([*np.flatnonzero(new), len(order)])
+        expectations = None
+        if not service.learned.private:
+            expectations = Expectations(service.scenario, order[new])
+        part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
+        parts.append(part)
+        rows.append({"zone": zone, "segment": segment, "place": place, "part": part})
+        first += len(sizes)
+    return Roster(tuple(parts), width, pa.concat_tables(map(_houses, rows)), _segments(parts))
+
+
+def _groups(service: ZoneService) -> tuple[NDArray[np.int32], int]:
+    """Houses that are expected to consume the same: alike to every model, and of one class."""
+    scenario = service.scenario
+    labels = [np.ascontiguousarray(scenario.consumption.class_of, np.int32)]
+    if not service.learned.private:
+        labels += [cells(model) for model in scenario.models]
+    return grouped(labels)
+
+
+def _width(groups: Sequence[int], houses: Sequence[int]) -> int:
+    """Places of a segment: about as many as a group has houses, so that bitmaps stay full."""
+    usual = sum(houses) // max(sum(groups), 1)
+    return min(max(1 << max(usual - 1, 0).bit_length(), LEAST), MOST)
+
+
+def _houses(row: dict[str, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    part: Part = row["part"]
+    n, service = len(part.bound), part.service
+    return pa.table(
+        {
+            "meter_id": pa.array(service.meters, pa.string()),
+            "zone": pa.array(np.full(n, row["zone"], np.int32)),
+            "segment": pa.array(row["segment"]),
+            "place": pa.array(row["place"]),
+            "bound": pa.array(part.bound, pa.int32()),
+            "seconds": pa.array(np.full(n, service.seconds, np.int64)),
+            "grace": pa.array(np.full(n, service.grace, np.int64)),
+        }
+    )
+
+
+def _segments(parts: Sequence[Part]) -> pa.Table:
+    import pyarrow as pa
+
+    counts = [len(part.sizes) for part in parts]
+    return pa.table(
+        {
+            "segment": pa.array(np.arange(sum(counts), dtype=np.int32)),
+            "zone": pa.array(np.repeat(np.arange(len(parts), dtype=np.int32), counts)),
+            "seconds": pa.array(np.repeat([part.service.seconds for part in parts], counts)),
+        }
+    )

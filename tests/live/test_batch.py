@@ -1,0 +1,449 @@
+"""hushgrid batch on DuckDB: the integers, the records, and runs that are broken off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
+from hushgrid.errors import BatchError, LedgerError
+from hushgrid.live.batch.engines import Engine, engine_at, open_engine
+from hushgrid.live.batch.readings import open_readings
+from hushgrid.live.batch.roster import LEAST, roster_of
+from hushgrid.live.batch.run import Job, Report, run
+from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.expected import Expectations
+from hushgrid.provenance import Provenance
+from tests.live.batches import Row, aggregated, bodies, figures, lines, live, write
+from tests.live.setups import BEGINS, STAY, reading, service
+from tests.live.worlds import deployment
+from tests.meter_oracle import MeterOracle
+
+DAY = 7200  # [s] what is aggregated at once here: eight intervals
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+
+@pytest.fixture(autouse=True)
+def _short_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hushgrid.live.batch.run.CHUNK", DAY)
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Engine]:
+    with engine_at("duckdb?threads=2&memory_limit=1GB") as engine:
+        yield engine
+
+
+def mixed(name: str = "elm", n: int = 9, **more: Any) -> ZoneService:
+    """Three chains, one of them in pairs, two models and two classes: houses that differ."""
+    stay = np.array(STAY)
+    other = np.array([[0.6, 0.4], [0.5, 0.5]])
+    alone = OccupancyModel.factored(
+        [[0.5, 0.5], [0.9, 0.1]], [[stay, other]], chain_of=[i % 2 for i in range(n)]
+    )
+    pairs = OccupancyModel.blocked(
+        [[i, i + 1] if i + 1 < n else [i] for i in range(0, n, 2)],
+        [np.full(4, 0.25) if i + 1 < n else [0.3, 0.7] for i in range(0, n, 2)],
+        [[np.kron(stay, other)] if i + 1 < n else [other] for i in range(0, n, 2)],
+    )
+    f = Consumption.by_class(
+        absent=[Uniform(300), Uniform(100)],
+        present=[Uniform(1000), Uniform(700)],
+        class_of=[i % 3 % 2 for i in range(n)],
+    )
+    scenario = Scenario(
+        Zone(name, [1000 + i for i in range(n)]), Tariff(1.0, 2.0), (alone, pairs), f
+    )
+    meters = tuple(f"{name}-{i}" for i in range(n))
+    own: dict[str, Any] = {"policy": Policy(0.5, horizon=500), "grace": 0, "begins": BEGINS}
+    return ZoneService(scenario, meters=meters, **(own | more))
+
+
+def rows_of(zone: ZoneService, steps: int, seed: int = 1) -> list[Row]:
+    """A day as it is: readings lacking, some sent twice, halves and thirds, far outside bounds."""
+    rng, rows = random.Random(seed), []
+    for t in range(steps):
+        start = BEGINS + 900 * t
+        for house, meter in enumerate(zone.meters):
+            wh, kind = reading(house, t), rng.randrange(12)
+            if kind == 0:
+                continue
+            if kind == 1:
+                rows += [(meter, start + 450 * k, 450, wh // 2 + k) for k in range(2)]
+            elif kind == 2:  # one third is lacking
+                rows += [(meter, start + 300 * k, 300, 7) for k in range(2)]
+            else:
+                rows.append((meter, start, 900, wh * (10**6 if kind == 3 else 1)))
+            if kind == 4:
+                rows.append(rows[-1])
+            if kind == 5:
+                rows.append((meter, start + 1, 900, 5))
+    return rows
+
+
+def job(made: Deployment, *places: Path, days: int = 1, **more: Any) -> Job:
+    own: dict[str, Any] = {"seed": 3, "gaps": "publish"}
+    return Job(made, tuple(map(str, places)), BEGINS, BEGINS + days * DAY, **(own | more))
+
+
+def ran(asked: Job, engine: Engine, now: float = BEGINS + 90 * DAY) -> Report:
+    return run(asked, engine, Clock(now))
+
+
+# ---- the integers
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_the_integers_of_a_store_in_the_plainest_words(
+    tmp_path_factory: Any, duckdb: Engine, data: Any
+) -> None:
+    """Any readings, any order of files: what the oracle of the meter stores keeps and adds.
+
+    Readings for one time differ in their Wh here only where a copy repeats the first: which of two
+    different ones stays is a rule of batches, below.
+    """
+    zone = service(4)
+    times = st.integers(0, 3).map(lambda k: BEGINS + 300 * k)
+    whs = st.one_of(
+        st.integers(-50, 1100), st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63), 2**32])
+    )
+    meter = st.sampled_from([*zone.meters, "stranger"])
+    asked = st.tuples(meter, times, st.sampled_from([300, 450, 900, 7, 0, -300]))
+    kept = data.draw(st.dictionaries(asked, whs, max_size=14))
+    rows = [(*key, wh) for key, wh in kept.items()]
+    many = data.draw(st.lists(st.sampled_from(rows), max_size=5)) if rows else []
+    oracle = MeterOracle(4, 900)
+    for row in sorted(rows, key=lambda r: -r[2]):  # the longest duration of a house stays
+        if row[0] in zone.meters:
+            oracle.put([(zone.meters.index(row[0]), *row[1:])])
+    folder = tmp_path_factory.mktemp("rows")
+    mixed_up = data.draw(st.permutations(rows + many))
+    half = len(mixed_up) // 2
+    write(folder / "a.parquet", mixed_up[:half])
+    write(folder / "b.parquet", mixed_up[half:])
+    found = aggregated(duckdb, [folder], [zone], BEGINS, BEGINS + 1800)
+    for k in range(2):
+        expected = Expectations(zone.scenario).at(k + 1)
+        each = oracle.get(BEGINS + 900 * k)
+        load = sum(
+            min(max(int(expected[h]) if wh is None else wh, 0), 1000) for h, wh in enumerate(each)
+        )
+        made = found.sums[zone.id, BEGINS + 900 * k]
+        assert made.load == load
+        assert made.missing == each.count(None)
+        assert made.clamped == sum(wh is not None and wh > 1000 for wh in each)
+        assert made.exported == sum(wh is not None and wh < 0 for wh in each)
+    assert found.rows == len(rows) + len(many)
+    assert found.unknown == sum(row[0] == "stranger" for row in mixed_up)
+    accepted = len(oracle.kept)
+    told = sum(s.repeated + s.malformed for s in found.sums.values())
+    assert accepted + told + found.unknown == found.rows
+
+
+def test_segments_hold_houses_that_are_expected_to_consume_the_same() -> None:
+    zones = [mixed(), mixed("oak", 200), service(5 * LEAST, "ash")]
+    roster = roster_of(zones)
+    rows = roster.houses.to_pylist()
+    assert [row["meter_id"] for row in rows] == [m for zone in zones for m in zone.meters]
+    assert len({(row["segment"], row["place"]) for row in rows}) == len(rows)
+    assert max(row["place"] for row in rows) < roster.width
+    for number, (zone, part) in enumerate(zip(zones, roster.parts, strict=True)):
+        mine = [row for row in rows if row["zone"] == number]
+        every = Expectations(zone.scenario)
+        for t in (1, 2, 5):
+            each, speakers = every.at(t), Expectations(zone.scenario, part.speakers).at(t)
+            for house, row in enumerate(mine):
+                assert each[house] == speakers[row["segment"] - part.first]
+        assert part.sizes.sum() == len(mine)
+
+
+def test_expectations_are_those_of_each_houses_own_chain() -> None:
+    """As many chains as houses, named crosswise: Pr[home] of house 0 is that of chain 1."""
+    theta = OccupancyModel.factored([[1.0, 0.0], [0.0, 1.0]], [[np.eye(2)] * 2], chain_of=[1, 0])
+    f = Consumption.by_class(absent=[Uniform(100)], present=[Uniform(1000)], class_of=[0, 0])
+    world = Scenario(Zone("z", [1000, 1000]), Tariff(1.0, 2.0), (theta,), f)
+    assert Expectations(world).at(3).tolist() == [500, 50]
+
+
+def test_a_conflict_is_settled_by_what_came_first_then_the_smallest(
+    tmp_path: Path, duckdb: Engine
+) -> None:
+    zone = service(5)
+    m, t = zone.meters, BEGINS
+    rows = [
+        (m[0], t, 900, 500, t + 10), (m[0], t, 900, 40, t + 20),  # the first came first
+        (m[1], t, 900, 90, t + 10), (m[1], t, 900, 80, t + 10),  # together: the smallest
+        (m[2], t, 450, 30, t + 5), (m[2], t + 450, 450, 30, t + 9), (m[2], t, 900, 7, t + 6),
+        (m[3], t, 900, 20, t + 901),  # late, for there is no grace
+        (m[4], t, 900, 600, t + 900),
+    ]  # fmt: skip
+    write(tmp_path / "a.parquet", rows)
+    made = aggregated(duckdb, [tmp_path], [zone], t, t + 900).sums[zone.id, t]
+    expected = int(Expectations(zone.scenario).at(1)[0])
+    assert made.load == 500 + 80 + 60 + expected + 600
+    assert (made.missing, made.repeated, made.late) == (1, 3, 1)
+    plain = [row[:4] for row in rows]
+    write(tmp_path / "a.parquet", plain)
+    made = aggregated(duckdb, [tmp_path], [zone], t, t + 900).sums[zone.id, t]
+    assert made.load == 40 + 80 + 7 + 20 + 600  # without times of receipt the longest stays
+    assert (made.missing, made.repeated, made.late) == (0, 4, 0)
+
+
+def test_shuffled_repeated_and_split_readings_give_the_same_integers(
+    tmp_path: Path, duckdb: Engine
+) -> None:
+    zones = [mixed(), service(70, "oak")]
+    rows = [row for zone in zones for row in rows_of(zone, 8)]
+    write(tmp_path / "one" / "a.parquet", rows)
+    again = rows + rows[::3]
+    random.Random(2).shuffle(again)
+    for k in range(5):
+        write(tmp_path / "many" / f"part={k}" / "a.parquet", again[k::5], wide=k % 2 == 0)
+    one = aggregated(duckdb, [tmp_path / "one"], zones, BEGINS, BEGINS + 7200)
+    many = aggregated(duckdb, [tmp_path / "many"], zones, BEGINS, BEGINS + 7200)
+    assert one.mended < many.mended
+    for key, sums in one.sums.items():
+        a, b = figures(sums), figures(many.sums[key])
+        for name in ("repeated", "malformed"):
+            assert a.pop(name) <= b.pop(name)
+        assert a == b
+
+
+# ---- the records
+
+
+@pytest.mark.parametrize("kind", ["plain", "clamp", "estimate", "budget", "private"])
+def test_batch_and_running_curator_keep_the_same_records(
+    tmp_path: Path, duckdb: Engine, kind: str
+) -> None:
+    zone = {
+        "plain": mixed(),
+        "clamp": mixed(policy=Policy(0.5, horizon=500, clamp=(200, 150))),
+        "estimate": mixed(policy=Policy(0.5, horizon=500, publish="estimate")),
+        "budget": mixed(budget=2.2),
+        "private": replace(service(9), learned=Provenance("private")),
+    }[kind]
+    rows = rows_of(zone, 8)
+    write(tmp_path / "rows" / "a.parquet", rows)
+    own, other = (tmp_path / name for name in ("own", "other"))
+    for folder in (own, other):
+        folder.mkdir()
+    one = deployment(own, zone)
+    two = replace(deployment(other, zone), key=one.key)
+    made = ran(job(one, tmp_path / "rows"), duckdb)
+    ordered = sorted(rows, key=lambda row: (-row[2], row[3]))  # the batch's rule, as an order
+    live(two, zone, ordered, BEGINS + DAY, seed=3)
+    assert made.intervals == 8
+    assert lines(one, zone.id) == lines(two, zone.id)  # digests and signatures too
+    sources = {body["source"] for body in bodies(one, zone.id)}
+    assert sources == ({"readings", "forecast"} if kind == "budget" else {"readings"})
+
+
+def test_running_it_again_publishes_nothing_and_asks_no_engine(
+    tmp_path: Path, duckdb: Engine
+) -> None:
+    zone = service()
+    write(tmp_path / "rows" / "a.parquet", rows_of(zone, 8))
+    made = deployment(tmp_path, zone)
+    first = ran(job(made, tmp_path / "rows"), duckdb)
+    kept = lines(made, zone.id)
+    again = ran(job(made, tmp_path / "rows", seed=8), duckdb)
+    assert (first.intervals, first.before) == (8, 0)
+    assert (again.intervals, again.before, again.readings) == (0, 8, 0)
+    assert lines(made, zone.id) == kept
+
+
+class Dying(Engine):
+    """An engine that dies when it is asked for the nth time."""
+
+    def __init__(self, engine: Engine, at: int) -> None:
+        super().__init__(engine.backend)
+        self.parquet, self.distinct = engine.parquet, engine.distinct  # type: ignore[method-assign]
+        self._at = at
+
+    def put(self, table: Any) -> Any:
+        self._at -= 1
+        if self._at == 0:
+            raise RuntimeError("executor lost with reading 4711")
+        return super().put(table)
+
+
+def test_an_engine_that_dies_is_resumed_without_a_second_draw(
+    tmp_path: Path, duckdb: Engine
+) -> None:
+    """Two days of two zones: killed on the second, run again, the same records as in one go."""
+    zones = service(), service(4, "oak")
+    rows = [row for zone in zones for row in rows_of(zone, 16)]
+    write(tmp_path / "rows" / "a.parquet", rows)
+    (tmp_path / "whole").mkdir()
+    whole = deployment(tmp_path / "whole", *zones)
+    ran(job(whole, tmp_path / "rows", days=2), duckdb)
+    made = replace(whole, ledger=str(tmp_path / "broken.db"))
+    asked = job(made, tmp_path / "rows", days=2)
+    with pytest.raises(BatchError, match=r"engine engine failed at readings from .* run the same"):
+        ran(asked, Dying(duckdb, 4))  # roster, segments, a day, then
+    broken = {zone.id: lines(made, zone.id) for zone in zones}
+    assert len(bodies(made, "elm")) == 8
+    resumed = ran(asked, duckdb)
+    assert (resumed.before, resumed.intervals) == (16, 16)
+    for zone in zones:
+        found = lines(made, zone.id)
+        assert found[: len(broken[zone.id])] == broken[zone.id]
+        assert found == lines(whole, zone.id)
+
+
+def test_a_missing_partition_stops_a_zone_until_it_is_there(tmp_path: Path, duckdb: Engine) -> None:
+    zones = service(), service(4, "oak")
+    for zone in zones:
+        for day in range(2):
+            rows = [r for r in rows_of(zone, 16) if (r[1] - BEGINS) // DAY == day]
+            if (zone.id, day) != ("elm", 1):
+                write(tmp_path / "rows" / f"day={day}" / f"{zone.id}.parquet", rows)
+    made = deployment(tmp_path, *zones)
+    asked = job(made, tmp_path / "rows", days=2, gaps="stop")
+    report = ran(asked, duckdb)
+    assert report.stopped == {"elm": BEGINS + DAY}
+    assert (len(bodies(made, "elm")), len(bodies(made, "oak"))) == (8, 16)
+    late = [r for r in rows_of(zones[0], 16) if r[1] >= BEGINS + DAY]
+    write(tmp_path / "rows" / "day=1" / "elm.parquet", late)
+    report = ran(asked, duckdb)
+    assert (report.stopped, report.intervals, report.before) == ({}, 8, 24)
+    assert [body["t"] for body in bodies(made, "elm")] == list(
+        range(BEGINS // 900, BEGINS // 900 + 16)
+    )
+
+
+def test_simulated_noise_goes_into_a_simulation_ledger_only(tmp_path: Path, duckdb: Engine) -> None:
+    zone = service()
+    write(tmp_path / "rows" / "a.parquet", rows_of(zone, 8))
+    real = deployment(tmp_path, zone, mode="production")
+    with pytest.raises(BatchError, match="seed is for simulated noise"):
+        ran(job(real, tmp_path / "rows"), duckdb)
+    assert ran(job(real, tmp_path / "rows", seed=None), duckdb).intervals == 8
+    assert not any(body["simulated"] for body in bodies(real, zone.id))
+    with pytest.raises(LedgerError, match="is for production, not for simulation"):
+        ran(job(replace(real, mode="simulation"), tmp_path / "rows"), duckdb)
+
+
+def test_what_lies_between_is_not_left_out_in_silence(tmp_path: Path, duckdb: Engine) -> None:
+    zone = service()
+    write(tmp_path / "rows" / "a.parquet", rows_of(zone, 24))
+    made = deployment(tmp_path, zone)
+    ran(job(made, tmp_path / "rows"), duckdb)
+    third = Job(made, (str(tmp_path / "rows"),), BEGINS + 2 * DAY, BEGINS + 3 * DAY, seed=1)
+    with pytest.raises(BatchError, match="would never be published"):
+        ran(third, duckdb)
+    assert ran(replace(third, leave_out=True), duckdb).intervals == 8
+    assert len(bodies(made, zone.id)) == 16
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"end": BEGINS}, "is empty; give a later end"),
+        ({"end": BEGINS + 1000}, "inside an interval of zone 'elm'"),
+        ({"zones": ("ash",)}, "zone is 'ash'; give some of elm"),
+        ({"readings": ("nowhere",)}, "readings at nowhere are not there"),
+        ({"readings": ("table:nothing",)}, "engine duckdb failed at table nothing"),
+        ({"readings": ()}, "readings is empty"),
+    ],
+)
+def test_a_job_that_cannot_be_run(
+    tmp_path: Path, duckdb: Engine, change: dict[str, Any], words: str
+) -> None:
+    write(tmp_path / "rows" / "a.parquet", rows_of(service(), 2))
+    asked = replace(job(deployment(tmp_path, service()), tmp_path / "rows"), **change)
+    with pytest.raises(BatchError, match=words):
+        ran(asked, duckdb)
+
+
+def test_an_interval_that_is_not_over_is_not_published(tmp_path: Path, duckdb: Engine) -> None:
+    write(tmp_path / "rows" / "a.parquet", rows_of(service(), 2))
+    made = deployment(tmp_path, service(), mode="production")
+    with pytest.raises(BatchError, match="is not closed yet"):
+        ran(job(made, tmp_path / "rows", seed=None), duckdb, now=BEGINS + DAY - 1)
+
+
+def test_schema_drift_is_bridged_or_named(tmp_path: Path, duckdb: Engine) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    zone = service(4)
+    rows = [(m, BEGINS, 900, 10 + k) for k, m in enumerate(zone.meters)]
+    kinds = [pa.timestamp("us", "UTC"), pa.int64(), pa.timestamp("ms"), pa.timestamp("s", "UTC")]
+    for k, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
+        write(tmp_path / f"{k}.parquet", [row], start=kind, wide=k % 2 == 0)
+    made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    assert (made.load, made.missing) == (46, 0)
+    table = pq.read_table(tmp_path / "2.parquet")
+    bad = {
+        "has no column wh": table.drop_columns("wh"),
+        "column wh of .*2.parquet is float64; give whole Wh": table.set_column(
+            3, "wh", table["wh"].cast(pa.float64())
+        ),
+        "column start_utc of .*2.parquet is string": table.set_column(
+            1, "start_utc", table["start_utc"].cast(pa.string())
+        ),
+    }
+    for words, other in bad.items():
+        pq.write_table(other, tmp_path / "2.parquet")
+        with pytest.raises(BatchError, match=words):
+            open_readings(duckdb, [str(tmp_path)])
+    (tmp_path / "2.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(BatchError, match=r"2\.parquet is no sound Parquet file"):
+        open_readings(duckdb, [str(tmp_path)])
+
+
+def test_parts_of_a_second_and_nulls_are_malformed(tmp_path: Path, duckdb: Engine) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    zone = service(4)
+    micro = pa.array([BEGINS * 10**6, BEGINS * 10**6 + 1, BEGINS * 10**6], pa.int64())
+    made = {
+        "meter_id": pa.array(zone.meters[:3]),
+        "start_utc": micro.cast(pa.timestamp("us", "UTC")),
+        "duration_s": pa.array([900, 900, 900]),
+        "wh": pa.array([5, 6, None], pa.int64()),
+    }
+    pq.write_table(pa.table(made), tmp_path / "a.parquet")
+    found = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900)
+    sums = found.sums[zone.id, BEGINS]
+    assert (sums.missing, sums.malformed, found.rows) == (3, 2, 3)
+
+
+def test_readings_in_a_table_of_the_engine(tmp_path: Path) -> None:
+    zone = service(4)
+    write(tmp_path / "a.parquet", [(m, BEGINS, 900, 10) for m in zone.meters])
+    with engine_at(f"duckdb://{tmp_path}/own.db") as engine:
+        engine.backend.raw_sql(
+            f"CREATE TABLE readings AS SELECT * FROM '{tmp_path}/a.parquet'"
+        ).fetchall()
+        made = aggregated(engine, [Path("table:readings")], [zone], BEGINS, BEGINS + 900)
+    assert made.sums[zone.id, BEGINS].load == 40
+
+
+def test_an_engine_that_is_none() -> None:
+    with pytest.raises(BatchError, match="engine is 'exel'; give duckdb, spark:MASTER"):
+        open_engine("exel")
+    with pytest.raises(BatchError, match="engine duckdb cannot be opened"):
+        open_engine("duckdb:///nowhere/at/all.db")
