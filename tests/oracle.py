@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product, zip_longest
-from operator import getitem, ne
+from operator import ne
 from typing import NamedTuple
 
 import numpy as np
@@ -43,21 +43,20 @@ def joint_of_blocks(
     n_houses = len(houses)
     if sorted(houses) != list(range(n_houses)):
         raise ValueError("blocks must partition the houses 0..N-1")
-    numbers = {
-        state: [_block_number(state, block) for block in blocks]
-        for state in product((0, 1), repeat=n_houses)
-    }
-    initial = {m: w for m, i in numbers.items() if (w := _product_of_entries(initials, i)) != 0}
-    transition: list[dict[State, dict[State, Weight]]] = []
-    for matrices in transitions:
-        matrix: dict[State, dict[State, Weight]] = {}
-        for m, i in numbers.items():
-            rows = list(map(getitem, matrices, i))
-            matrix[m] = {
-                m2: w for m2, j in numbers.items() if (w := _product_of_entries(rows, j)) != 0
-            }
-        transition.append(matrix)
-    return Joint(n_houses, initial, transition)
+    # block after block, the first house most significant, like the numbers of a block's states
+    states = [
+        tuple(bit for _, bit in sorted(zip(houses, bits, strict=True)))
+        for bits in product((0, 1), repeat=n_houses)
+    ]
+    numbers = [[_block_number(state, block) for block in blocks] for state in states]
+    transition = [
+        {
+            state: _nonzero(states, [rows[i] for rows, i in zip(matrices, number, strict=True)])
+            for state, number in zip(states, numbers, strict=True)
+        }
+        for matrices in transitions
+    ]
+    return Joint(n_houses, _nonzero(states, initials), transition)
 
 
 def _block_number(state: State, block: Sequence[int]) -> int:
@@ -65,12 +64,12 @@ def _block_number(state: State, block: Sequence[int]) -> int:
     return int("".join(str(state[house]) for house in block), 2)
 
 
-def _product_of_entries(rows: Sequence[Sequence[Weight]], columns: Sequence[int]) -> Weight:
-    """Return rows[0][columns[0]] * rows[1][columns[1]] * ..."""
-    weight: Weight = 1
-    for row, column in zip(rows, columns, strict=True):
-        weight *= row[column]
-    return weight
+def _nonzero(states: Sequence[State], rows: Sequence[Sequence[Weight]]) -> dict[State, Weight]:
+    """The product of one entry of every block's row, for each joint state."""
+    weights: list[Weight] = [1]
+    for row in rows:
+        weights = [weight * entry for weight in weights for entry in row]
+    return {state: w for state, w in zip(states, weights, strict=True) if w != 0}
 
 
 class Step(NamedTuple):

@@ -52,10 +52,9 @@ def random_row(rng: np.random.Generator, size: int, zeros: float) -> list[int]:
     """Whole weights that sum to 64, some of them 0: over 64 they are exact in floats too."""
     alive = rng.random(size) >= zeros
     alive[rng.integers(size)] = True
+    n = int(alive.sum())
     row = np.zeros(size, int)
-    row[alive] = 1
-    for _ in range(64 - int(row.sum())):
-        row[rng.choice(np.flatnonzero(alive))] += 1
+    row[alive] = 1 + rng.multinomial(64 - n, [1 / n] * n)
     return [int(x) for x in row]
 
 

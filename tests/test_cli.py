@@ -1,7 +1,9 @@
-"""Commands as a user types them, in a process of their own."""
+"""Commands as a user types them: words in; text, files and an exit code out."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -9,11 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid.cli import main
+
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "zone.toml"
 
 
 def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command run in this process, which has the heavy imports behind it."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main([str(word) for word in words])
+    told, said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    assert ended.value.code in (0, 1, 2)
+    return subprocess.CompletedProcess(words, int(ended.value.code or 0), told, said)
+
+
+def hushgrid_process(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, where every warning is an error from the first import."""
     command = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()"]
     return subprocess.run(
         [*command, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False
@@ -45,10 +65,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_paper_writes_what_it_names(tmp_path: Path) -> None:
-    found = hushgrid("paper", "--days", 3, "--sweep-days", 2, "--out", tmp_path, "--seed", 4)
+PAPER = ("paper", "--days", 3, "--sweep-days", 2, "--seed", 4)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder that the command filled, and what it told."""
+    folder = tmp_path_factory.mktemp("paper")
+    found = hushgrid_process(*PAPER, "--out", folder)
     assert (found.returncode, found.stderr) == (0, "")
-    named = [Path(line.strip()) for line in found.stdout.split("Written:")[1].splitlines()[1:]]
+    return folder, found.stdout
+
+
+def test_paper_writes_what_it_names(written: tuple[Path, str]) -> None:
+    tmp_path, stdout = written
+    named = [Path(line.strip()) for line in stdout.split("Written:")[1].splitlines()[1:]]
     assert sorted(named) == sorted(tmp_path.iterdir())
     assert {p.suffix for p in named} == {".md", ".json", ".png", ".svg"}
     assert len([p for p in named if p.suffix == ".png"]) == 6
@@ -58,10 +89,12 @@ def test_paper_writes_what_it_names(tmp_path: Path) -> None:
     assert set(values["ratios"]) == {"naive_over_bound", "naive_over_exact"}
 
 
-def test_paper_json_on_standard_output_stands_alone(tmp_path: Path) -> None:
-    words = ("paper", "--days", 2, "--sweep-days", 2, "--out", tmp_path, "--json", "-")
-    one, two = (json.loads(hushgrid(*map(str, words)).stdout) for _ in range(2))
-    assert one == two  # equal seeds, equal results
+def test_paper_json_on_standard_output_stands_alone(
+    written: tuple[Path, str], tmp_path: Path
+) -> None:
+    one = json.loads(hushgrid(*PAPER, "--out", tmp_path, "--json", "-").stdout)
+    two = json.loads((written[0] / "paper.json").read_text())
+    assert one == two  # equal seeds, equal results, in another process too
     assert one["mechanisms"]["exact"]["rmsre_paper"]["mean"] > 0
 
 
@@ -93,11 +126,16 @@ def test_a_missing_extra_is_said_before_the_work(tmp_path: Path) -> None:
 
 
 def test_version_and_a_folder_for_a_file(tmp_path: Path) -> None:
-    assert hushgrid("--version").stdout.startswith("hushgrid 0.")
+    assert hushgrid_process("--version").stdout.startswith("hushgrid 0.")
     words = ("simulate", "--config", EXAMPLE, "--days", "1", "--json", tmp_path)
     found = hushgrid(*words)
     assert found.returncode == 2
     assert [p for p in tmp_path.parent.iterdir() if p.name.startswith(f".{tmp_path.name}")] == []
+
+
+def test_bad_input_ends_a_process_with_2() -> None:
+    found = hushgrid_process("simulate", "--config", "absent.toml")
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ledgers import KEY, instead, opened, write_story
-from tests.test_cli import hushgrid
+from tests.test_cli import hushgrid, hushgrid_process
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "scripts" / "verify_ledger.py"
@@ -44,7 +44,7 @@ def test_verify(store: Path) -> None:
 
 
 def test_export_and_verify_elsewhere(store: Path, tmp_path: Path) -> None:
-    found = hushgrid("ledger", "export", store)
+    found = hushgrid_process("ledger", "export", store)
     assert found.stdout.encode() == GOLDEN.read_bytes()
     out, figures = tmp_path / "out.ndjson", tmp_path / "out.json"
     found = hushgrid("ledger", "export", store, "--out", out, "--json", figures)

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +72,7 @@ NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
 
 _GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
 _STEP = math.log(_GRID[1] / _GRID[0])
+_FACTORS = np.concatenate([[1.0], _GRID])
 _EXACT = 1e-3  # [Wh]; stands for no noise at all
 
 
@@ -178,7 +180,7 @@ class Public:
         return replace(self, weights=_moved(self.weights, self.prior), t=self.t + 1)
 
     def _factors(self, rates: Sequence[float]) -> Floats:
-        return np.asarray(np.r_[1.0, _GRID] * self.consumption.factor(rates))
+        return np.asarray(_FACTORS * self.consumption.factor(rates))
 
     def _seen(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
         """The law of what a release shows of step t, and the energy cut off: (models, factors)."""
@@ -245,6 +247,7 @@ class _Moments:
         self._restart()
         self._known: dict[int, tuple[Moments, ...]] = {}
         self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats, Floats]] = {}
+        self._last: tuple[tuple[bytes, float], Floats] | None = None
 
     def at(self, t: int) -> tuple[Moments, ...]:
         """Of the load under each model, at step t."""
@@ -273,14 +276,18 @@ class _Moments:
 
     def _parts(self, t: int, factors: Floats) -> Floats:
         """(2, classes, factors, 4): each class's reading, split at its clamp."""
-        rows = [
-            [
-                np.stack(split(self._consumption.laws[law], at, factors), axis=-1)
-                for law, at in zip(row, self._clamp, strict=True)
+        table = self._consumption.table(t)
+        key = (table.tobytes(), float(factors[0]))
+        if self._last is None or self._last[0] != key:  # steps of one slot have the same laws
+            rows = [
+                [
+                    np.stack(split(self._consumption.laws[law], at, factors), axis=-1)
+                    for law, at in zip(row, self._clamp, strict=True)
+                ]
+                for row in table.tolist()
             ]
-            for row in self._consumption.table(t).tolist()
-        ]
-        return np.array(rows)
+            self._last = (key, np.array(rows))
+        return self._last[1]
 
     def _at(self, t: int) -> list[tuple[Belief, OccupancyModel]]:
         if t <= self._dropped:
@@ -300,10 +307,13 @@ class _Moments:
         self._dropped = 0
 
 
+@lru_cache(maxsize=8)
 def _fresh(prior: FactorPrior) -> Floats:
     """The factor's law when nothing is known: 1, or log-normal about 1."""
     shape = np.exp(-(np.log(_GRID) ** 2) / (2 * prior.spread**2))
-    return np.asarray(np.r_[1 - prior.share, prior.share * shape / shape.sum()], np.float64)
+    found = np.concatenate([[1 - prior.share], prior.share * shape / shape.sum()])
+    found.flags.writeable = False
+    return found
 
 
 def _moved(weights: Floats, prior: FactorPrior) -> Floats:
