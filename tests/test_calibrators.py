@@ -112,6 +112,30 @@ def test_remembering_changes_no_answer() -> None:
         assert Trust().scale(exposure, policy).scale == pytest.approx(calibration.scale, rel=1e-9)
 
 
+def test_no_scale_depends_on_what_was_asked_before() -> None:
+    """Cases alone, together and in any order, to the last bit: zones share what is solved."""
+    kinds = 4
+    f = Consumption.by_class(
+        absent=[Gamma(1.5, 20.0 + 3 * k, 600) for k in range(kinds)],
+        present=[LogNormal(90.0 + 7 * k, 0.7, 600 + k) for k in range(kinds)],
+        class_of=range(kinds),
+    )
+    zone = Zone("z", [700 + 5 * k for k in range(kinds)])
+    policy = Policy(0.5, eta=0.02)
+
+    def asked(memory: Trust, houses: list[int]) -> float:
+        first = [[0.5, 0.5] if k in houses else [1.0, 0.0] for k in range(kinds)]
+        theta = OccupancyModel.factored(first, [[np.eye(2)] * kinds])
+        return memory.scale(exposures_of([theta], zone, f, policy).at(1), policy).scale
+
+    sets = [[0, 1, 2, 3], [3], [0, 2], [1], [0], [1, 3], [2]]
+    fresh = [asked(Trust(), houses) for houses in sets]
+    memory = Trust()
+    assert [asked(memory, houses) for houses in sets] == fresh
+    memory = Trust()
+    assert [asked(memory, houses) for houses in sets[::-1]] == fresh[::-1]
+
+
 def test_per_house_losses_for_all_houses() -> None:
     f = Consumption.by_class(
         absent=[Uniform(50), Uniform(500)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,9 @@ from hushgrid.live.batch.readings import open_readings
 from hushgrid.live.batch.roster import LEAST, roster_of
 from hushgrid.live.batch.run import Job, Report, run
 from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.example import example
 from hushgrid.live.expected import Expectations
+from hushgrid.live.ledger.keys import create
 from hushgrid.provenance import Provenance
 from tests.live.batches import Row, aggregated, bodies, figures, lines, live, write
 from tests.live.setups import BEGINS, STAY, reading, service
@@ -447,3 +450,89 @@ def test_an_engine_that_is_none() -> None:
         open_engine("exel")
     with pytest.raises(BatchError, match="engine duckdb cannot be opened"):
         open_engine("duckdb:///nowhere/at/all.db")
+
+
+# ---- the command
+
+
+def batch(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    from hushgrid.cli import main
+
+    with pytest.raises(SystemExit) as left:
+        main(["batch", *map(str, words)])
+    out, err = capsys.readouterr()
+    return int(str(left.value.code)), out, err
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """init, a morning of files, batch; what is missing stops it with exit 1; bad words exit 2."""
+    file = tmp_path / "service.toml"
+    file.write_text(example(BEGINS))
+    create(tmp_path / "hushgrid.key")
+    meters = [f"elm-{k:04d}" for k in range(1, 41)]
+    rows = [(m, BEGINS + 900 * t, 900, 100 + t) for m in meters for t in range(3)]
+    write(tmp_path / "rows" / "a.parquet", rows)
+    times = ("--from", "2026-01-05T00:00:00Z", "--to", "2026-01-05T01:00:00Z")
+    place = ("--readings", tmp_path / "rows")
+    code, out, _ = batch(capsys, file, *place, *times, "--seed", 4, "--json", tmp_path / "j")
+    assert code == 1
+    assert "Zone elm-street stopped: no reading at all for 2026-01-05T00:45:00Z" in out
+    write(tmp_path / "rows" / "b.parquet", [(m, BEGINS + 2700, 900, 100) for m in meters[1:]])
+    code, out, _ = batch(capsys, file, *place, *times, "--seed", 4, "--json", "-")
+    found = json.loads(out)
+    assert code == 0
+    keys = ("zones", "intervals", "before", "readings", "missing", "stopped")
+    assert [found[key] for key in keys] == [1, 1, 3, 39, 1, {}]
+    assert found["seconds"] > 0
+    assert found["peak_mib"] > 0
+    bad = {
+        "give --day, --month, or --from and --to": (file, *place),
+        "day is '5 May'; give one such as 2026-01-05": (file, *place, "--day", "5 May"),
+        "to is 'later'": (file, *place, "--from", "2026-01-05T00:00:00Z", "--to", "later"),
+        "gaps is 'fill'; give stop or publish": (file, *place, *times, "--gaps", "fill"),
+        "engine is 'oracle'": (file, *place, *times, "--engine", "oracle"),
+    }
+    for words, given_words in bad.items():
+        code, out, err = batch(capsys, *given_words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert words in err
+    text = file.read_text().replace('meters = { prefix = "elm-", first = 31 }', "")
+    file.write_text(text)  # houses without a roster
+    code, _, err = batch(capsys, file, *place, *times)
+    assert code == 2
+    assert "houses[1].meters and meters_file are both unset" in err
+
+
+def test_months_and_days_are_those_of_utc() -> None:
+    from hushgrid.cli.batch import _times
+
+    assert _times("2026-01-05", None, None, None) == (BEGINS, BEGINS + 86_400)
+    assert _times(None, "2026-02", None, None) == (1_769_904_000, 1_772_323_200)
+    assert _times(None, "2026-12", None, None)[1] == 1_798_761_600  # 2027-01-01T00:00:00Z
+
+
+def test_hundreds_of_survey_models_and_zones_alike(tmp_path: Path, duckdb: Engine) -> None:
+    """Theta of 200 models: batch and curator expect the same of whoever is missing."""
+    rng, n = np.random.default_rng(3), 12
+    theta = []
+    for k in range(200):
+        stay = rng.uniform(0.5, 0.95, (1, 3, 2))
+        rows = np.stack([np.stack([stay[..., 0], 1 - stay[..., 0]], -1),
+                         np.stack([1 - stay[..., 1], stay[..., 1]], -1)], -2)  # fmt: skip
+        theta.append(
+            OccupancyModel.factored(
+                [[0.3, 0.7]] * 3, rows, chain_of=[i % 3 for i in range(n)], name=f"survey {k}"
+            )
+        )
+    zone = service(n, policy=Policy(0.5, horizon=50))
+    zone = replace(zone, scenario=replace(zone.scenario, models=tuple(theta)))
+    rows = [(m, BEGINS + 900 * t, 900, 10) for t in range(8) for m in zone.meters[t::2]]
+    write(tmp_path / "rows" / "a.parquet", rows)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = deployment(tmp_path / "one", zone)
+    two = replace(deployment(tmp_path / "two", zone), key=one.key)
+    assert len(roster_of([zone]).parts[0].sizes) == 3
+    ran(job(one, tmp_path / "rows"), duckdb)
+    live(two, zone, rows, BEGINS + DAY, seed=3)
+    assert lines(one, zone.id) == lines(two, zone.id)
