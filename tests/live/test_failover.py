@@ -133,8 +133,7 @@ def _harm(fleet: Fleet, postgres: Postgres, rng: random.Random, end: float) -> i
     due = time.time() + rng.uniform(0, TICK)
     while time.time() < end:
         if restart and time.time() >= restart:
-            postgres.stop("fast")
-            postgres.start()
+            postgres.restart()
             restart = 0.0
         if time.time() >= due and len(ready := fleet.ready()) > SPARED:
             fleet.kill(rng.choice(ready))
