@@ -133,13 +133,12 @@ def _harm(fleet: Fleet, postgres: Postgres, rng: random.Random, end: float) -> i
     due = time.time() + rng.uniform(0, TICK)
     while time.time() < end:
         if restart and time.time() >= restart:
-            postgres.stop("fast")
-            postgres.start()
+            postgres.restart()
             restart = 0.0
         if time.time() >= due and len(ready := fleet.ready()) > SPARED:
             fleet.kill(rng.choice(ready))
             kills += 1
-            due = time.time() + rng.uniform(0.5, 2.5) * TICK
+            due = time.time() + rng.uniform(1, 4) * TICK
         time.sleep(0.02)
     return kills
 

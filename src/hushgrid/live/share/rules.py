@@ -97,7 +97,7 @@ def plan(seen: Seen, me: str, overdue: Collection[str] = (), refused: Collection
     share. `refused`: what this one cannot run just now.
 
     >>> plan(Seen(0.0, (Peer("a", "", 1.0), Peer("b", "", 1.0)), dict.fromkeys("xyz")), "b")
-    Plan(take=('z',), give=0)
+    Plan(take=('y',), give=0)
     """
     peers = seen.peers_of(me)
     held = Counter(owner for owner in seen.leases.values() if owner in peers)
