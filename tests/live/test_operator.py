@@ -181,6 +181,7 @@ def test_loads_are_forgotten_with_the_readings(tmp_path: Path) -> None:
         rows = it.zone()["series"]
         assert [row["load"] is None for row in rows] == [True, True, False, False]
         assert [row["optimal"] is None for row in rows] == [True, True, False, False]
+        assert it.process._meters.peek(ELM, START) is None
         assert not it.process._meters.doubtful, "a look at what is purged is no fault of the store"
 
 
