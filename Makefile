@@ -6,10 +6,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 SETUP := pyproject.toml constraints.txt
 INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$0"'
 
-.PHONY: run test check soak bench services load clean
+.PHONY: run demo test check soak bench services load clean
 
-run: $(VENV)/.run  ## the paper's experiment: table, figures, JSON
-	$(BIN)/hushgrid paper --days 200 --out out/paper
+run: $(VENV)/.run  ## one simulated day, judged; then the paper's table, shortened
+	$(BIN)/hushgrid demo --once --out out/demo
+	$(BIN)/hushgrid paper --days 20 --sweep-days 2 --out out/paper
+
+demo: $(VENV)/.run  ## a living zone in the browser, a day in two minutes
+	$(BIN)/hushgrid demo
 
 test: check  ## the same; what CI runs
 
@@ -30,7 +34,9 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/test_compare_soak.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
+	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
+	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/live/test_demo_once.py
 
 # Broker, database, proxy and browser for the tests, by package name where that is possible; else they skip.
 services:
@@ -56,7 +62,7 @@ $(BIN)/python:
 	  $(PYTHON) -m virtualenv --quiet $(VENV) )
 
 $(VENV)/.run: $(SETUP) | $(BIN)/python
-	$(PIP) -e '.[plot]'
+	$(PIP) -e '.[plot,serve]'
 	touch $@
 
 $(VENV)/.dev: $(SETUP) | $(BIN)/python

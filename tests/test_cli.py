@@ -20,7 +20,7 @@ def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProces
     )
 
 
-COMMANDS = ("paper", "plan", "simulate")
+COMMANDS = ("demo", "paper", "plan", "simulate")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid.cli.compare_source import recorded
+from hushgrid.errors import PlanError
 from tests.test_cli import hushgrid
 
 SGSC = Path(__file__).parents[2] / "shared/data/sgsc/readings_2013_50homes.parquet"
@@ -139,29 +141,30 @@ weekend = [{ from = "00:00", leave = 0.1, come = 0.4 }]
 
 def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
     """Hours, local days and the meters' order come from the file; other meters are left alone."""
-    (tmp_path / "zone.toml").write_text(ZONE)
+    zone, readings = tmp_path / "zone.toml", tmp_path / "readings.csv"
+    zone.write_text(ZONE)
     start = datetime(2013, 3, 29, tzinfo=UTC)
     rows = ["meter_id,start_utc,duration_s,wh"]
     for hour in range(24 * 5):
         at = (start + timedelta(hours=hour)).isoformat()
         rows += [f"{name},{at},3600,{wh}" for name, wh in (("ada", 1), ("bob", 2), ("zoe", 3000))]
-    (tmp_path / "readings.csv").write_text("\n".join(rows) + "\n")
-    words = ("compare", *FEW[4:], "--readings", tmp_path / "readings.csv", "--config",
-             tmp_path / "zone.toml", "--out", tmp_path / "out")  # fmt: skip
+    readings.write_text("\n".join(rows) + "\n")
+    source, told = recorded(readings, "canonical", zone, None, None, 90, None)
+    assert told == "given by a zone file"
+    assert source.readings[0, 0].tolist() == [3000, 1]  # zoe's house is the first
+    assert [source.zone_of(day) for day in range(3)] == [0, 1, 1]  # Saturday, Monday, Tuesday
+    with pytest.raises(PlanError, match="steps of config last 3600 s"):
+        recorded(readings, "canonical", zone, 1800, None, 90, None)
+    words = ("compare", *FEW[4:], "--readings", readings, "--config", zone, "--out", tmp_path / "o")
     found = hushgrid(*words)
     assert (found.returncode, found.stderr) == (0, "")
-    assert "given by a zone file" in found.stdout
-    assert json.loads((tmp_path / "out/compare.json").read_text())["days"] == 2
-    assert hushgrid(*words).returncode == 0  # taken up again
-    (tmp_path / "zone.toml").write_text(ZONE.replace("home_at_start = 0.5", "home_at_start = 0.6"))
-    other = hushgrid(*words)
-    assert (other.returncode, "other settings" in other.stderr) == (2, True)  # same names
-    (tmp_path / "zone.toml").write_text(ZONE.replace('"zoe"', '"eve"'))
-    lacking = hushgrid(*words)
-    assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
-    assert "names 1 meters without readings, such as 'eve'" in lacking.stderr
-    clash = hushgrid(*words, "--interval", 1800)
-    assert (clash.returncode, "steps of config last 3600 s" in clash.stderr) == (2, True)
+    assert json.loads((tmp_path / "o/compare.json").read_text())["days"] == 2
+    zone.write_text(ZONE.replace("home_at_start = 0.5", "home_at_start = 0.6"))
+    other = hushgrid(*words)  # the same words, another model
+    assert (other.returncode, "other settings" in other.stderr) == (2, True)
+    zone.write_text(ZONE.replace('"zoe"', '"eve"'))
+    with pytest.raises(PlanError, match="names 1 meters without readings, such as 'eve'"):
+        recorded(readings, "canonical", zone, None, None, 90, None)
 
 
 @pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.errors import PolicyError
-from hushgrid.estimate import GAUSSIAN, Interval, Parts, Public, chance_below
+from hushgrid.estimate import GAUSSIAN, Interval, Parts, Public
 from hushgrid.grid import Tariff, public_rate
+from hushgrid.posterior import chance_below
 
 Floats = NDArray[np.float64]
 

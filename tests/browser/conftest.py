@@ -8,20 +8,31 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
+from hushgrid.live.access.clients import Client, open_clients
+from hushgrid.live.access.grants import scopes_named
+from hushgrid.live.access.hashing import hashed
+from hushgrid.live.clock import FastClock
+from hushgrid.live.deployment import Http
+from hushgrid.live.serve import serve
 from tests.browser.watching import Watched
+from tests.live.brokers import until
+from tests.live.worlds import START, deployment, service
+from tests.services import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[2]
-SPEED = 3000.0  # times as fast as life: a quarter hour in 0.3 s
+SPEED = 2000.0  # times as fast as life: a quarter hour in 0.45 s
 PATIENCE = 120.0  # [s] for a demo to start on a machine with other things to do
 
 
@@ -68,7 +79,9 @@ def browser() -> Iterator[Browser]:
     where = shutil.which("chromium")
     if where is None:
         pytest.skip("chromium is not installed: pages are not tried in a browser")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=20_000)
 
     with sync_playwright() as playwright:
         # root has no sandbox; our own pages are all it ever loads
@@ -77,17 +90,48 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service with two zones, in a thread, on a fast clock."""
+    del browser
+    folder = tmp_path_factory.mktemp("many")
+    made = deployment(folder, service(), service("oak-lane", 3), http=Http(port=free_port()))
+    with open_clients(made.client_store) as store:
+        store.add(Client("operator", scopes_named(["operator"]), hashed("a secret"), 0))
+    stop = threading.Event()
+    running = threading.Thread(
+        target=serve, args=(made,), kwargs={"clock": FastClock(START, SPEED), "stop": stop}
+    )
+    running.start()
+    assert made.http is not None
+    url = f"http://127.0.0.1:{made.http.port}"
+    assert until(lambda: answers(url), PATIENCE)
+    yield url
+    stop.set()
+    running.join(60)
+    assert not running.is_alive()
+
+
 @pytest.fixture
 def page_of(browser: Browser, demo: Demo) -> Iterator[Callable[..., Page]]:
     """Open pages; afterwards nothing may have gone wrong in any of them."""
     opened: list[tuple[Any, Watched]] = []
 
-    def make(width: int = 1440, expected: tuple[str, ...] = (), **options: Any) -> Page:
+    def make(
+        width: int = 1440, expected: tuple[str, ...] = (), url: str = demo.url, **options: Any
+    ) -> Page:
         size = {"width": width, "height": 800}
-        context = browser.new_context(viewport=size, base_url=demo.url, **options)
+        context = browser.new_context(viewport=size, base_url=url, **options)
         context.set_default_timeout(20_000)
         page = context.new_page()
-        opened.append((context, Watched(context, page, demo.url, expected)))
+        opened.append((context, Watched(context, page, url, expected)))
         return page
 
     yield make

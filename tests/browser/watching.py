@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.live.brokers import until
+
 AXE = ("serious", "critical")
 
 
@@ -35,25 +37,29 @@ class Watched:
 
 
 def drawn(page: Any, figure: str, colour: str) -> bool:
-    """Whether a line of this custom property's colour is in the chart."""
+    """Whether a line of this custom property's colour comes into the chart."""
     canvas = page.locator(f"{figure} canvas")
     canvas.wait_for()
-    picture = base64.b64decode(canvas.evaluate("(it) => it.toDataURL()").partition(",")[2])
-    pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
     script = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
     wanted = [*bytes.fromhex(page.evaluate(script, colour).removeprefix("#")), 255]
-    return bool((pixels == wanted).all(axis=2).sum() > 20)
+    return until(lambda: bool((_pixels(canvas) == wanted).all(axis=2).sum() > 20), 20.0)
+
+
+def _pixels(canvas: Any) -> Any:
+    picture = base64.b64decode(canvas.evaluate("(it) => it.toDataURL()").partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
 
 
 def scrolls_sideways(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
-def faults(page: Any) -> list[str]:
-    """What axe-core holds for serious or worse."""
+def faults(page: Any, rules: tuple[str, ...] = ()) -> list[str]:
+    """What axe-core holds for serious or worse, by all rules or these."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    options = {"runOnly": list(rules)} if rules else None
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}"
         for one in found

@@ -16,14 +16,12 @@ WORLD = (Path(__file__).parent / "world.js").read_text()
 class Week:
     """A page in the made-up world, and what it holds."""
 
-    def __init__(self, page: Any, path: str, ready: str, table: str | None) -> None:
+    def __init__(self, page: Any, path: str, ready: str) -> None:
         self._page = page
         page.add_init_script(WORLD)
         page.goto(path)
         self.play(1 / STEPS)
         page.locator(ready).wait_for()
-        if table is not None:  # rows are made anew with each step only where they are looked at
-            page.locator(f"{table} summary").click()
         self._client = page.context.new_cdp_session(page)
         self._client.send("Performance.enable")
 

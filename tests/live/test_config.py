@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.calibration import house_losses, schedule
-from hushgrid.errors import ConfigError, FileError
+from hushgrid.errors import ConfigError, FileError, ServiceError
 from hushgrid.live.config import load_deployment
-from hushgrid.live.deployment import Deployment
+from hushgrid.live.deployment import Deployment, Http, placed
 from hushgrid.live.durations import instant_of, seconds_of
 from hushgrid.live.example import example
 from hushgrid.live.settings import GROUP_KEYS, POLICY_KEYS, TABLES
@@ -116,6 +117,7 @@ def test_each_mistake_alone(tmp_path: Path, old: str, new: str, words: str) -> N
         ('interval = "PT15M"  ', "interval = 300  ", "one reading would enter several releases"),
         ('meter_interval = "PT15M"', "meter_interval = 400", "does not divide the interval"),
         ('interval = "PT15M"  ', "interval = 7000  ", "service.interval is 7000"),
+        ('interval = "PT15M"  ', "interval = 0  ", "give whole seconds that divide a day"),
         ("T00:00:00Z", "T00:07:00Z", "service.begins is not on a border"),
         ("T00:00:00Z", "T00:00:00", "service.begins is"),
         ("Europe/Zurich", "Europe/Atlantis", "service.time_zone is 'Europe/Atlantis'"),
@@ -425,3 +427,41 @@ def test_the_longest_body_is_a_setting(tmp_path: Path) -> None:
         found = load_deployment(put(tmp_path, ("limit = 67108864", line)))
         assert found.http is not None
         assert found.http.limit == limit
+
+
+SHARED = ('key = "hushgrid.key"', 'key = "hushgrid.key"\nshare = true')
+DATABASE = "postgresql://hushgrid:pw@db/prices"
+
+
+def test_curators_share_databases_alone(tmp_path: Path) -> None:
+    (said,) = mistakes(put(tmp_path, (SHARED[0], SHARED[1].replace("true", "1"))))
+    assert "service.share is 1; give true or false" in said
+    found = mistakes(put(tmp_path, SHARED))
+    fix = "is a path but service.share is true; give a postgresql:// URL"
+    assert len(found) == 2
+    assert f"stores.ledger {fix}" in found[0]
+    assert f"stores.meters {fix}" in found[1]
+    databases = (
+        ('"ledger.sqlite"', f'"{DATABASE}"'),
+        ('meters = "meters"', f'meters = "{DATABASE}"'),
+    )
+    (clients,) = mistakes(
+        put(tmp_path, SHARED, *databases, ("[http]", 'clients = "clients.sqlite"\n[http]'))
+    )
+    assert f"stores.clients {fix}" in clients
+    made = load_deployment(put(tmp_path, SHARED, *databases))
+    assert made.share
+    assert made.vtn_store == DATABASE
+
+
+def test_a_curator_has_a_port_and_a_name_of_its_own(tmp_path: Path) -> None:
+    made = load_deployment(put(tmp_path))
+    moved = placed(made, 8081, None)
+    assert moved.http == replace(made.http or Http(), port=8081)
+    assert moved.name == "8081"
+    assert placed(made, None, "north").name == "north"
+    for name in ("", "a b", "x" * 33, "a?b"):
+        with pytest.raises(ServiceError, match=f"name is '{re.escape(name)}'; give 1 to 32"):
+            placed(made, None, name)
+    with pytest.raises(ServiceError, match="port is 8081 but the service file has no"):
+        placed(replace(made, http=None), 8081, None)

@@ -109,7 +109,7 @@ STATE = {
 }  # fmt: skip
 
 
-def test_days_are_shown_restarted_and_gone_on(demo: Living) -> None:
+def test_days_are_shown_restarted_and_gone_on(demo: Living, folder: Path) -> None:
     assert until(lambda: demo.get("/demo/state")["t"] > HORIZON + 2)  # a second epoch runs
     state = demo.get("/demo/state")
     assert set(state) == STATE
@@ -144,6 +144,7 @@ def test_days_are_shown_restarted_and_gone_on(demo: Living) -> None:
     assert (state["epsilon"], state["eta"], state["restarting"]) == (4.0, 0.5, False)
     assert "e^4" in state["promise"]
     assert demo.get("/v1/price")["start"] >= "2026-01-05T00:30:00Z"  # the new ledger's own
+    assert until(lambda: [one.name for one in folder.glob("*/*/")] == ["2"])  # the old one is gone
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,17 @@ def test_neither_adversary_gets_anywhere(day: Any) -> None:
     assert none["prior"] == others["prior"] > 0.5
 
 
+def test_the_first_page_tells_this_very_day(day: Any) -> None:
+    told, _ = day
+    if told["seed"] != 1:
+        return
+    readme = (ROOT / "README.md").read_text()
+    for knows, name in (("none", "sees the prices alone"), ("others", "knows every other reading")):
+        found = [f"{told['auc'][knows][shown]:.3f}" for shown in ("open", "private", "prior")]
+        row = next(line for line in readme.splitlines() if f"she {name}" in line)
+        assert [cell.strip() for cell in row.split("|")[2:5]] == found
+
+
 def test_what_lies_there_can_be_checked_by_anybody(day: Any) -> None:
     told, out = day
     assert {one.name for one in out.iterdir()} == {

@@ -9,6 +9,8 @@ import typer
 
 from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
 
+_PIECES = 96 + 24 + 2  # of work: releases, days foreseen, a plan and an audit
+
 
 def demo(
     once: Annotated[
@@ -32,40 +34,49 @@ def demo(
     """
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "httpx"):
         need(module, "serve")
-    import logging
-    import signal
-    import time
-
-    from hushgrid.live.demo.living import Opening, Wishes, live
-    from hushgrid.live.demo.setting import Dials
-    from hushgrid.live.demo.show import DAY
-    from hushgrid.live.logs import log_lines
-
-    dials, wishes = Dials(epsilon, eta), Wishes()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: wishes.stop())
-    log_lines(level=logging.WARNING)
     if once:
-        _once(dials, out, wishes, seed, json)
-        return
-    midnight = int(time.time()) // DAY * DAY
-    opening = Opening(dials, midnight, seed=seed, port=port, speed=speed)
-    live(opening, wishes, lambda line: say(line, None))
+        need("matplotlib", "plot")
+        _once((epsilon, eta), out, seed, json)
+    else:
+        _live((epsilon, eta), seed, port, speed)
 
 
-def _once(dials: Any, out: Path, wishes: Any, seed: int, json: str | None) -> None:
+def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> None:
+    """Days after each other, until told to stop."""
+    import time
+    from contextlib import ExitStack
+
+    with ExitStack() as bar:
+        tick = bar.enter_context(progress("opening 1,000 houses", 2))
+        from hushgrid.live.demo.living import Opening, live
+        from hushgrid.live.demo.setting import Dials
+        from hushgrid.live.demo.show import DAY
+
+        tick()
+        midnight = int(time.time()) // DAY * DAY
+        opening = Opening(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
+
+        def told(line: str) -> None:
+            tick()
+            bar.close()
+            say(line, None)
+
+        live(opening, _wishes(), told)
+
+
+def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) -> None:
     """One day, judged and written."""
     import time
 
-    from hushgrid import report
-    from hushgrid.files import json_text, make_folder, save_figures, write_text
-    from hushgrid.live.demo.once import PIECES, play_once
-
-    need("matplotlib", "plot")
-    make_folder(out)
     begun = time.monotonic()
-    with progress("one day of 1,000 houses", PIECES) as tick:
-        kept = play_once(dials, out, wishes, seed=seed, tick=tick)
+    with progress("one day of 1,000 houses", _PIECES) as tick:
+        from hushgrid import report
+        from hushgrid.files import json_text, make_folder, save_figures, write_text
+        from hushgrid.live.demo.once import play_once
+        from hushgrid.live.demo.setting import Dials
+
+        make_folder(out)
+        kept = play_once(Dials(*dials), out, _wishes(), seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
     values = report.demo_json(kept.day) | {
         "seconds": round(time.monotonic() - begun, 3),
@@ -78,3 +89,18 @@ def _once(dials: Any, out: Path, wishes: Any, seed: int, json: str | None) -> No
     say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
     if not all(kept.day.holds.values()):
         raise typer.Exit(1)
+
+
+def _wishes() -> Any:
+    """Signals become a wish to stop; logs are told where something is wrong."""
+    import logging
+    import signal
+
+    from hushgrid.live.demo.living import Wishes
+    from hushgrid.live.logs import log_lines
+
+    wishes = Wishes()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: wishes.stop())
+    log_lines(level=logging.WARNING)
+    return wishes

@@ -15,6 +15,12 @@ def serve(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
     ] = False,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of this curator among several (service.share).")
+    ] = None,
 ) -> None:
     """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
 
@@ -27,10 +33,11 @@ def serve(
         need(module, "serve")
     from hushgrid.live.clock import SystemClock, Watched
     from hushgrid.live.config import load_deployment
+    from hushgrid.live.deployment import placed
     from hushgrid.live.logs import log_lines
     from hushgrid.live.serve import serve as run
 
-    deployment = load_deployment(file)
+    deployment = placed(load_deployment(file), port, name)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

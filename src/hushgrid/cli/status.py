@@ -31,10 +31,13 @@ def status(
         found = from_service(service)
     else:
         found = from_ledger(load_deployment(Path(service)), time.time())
-    say(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state", json)
+    shared = any(one.curator for one in found)
+    curator = " curator" if shared else ""
+    say(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state{curator}", json)
     for one in found:
         left = "-" if one.left is None else f"{one.left:.6g}"
         figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {one.missing:8d}"
-        say(f"{one.zone:<20} {figures} {one.state}", json)
+        state = f"{one.state} {one.curator or '-'}" if shared else one.state
+        say(f"{one.zone:<20} {figures} {state}", json)
     zones = [asdict(one) for one in found]
     put_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)

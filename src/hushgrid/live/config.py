@@ -39,6 +39,7 @@ def load_deployment(path: Path | str) -> Deployment:
         zones.append(_further_zone(further, settings, times))
     _check_apart(zones, files)
     http, mqtt = _http(found, main), _mqtt(found, main)
+    _check_shared(found, main.faults)
     problems = [p for file in [main, *(f for f in files if f is not main)] for p in file.problems()]
     if problems:
         raise ConfigError(tuple(problems))
@@ -54,6 +55,7 @@ def load_deployment(path: Path | str) -> Deployment:
         http=http,
         mqtt=mqtt,
         openadr=_openadr(found),
+        share=settings.get("share", False),
         price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
         problems=_remarks(main.folder / settings["key"], http, mqtt),
     )
@@ -224,6 +226,19 @@ def _openadr(found: Mapping[str, dict[str, Any]]) -> OpenAdr | None:
     """On where nothing is said: the prices are public anyway."""
     given = dict(found.get("openadr", {}))
     return OpenAdr(**given) if given.pop("enabled", True) else None
+
+
+def _check_shared(found: Mapping[str, dict[str, Any]], faults: Faults) -> None:
+    """Curators that share zones meet in a database, not in files of one machine."""
+    if not found["service"].get("share"):
+        return
+    for name, value in found["stores"].items():
+        if not value.startswith(("postgresql://", "postgres://")):
+            faults.add(
+                f"stores.{name}",
+                f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
+                " which all curators can reach, or leave out share.",
+            )
 
 
 def _store(value: str, folder: Path) -> str:

@@ -18,25 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.accounting.compose import sum_up
 from hushgrid.belief import Belief, expected_readings, marginals
-from hushgrid.errors import HorizonError, HushgridError, LedgerError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate, tally
+from hushgrid.live.course import Course, up
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
-from hushgrid.live.ledger.standing import Published, Standing, Transfer
+from hushgrid.live.ledger.chain import Fold
+from hushgrid.live.ledger.standing import Published, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.meters.ports import Interval, MeterStore
 from hushgrid.live.publish import Publisher
-from hushgrid.live.terms import begin, first_state
-from hushgrid.mechanism import Draws, State, prepare, replay, skip, step
+from hushgrid.live.terms import begin
+from hushgrid.mechanism import Draws, State, prepare, skip, step
 from hushgrid.noise import Noise
 
 log = logging.getLogger("hushgrid.curator")
 
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 
 
@@ -50,6 +51,7 @@ class Status:
     left: float | None
     missing: int
     state: str
+    curator: str | None = None  # who runs it, where several share zones
 
 
 def _nobody(name: str) -> None:
@@ -69,12 +71,14 @@ class Curator:
         publishers: Sequence[Publisher],
         mode: Mode,
         watch: Callable[[str], None] = _nobody,
+        course: Course | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
-        self._missing = 0
+        self._missing, self._purged = 0, -math.inf
+        self._course = Course(service) if course is None else course
         self._fold()
 
     @classmethod
@@ -92,43 +96,27 @@ class Curator:
         now: float,
         new_epoch: bool = False,
         watch: Callable[[str], None] = _nobody,
+        fold: Fold | None = None,
+        course: Course | None = None,
     ) -> Iterator[Curator]:
-        """Take the zone's lock, refold ledger and schedule, and go on from there."""
-        with Ledger.open(store, service.id, key, mode, now) as ledger:
+        """Take the zone's lock, refold ledger and schedule, and go on from there.
+
+        `fold` and `course`: what was read of the ledger before, if something was.
+        """
+        with Ledger.open(store, service.id, key, mode, now, fold=fold) as ledger:
             begin(service, ledger, meters, key, new_epoch)
             meters.open_zone(service.id, service.meters, service.seconds)
-            curator = cls(service, ledger, meters, noise, publishers, mode, watch)
+            curator = cls(service, ledger, meters, noise, publishers, mode, watch, course)
             curator._skip_what_was_before(now)
             curator._tell_of_the_clock(now)
             yield curator
 
     def _fold(self) -> None:
         """State, public knowledge and budget from the ledger alone."""
-        standing = self._ledger.standing
-        if standing.epoch is None:
-            raise LedgerError(
-                f"the ledger of zone {self.service.id!r} has no epoch; open it again."
-            )
-        self._epoch = standing.epoch
+        standing, course = self._ledger.standing, self._course
+        self._epoch = course.follow(standing)
+        self._state, self._public, self._spent = course.state, course.public, course.spent
         self._scenario = self.service.scenario
-        self._state = first_state(self.service)
-        policy = self._state.policy
-        self._public = Public.start(
-            self._scenario.models,
-            self._scenario.consumption,
-            clamp=policy.clamp,
-            shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
-        )
-        self._spent = spent_before(self.service, standing)
-        for shown in standing.current:
-            self._skip_to(self._epoch.step(shown.t))
-            if shown.source == "readings":
-                again = shown.release(self._epoch)
-                self._learn(again.load_hat, again.scale)
-                self._state = replay(self._state, again)
-                self._spent = _up(self._spent + again.epsilon)
-            else:
-                self._pass(shown.rate)
         self._last = standing.releases[-1] if standing.releases else None
         for i in range(len(self._publishers)):
             if self._last is not None:
@@ -218,7 +206,7 @@ class Curator:
         self._watch("recorded")
         if published.source == "readings":
             self._learn(published.load_hat or 0, published.scale)
-            self._spent = _up(self._spent + published.epsilon)
+            self._spent = up(self._spent + published.epsilon)
             self._state = state
         else:
             self._pass(published.rate)
@@ -226,7 +214,9 @@ class Curator:
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
         self._retry()
         self._watch("published")
-        self._meters.purge(self.service.id, int(now) - self.service.retention)
+        if not 0 <= now - self._purged < PURGE:
+            self._meters.purge(self.service.id, int(now) - self.service.retention)
+            self._purged = now
         self._draws = self._drawn()  # for the next interval, before any of its load is known
         log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
         return published
@@ -353,13 +343,3 @@ class Curator:
                 if i in self._away:
                     self._away.discard(i)
                     log.info("shown again", extra={"zone": self.service.id})
-
-
-def spent_before(service: ZoneService, standing: Standing) -> float:
-    """What is lost before an epoch's first release: by who brought most along, and on models."""
-    return sum_up((standing.carried, service.learned.epsilon))
-
-
-def _up(value: float) -> float:
-    """A sum of losses is never booked too small."""
-    return math.nextafter(value, math.inf)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from hushgrid.errors import ServiceError
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance
 from hushgrid.simulation import Scenario
@@ -131,6 +133,8 @@ class Deployment:
 
     openadr: OpenAdr | None = None
     vtn: str = field(default="", repr=False)  # as clients
+    share: bool = False  # whether other curators run the same zones
+    name: str = "curator"  # among those
 
     @property
     def client_store(self) -> str:
@@ -153,3 +157,19 @@ class Deployment:
         if "://" in self.ledger.removeprefix("sqlite:"):
             return self.ledger
         return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)
+
+
+def placed(deployment: Deployment, port: int | None, name: str | None) -> Deployment:
+    """The same service at another port and under another name: one of several curators."""
+    http = deployment.http
+    if port is not None:
+        if http is None:
+            raise ServiceError(f"port is {port} but the service file has no [http]; add one.")
+        http = replace(http, port=port)
+    if name is None:
+        name = deployment.name if http is None else str(http.port)
+    elif not re.fullmatch(r"[A-Za-z0-9._-]{1,32}", name):
+        raise ServiceError(
+            f"name is {name!r}; give 1 to 32 letters, digits, dots, dashes or underscores."
+        )
+    return replace(deployment, http=http, name=name)

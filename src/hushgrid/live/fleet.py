@@ -93,9 +93,11 @@ def ndjson(readings: Readings) -> bytes:
     >>> ndjson(Readings.of(["a"], [0], [900], [7]))
     b'{"meter_id": "a", "start_utc": "1970-01-01T00:00:00Z", "duration_s": 900, "wh": 7}\\n'
     """
-    names = ("meter_id", "start_utc", "duration_s", "wh")
-    rows = (zip(names, (m, utc(s), d, w), strict=True) for m, s, d, w in readings.rows())
-    return "".join(json.dumps(dict(row)) + "\n" for row in rows).encode()
+    at = {start: utc(start) for start in np.unique(readings.start).tolist()}
+    return "".join(
+        f'{{"meter_id": {json.dumps(m)}, "start_utc": "{at[s]}", "duration_s": {d}, "wh": {w}}}\n'
+        for m, s, d, w in readings.rows()
+    ).encode()
 
 
 def arrow_stream(readings: Readings) -> bytes:

@@ -26,40 +26,58 @@ class History:
     def __init__(self, zones: Iterable[ZoneService]) -> None:
         self.zones = {zone.id: zone for zone in zones}
         self._releases: dict[str, list[Published]] = {zone: [] for zone in self.zones}
-        self._watchers: list[Watcher] = []
+        self._watchers: list[tuple[Watcher, bool]] = []
+        self._told: dict[str, int] = {}  # the last step of a zone that was made here
         self._mutex = threading.Lock()
 
-    def fill(self, zone: str, releases: Sequence[Published]) -> None:
-        """Take what a ledger holds; nobody is told."""
+    def fill(self, zone: str, releases: Sequence[Published], *, told: bool = True) -> None:
+        """Take what a ledger holds; nobody is told. Not `told`: another may have failed to."""
         with self._mutex:
             self._releases[zone] = list(releases[-KEPT:])
+            if told and releases:
+                self._told[zone] = releases[-1].t
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Have every new release told, by a call that must not wait; returns how to end that."""
+    def watch(self, watcher: Watcher, *, own: bool = False) -> Callable[[], None]:
+        """Have every new release told, by a call that must not wait; returns how to end that.
+
+        `own`: those alone that this process answers for, not those it only follows.
+        """
+        entry = (watcher, own)
         with self._mutex:
-            self._watchers.append(watcher)
+            self._watchers.append(entry)
 
         def end() -> None:
             with self._mutex:
-                if watcher in self._watchers:
-                    self._watchers.remove(watcher)
+                if entry in self._watchers:
+                    self._watchers.remove(entry)
 
         return end
 
     def publish(self, zone: ZoneService, release: Published) -> None:
-        """Add a release and tell it; one that is here already is neither."""
+        """Add a release and tell it; one that is here already is neither.
+
+        One that was only followed so far is told to those who wait for this process's own.
+        """
         with self._mutex:
-            known = self._releases[zone.id]
-            if known and known[-1].t >= release.t:
-                return
-            known.append(release)
-            del known[:-KEPT]
-            watchers = tuple(self._watchers)
-        for watcher in watchers:
-            try:
-                watcher(zone, release)
-            except Exception as error:  # a watcher's trouble is not the tick's
-                log.warning("watcher failed", extra={"error": type(error).__name__})
+            new, first = self._add(zone.id, release), release.t > self._told.get(zone.id, 0)
+            self._told[zone.id] = max(release.t, self._told.get(zone.id, 0))
+            some = [one for one, own in self._watchers if new or (own and first)]
+        _tell(some, zone, release)
+
+    def follow(self, zone: ZoneService, release: Published) -> None:
+        """Add a release of another process; whoever made it tells its subscribers."""
+        with self._mutex:
+            new = self._add(zone.id, release)
+            some = [one for one, own in self._watchers if new and not own]
+        _tell(some, zone, release)
+
+    def _add(self, zone: str, release: Published) -> bool:
+        known = self._releases[zone]
+        if known and known[-1].t >= release.t:
+            return False
+        known.append(release)
+        del known[:-KEPT]
+        return True
 
     def newest(self, zone: str) -> Published | None:
         """The last release; None before the first."""
@@ -81,6 +99,14 @@ class History:
     def last(self, zone: str, number: int) -> list[Published]:
         """The newest releases, oldest first."""
         return self._releases[zone][-number:] if number > 0 else []
+
+
+def _tell(watchers: Iterable[Watcher], zone: ZoneService, release: Published) -> None:
+    for watcher in watchers:
+        try:
+            watcher(zone, release)
+        except Exception as error:  # a watcher's trouble is not the tick's
+            log.warning("watcher failed", extra={"error": type(error).__name__})
 
 
 def _applies(release: Published) -> int:

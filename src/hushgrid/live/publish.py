@@ -48,14 +48,15 @@ def utc(seconds: int) -> str:
 class PriceFile:
     """The newest price of each zone in one JSON file, replaced whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mark: str = "") -> None:
         self._path = path
+        # curators of one machine may write the same file: each makes it beside under its own name
+        self._beside = path.with_name(f"{path.name}{mark}.new")
         self._prices: dict[str, dict[str, Any]] = {}
 
     def publish(self, zone: ZoneService, release: Published) -> None:
         """Write all prices, the new one among them."""
         self._prices[zone.id] = price(zone, release)
         text = json.dumps(self._prices, indent=2, sort_keys=True) + "\n"
-        beside = self._path.with_name(self._path.name + ".new")
-        beside.write_text(text)
-        beside.replace(self._path)
+        self._beside.write_text(text)
+        self._beside.replace(self._path)

@@ -23,12 +23,18 @@ class ZoneRun:
     """A zone, its curator while it is open, and when to try again while it is not."""
 
     def __init__(
-        self, service: ZoneService, make: Open, steady: Callable[[], float] = time.monotonic
+        self,
+        service: ZoneService,
+        make: Open,
+        steady: Callable[[], float] = time.monotonic,
+        first_pause: float | None = None,
     ) -> None:
         self.service, self._make, self._steady = service, make, steady
+        self._first = FIRST_PAUSE if first_pause is None else first_pause
+        self.failures = 0  # in a row
         self._stack = ExitStack()
         self.curator: Curator | None = None
-        self._pause, self._again = FIRST_PAUSE, 0.0
+        self._pause, self._again = self._first, 0.0
 
     def open(self, now: float, *, new_epoch: bool = False) -> Curator:
         """Take the zone's lock and fold its ledger."""
@@ -53,8 +59,12 @@ class ZoneRun:
         except Exception as error:  # one zone's trouble is not another's
             self._fail(error)
             return None
-        self._pause = FIRST_PAUSE
+        self.refresh()
         return made
+
+    def refresh(self) -> None:
+        """Forget failures: what made them may be over."""
+        self._pause, self._again, self.failures = self._first, 0.0, 0
 
     def _fail(self, error: Exception) -> None:
         # our own errors say no secret; of others the type is all that is safe to tell
@@ -69,6 +79,7 @@ class ZoneRun:
                 "zone not closed cleanly",
                 extra={"zone": self.service.id, "error": type(again).__name__},
             )
+        self.failures += 1
         self._again = self._steady() + self._pause
         self._pause = min(2 * self._pause, LAST_PAUSE)
 

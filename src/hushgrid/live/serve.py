@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.live.access import Access, open_clients
 from hushgrid.live.clock import Clock
-from hushgrid.live.curator import Curator
+from hushgrid.live.curator import Curator, Status
 from hushgrid.live.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
@@ -58,7 +58,7 @@ def serve(
 ) -> None:
     """Run until `stop` is set. What is wrong at the start is raised; later it is logged."""
     with ExitStack() as stack:
-        process = Process(deployment, stack)
+        process = _process(deployment, stack)
         process.open(clock.now(), new_epoch)
         process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
@@ -66,7 +66,16 @@ def serve(
             process.turn(clock)
             stop.wait(process.rest(clock))
         log.info("stopping")
+        process.leave()
     log.info("stopped")
+
+
+def _process(deployment: Deployment, stack: ExitStack) -> Process:
+    if not deployment.share:
+        return Process(deployment, stack)
+    from hushgrid.live.share.process import SharedProcess
+
+    return SharedProcess(deployment, stack)
 
 
 class Process:
@@ -88,32 +97,42 @@ class Process:
         self.deployment, self._stack = deployment, stack
         self._more, self._demo = tuple(more), demo
         simulated = deployment.mode == "simulation"
-        self._noise = noise if noise is not None and simulated else lambda: _noise(deployment)
+        self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
         self._key = load(deployment.key)
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
         self.board = Board(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
+        self._price_file = _price_file(deployment)
         shown: list[Publisher] = [self.history, *self._made_publishers()]
         self._publishers = [Counted(each, self._metrics) for each in shown]
         self._loads = Loads(deployment.zones, self._meters)
         self._names = tuple(type(each).__name__ for each in shown)
         self._operator: Operator | None = None
-        self._zones = [ZoneRun(zone, self._curator) for zone in deployment.zones]
+        self._zones = self._made_zones()
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
         self.server: Server | None = None
 
+    @property
+    def _mark(self) -> str:
+        """What this process's names have that no other's has."""
+        return ""
+
+    def _made_zones(self) -> list[ZoneRun]:
+        return [ZoneRun(zone, self._curator) for zone in self.deployment.zones]
+
     def _made_publishers(self) -> Iterator[Publisher]:
-        if self.deployment.price_file is not None:
-            yield PriceFile(self.deployment.price_file)
+        if self._price_file is not None:
+            yield self._price_file
         if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
-            name = f"hushgrid-prices-{self._key.public[:12]}"  # two of a name drive each other out
+            # two of a name drive each other out
+            name = f"hushgrid-prices-{self._key.public[:12]}{self._mark}"
             prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
             yield prices
         if self.deployment.mqtt is not None and self.deployment.mqtt_uris:
-            name = f"hushgrid-openadr-{self._key.public[:12]}"
+            name = f"hushgrid-openadr-{self._key.public[:12]}{self._mark}"
             events = MqttEvents(self.deployment.mqtt, name)
             self._stack.callback(events.stop)
             yield events
@@ -144,7 +163,7 @@ class Process:
         for zone in self._zones:
             self._stack.callback(zone.close)
             moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
-        _check_arrived(moves)
+        check_arrived(moves)
 
     def face(self, http: Http, clock: Clock) -> Front:
         """The app that answers over HTTP."""
@@ -194,6 +213,7 @@ class Process:
             clock,
             settings,
             mqtt_uris=self.deployment.mqtt_uris,
+            alone=not self.deployment.share,
             counted=self._metrics.sent,
         )
         return mounted(self._stack.enter_context(made).app)
@@ -206,7 +226,7 @@ class Process:
 
     def listen(self, clock: Clock, stage: Stage | None = None) -> None:
         """Open the ways in: a server of our own, or a stage on somebody else's."""
-        http, mqtt = self.deployment.http, self.deployment.mqtt
+        http = self.deployment.http
         if http is not None and stage is not None:
             stage.show(self.face(http, clock))
             self._stack.callback(stage.clear)
@@ -214,30 +234,52 @@ class Process:
             self.server = Server(self.face(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
-        if mqtt is not None and mqtt.readings:
-            name = f"hushgrid-readings-{self._key.public[:12]}"  # the same after a restart
-            readings = MqttReadings(mqtt, self._gate, self._metrics.received, name)
+        self._listen_to_broker()
+
+    def _listen_to_broker(self) -> None:
+        readings = self._made_readings()
+        if readings is not None:
             readings.start()
             self._stack.callback(readings.stop)
+
+    def _made_readings(self) -> MqttReadings | None:
+        mqtt = self.deployment.mqtt
+        if mqtt is None or not mqtt.readings:
+            return None
+        name = f"hushgrid-readings-{self._key.public[:12]}"  # the same after a restart
+        return MqttReadings(mqtt, self._gate, self._metrics.received, name)
 
     def turn(self, clock: Clock) -> None:
         """One pass over all zones."""
         self._mend()
         for zone in self._zones:
-            begun = time.monotonic()
-            made = zone.run(clock.now())
-            if made is None or zone.curator is None:
-                if zone.service.id not in self.board.waiting():
-                    self._metrics.failed(zone.service.id)
-                self.board.failed(zone.service.id)
-                continue
-            self._metrics.released(made, time.monotonic() - begun)
-            self._metrics.stands(zone.curator.status)
-            self.board.passed(zone.curator.status)
-            if self._operator is not None:
-                self._operator.noted(zone.service.id, zone.curator.inside)
+            self._pass(zone, clock)
+        self._passed()
+
+    def _pass(self, zone: ZoneRun, clock: Clock) -> None:
+        begun = time.monotonic()
+        made = zone.run(clock.now())
+        if made is None or zone.curator is None:
+            if zone.service.id not in self.board.waiting():
+                self._metrics.failed(zone.service.id)
+            self.board.failed(zone.service.id)
+            return
+        self._metrics.released(made, time.monotonic() - begun)
+        status = self._told(zone.curator.status)
+        self._metrics.stands(status)
+        self.board.passed(status)
+        if self._operator is not None:
+            self._operator.noted(zone.service.id, zone.curator.inside)
+
+    def _passed(self) -> None:
         if self._operator is not None:
             self._operator.passed()
+
+    def _told(self, status: Status) -> Status:
+        return status
+
+    def leave(self) -> None:
+        """What is done first when the process is to stop."""
 
     def rest(self, clock: Clock) -> float:
         """How long to sleep [s]: until something is due, never longer than a second."""
@@ -257,7 +299,7 @@ class Process:
         self._renew_at = time.monotonic() + self._pause
 
 
-def _check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
+def check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
     """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
     came = {one.out for some in moves.values() for one in some}
     for zone, some in moves.items():
@@ -269,7 +311,14 @@ def _check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
                 )
 
 
-def _noise(deployment: Deployment) -> Noise:
+def _price_file(deployment: Deployment) -> PriceFile | None:
+    if deployment.price_file is None:
+        return None
+    return PriceFile(deployment.price_file, f".{deployment.name}" if deployment.share else "")
+
+
+def make_noise(deployment: Deployment) -> Noise:
+    """Of the service's mode."""
     if deployment.mode == "production":
         return SecureNoise()
     return SimulatedNoise(secrets.randbits(128))

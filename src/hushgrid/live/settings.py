@@ -65,8 +65,8 @@ def duration(example: str, least: int, most: int) -> Read:
 def interval(value: Any) -> int:
     """Seconds that divide a day."""
     seconds = seconds_of(value)
-    if seconds is None or not 60 <= seconds <= 86_400 or 86_400 % seconds:
-        raise UnusableError("give 60 seconds or more that divide a day, such as 'PT15M' or 1800")
+    if seconds is None or not 1 <= seconds <= 86_400 or 86_400 % seconds:
+        raise UnusableError("give whole seconds that divide a day, such as 'PT15M' or 1800")
     return seconds
 
 
@@ -234,6 +234,7 @@ SERVICE = {
     "budget": Setting(positive, own=True),
     "key": Setting(path, required=True),
     "zones": Setting(paths),
+    "share": Setting(yes),
 }
 TABLES: dict[str, dict[str, Setting]] = {
     "service": SERVICE,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
-from hushgrid.live.curator import Status, spent_before
+from hushgrid.live.course import spent_before
+from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
@@ -27,11 +29,17 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
                     f"the ledger of zone {zone.id!r} is bad at record {report.first_bad}"
                     f" ({report.reason}); see hushgrid ledger verify."
                 )
-            found.append(_status(zone, report.standings.get(zone.id), now))
+            found.append(status_of(zone, report.standings.get(zone.id), now))
+    if deployment.share:
+        from hushgrid.live.share.leases import owners
+
+        who = owners(deployment.ledger)
+        found = [replace(one, curator=who.get(one.zone)) for one in found]
     return found
 
 
-def _status(zone: ZoneService, standing: Standing | None, now: float) -> Status:
+def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Status:
+    """Where a zone stands by its ledger."""
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
     spent = spent_before(zone, standing)

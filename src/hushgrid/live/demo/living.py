@@ -108,7 +108,7 @@ class _Living:
         prices = f"hushgrid/{zone.id}/price"
         return [
             f"{len(zone.meters):,} simulated houses, a day in {minutes:.3g} minutes:"
-            f" http://{HOST}:{self._port}",
+            f" http://{HOST}:{self._port} (/demo: the adversaries, /operator: the inside)",
             f"Operator: client {OPERATOR}, secret {self._secrets.operator}",
             f"Prices over MQTT: {HOST}:{self._broker}, topic {prices}"
             if self._broker

@@ -36,8 +36,6 @@ from hushgrid.simulation import Mechanism, days
 
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z, a Monday
 DAYS = 24  # simulated to foresee one day's error
-STEPS = 96
-PIECES = STEPS + DAYS + 2  # of work, for a bar: the plan and the audit are the other two
 _FORESEEN = 2**31  # keeps the simulated days' seeds apart from the played one's
 
 

@@ -53,19 +53,21 @@ class Ledger:
         *,
         known: Collection[str] = (),
         verify: Verify | None = None,
+        fold: Fold | None = None,
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
 
         A ledger without records begins now [UTC epoch s] with its genesis. `known` are digests
         remembered from elsewhere, such as the head last shown: all must be there. `verify` judges
-        the signatures; `keys.verify` where it is not given.
+        the signatures; `keys.verify` where it is not given. `fold`: what was read and checked
+        before; it goes on here, and must not be used elsewhere meanwhile.
         """
         if verify is None:
             from hushgrid.live.ledger.keys import verify as of_key
 
             verify = of_key
         with store.writer(zone):
-            ledger = cls(store, zone, key, _resumed(store, zone, known, verify))
+            ledger = cls(store, zone, key, _resumed(store, zone, known, fold or Fold(verify)))
             if ledger._fold.place is None:
                 ledger.append("genesis", genesis(mode, key.public, now))
             ledger._check_mine(mode)
@@ -117,12 +119,11 @@ class Ledger:
         return Published.of(self.append("release", body))
 
 
-def _resumed(store: LedgerStore, zone: str, known: Collection[str], verify: Verify) -> Fold:
+def _resumed(store: LedgerStore, zone: str, known: Collection[str], fold: Fold) -> Fold:
     """All records checked and folded; none may be missing that was known to be durable."""
     noted = store.witness(zone)  # before the records: see there
     wanted = {*known, noted} - {None}
-    fold = Fold(verify)
-    for record in store.records(zone):
+    for record in store.records(zone, fold.place.head.seq if fold.place else 0):
         fold.take(record)
         wanted.discard(record.digest)
     for lost in wanted:

@@ -49,6 +49,7 @@ class PostgresMeters(SqlMeters):
         self._url, self._shut = url, False
         self._writer = _Link(self._writing, psycopg.IsolationLevel.READ_COMMITTED)
         self._reader = _Link(threading.RLock(), psycopg.IsolationLevel.REPEATABLE_READ)
+        self._closer = _Link(threading.RLock(), psycopg.IsolationLevel.READ_COMMITTED)
         with self._write() as link:
             link.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             for table in TABLES:
@@ -107,12 +108,27 @@ class PostgresMeters(SqlMeters):
         some = ",".join(map(str, houses.tolist()))
         return _copied(link, f"zone = {key:d} AND span = {opens:d} AND house = ANY('{{{some}}}')")
 
+    def close(self, zone: str, start: int) -> None:
+        """See MeterStore. One statement, which waits for senders of this zone alone."""
+        roster = self._rosters.get(zone)
+        if roster is not None:
+            end = roster.interval_at(start, zone) + roster.interval
+            with self._using(self._closer) as link:
+                done = link.execute(
+                    "UPDATE hushgrid_meter_zone SET closed_end = greatest(closed_end, %s)"
+                    " WHERE zone = %s AND houses = %s AND interval_s = %s AND roster = %s",
+                    (end, zone, roster.houses, roster.interval, roster.digest),
+                )
+            if done.rowcount:
+                return
+        super().close(zone, start)  # says what is wrong
+
     def shut(self) -> None:
         """See MeterStore."""
-        with self._writer.lock, self._reader.lock:
+        with self._writer.lock, self._reader.lock, self._closer.lock:
             self._shut = True
-            self._writer.drop()
-            self._reader.drop()
+            for link in (self._writer, self._reader, self._closer):
+                link.drop()
 
 
 class _Link:
@@ -135,7 +151,7 @@ def _connect(url: str, isolation: psycopg.IsolationLevel) -> psycopg.Connection[
     try:
         link = psycopg.connect(
             url, autocommit=True, connect_timeout=10, tcp_user_timeout=30_000,
-            application_name="hushgrid-meters",
+            fallback_application_name="hushgrid-meters",
         )  # fmt: skip
     except psycopg.OperationalError as error:
         why = str(error).strip().splitlines()[0]

@@ -21,9 +21,11 @@ from hushgrid.live.publish import utc
 from hushgrid.live.web.board import Board
 
 SHOWN = 192  # releases of a zone
+NOT_HERE = "Another curator runs this zone; its own operator page says why."
 JUMPED = 3600.0  # [s] that a jump of the clock is told of
 
 NOT_OPEN = Inside.of(None)
+ELSEWHERE = Inside.of(None)  # another curator has the zone; told apart by being this one
 
 
 class Operator:
@@ -54,6 +56,11 @@ class Operator:
         """The loop went over an open zone."""
         with self._mutex:
             self._inside = {**self._inside, zone: inside}
+
+    def elsewhere(self, zone: str) -> None:
+        """Another curator has the zone: what was noted here is old."""
+        if self._inside.get(zone) is not ELSEWHERE:
+            self.noted(zone, ELSEWHERE)
 
     def passed(self) -> None:
         """The loop went over all zones: forget what is old, and look whether the clock jumped."""
@@ -161,7 +168,7 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
         "protected": inside.protected,
-        "why": why(zone, inside),
+        "why": NOT_HERE if inside is ELSEWHERE else why(zone, inside),
     }
 
 

@@ -35,12 +35,13 @@ class Vtn:
         settings: OpenAdr,
         *,
         mqtt_uris: Iterable[str] = (),
+        alone: bool = True,
         counted: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._history, self._store, self._clock = history, store, clock
         private = settings.allow_private_callbacks
         self.webhooks = Webhooks(self.callbacks, private=private, counted=counted)
-        self._sends = settings.webhooks
+        self._sends, self._alone = settings.webhooks, alone
         public = Public(history, mqtt_uris)
         objects = Objects(
             store, public, private_callbacks=private, webhooks=self._sends, tell=self._changed
@@ -53,8 +54,9 @@ class Vtn:
     def __enter__(self) -> Self:
         if self._sends:
             self.webhooks.start()
-            self._unwatch = self._history.watch(self._released)
-            self._again()
+            self._unwatch = self._history.watch(self._released, own=True)
+            if self._alone:  # else whoever takes a zone over does it
+                self._again()
         return self
 
     def __exit__(self, *_: object) -> None:

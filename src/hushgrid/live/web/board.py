@@ -32,6 +32,14 @@ class Board:
         if zone in self._statuses:
             self._statuses[zone] = replace(self._statuses[zone], state="closed after an error")
 
+    def follows(self, status: Status, *, runs: bool) -> None:
+        """Another process has the zone; whether it runs there."""
+        self._statuses[status.zone] = status
+        if runs:
+            self._passed[status.zone] = self._steady()
+        else:
+            self._passed.pop(status.zone, None)
+
     @property
     def statuses(self) -> list[Status]:
         """Where each zone stands."""

@@ -98,6 +98,26 @@ class Metrics:
         self._spent.labels(status.zone).set(status.spent)
         self._left.labels(status.zone).set(math.inf if status.left is None else status.left)
 
+    def share(self) -> None:
+        """Have figures of several curators."""
+        own = self.registry
+        self._curators = Gauge("hushgrid_curators", "Curators that live.", registry=own)
+        self._held = Gauge("hushgrid_leases", "What this curator runs.", registry=own)
+        self._taken = Gauge(
+            "hushgrid_leases_taken", "Taken since the start from curators that died.", registry=own
+        )
+
+    def shares(self, curators: int, held: int, taken: int) -> None:
+        """Note who lives, and what this curator has."""
+        self._curators.set(curators)
+        self._held.set(held)
+        self._taken.set(taken)
+
+    def follows(self, status: Status) -> None:
+        """Note where a zone stands that runs elsewhere."""
+        self.stands(status)
+        self._open.labels(status.zone).set(0)
+
     def failed(self, zone: str) -> None:
         """Count a pass that failed."""
         self._open.labels(zone).set(0)

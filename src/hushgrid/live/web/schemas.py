@@ -41,7 +41,7 @@ _RECEIPT = dict.fromkeys(
 )
 _STANDS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
-    "missing": COUNT, "state": TEXT,
+    "missing": COUNT, "state": TEXT, "curator": _or_none(TEXT),
 }  # fmt: skip
 _NUMBER_OR_NONE, _COUNT_OR_NONE = _or_none(NUMBER), _or_none(COUNT)
 _POINT = {"epsilon": NUMBER, "raw": NUMBER, "estimated": NUMBER}

@@ -37,14 +37,14 @@ CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger
   FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows();
 """
-_COLUMNS = "zone, seq, kind, body, prev, digest, signature"
-_SESSION: dict[str, Any] = {
+COLUMNS = "zone, seq, kind, body, prev, digest, signature"
+SESSION: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
-    "application_name": "hushgrid",
+    "fallback_application_name": "hushgrid",
 }
 
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -52,6 +52,8 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 class PostgresLedger:
     """A LedgerStore on a server. `create` makes its tables where they are absent."""
+
+    _options = SESSION
 
     def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
         self._url, self._patience = url, patience
@@ -84,6 +86,7 @@ class PostgresLedger:
         row = (record.zone, record.seq, record.kind, record.t, canonical(record.body))
         try:
             with session.transaction():
+                self._admit(session, record.zone)
                 check_next(record.zone, _head(session, record.zone), record)
                 session.execute(
                     "INSERT INTO hushgrid_ledger"
@@ -93,6 +96,9 @@ class PostgresLedger:
                 )
         except psycopg.errors.UniqueViolation:  # the number was free, so it is the step
             raise twice(record) from None
+
+    def _admit(self, session: Session, zone: str) -> None:
+        """What else must hold in the transaction of an append; LedgerError where it does not."""
 
     def _resolve(self, record: Record, deadline: float) -> None:
         """Whether an append took place whose connection died: ask, and only then do it again."""
@@ -121,8 +127,8 @@ class PostgresLedger:
     def _locked(self, zone: str) -> Session:
         session = self._connected()
         try:
-            _make_durable(session)
-            row = session.execute("SELECT pg_try_advisory_lock(%s)", (_lock_of(zone),)).fetchone()
+            make_durable(session)
+            row = session.execute("SELECT pg_try_advisory_lock(%s)", (lock_of(zone),)).fetchone()
             if not (row and row[0]):
                 raise held_elsewhere(zone)
         except BaseException:
@@ -134,7 +140,7 @@ class PostgresLedger:
         """A zone's records in order, a page at a time."""
         while True:
             page = self._select(
-                f"SELECT {_COLUMNS} FROM hushgrid_ledger WHERE zone = %s AND seq > %s"
+                f"SELECT {COLUMNS} FROM hushgrid_ledger WHERE zone = %s AND seq > %s"
                 " ORDER BY seq LIMIT %s",
                 (zone, after_seq, PAGE),
             )
@@ -183,7 +189,7 @@ class PostgresLedger:
                 session = self._held.pop(zone)
                 # the server ends a session when it comes to it, so the lock is given up first
                 with suppress(psycopg.Error):
-                    session.execute("SELECT pg_advisory_unlock(%s)", (_lock_of(zone),))
+                    session.execute("SELECT pg_advisory_unlock(%s)", (lock_of(zone),))
                 session.close()
 
     def close(self) -> None:
@@ -200,7 +206,7 @@ class PostgresLedger:
     def _connected(self) -> Session:
         with self._errors():
             try:
-                return psycopg.connect(self._url, autocommit=True, **_SESSION)
+                return psycopg.connect(self._url, autocommit=True, **self._options)
             except psycopg.ProgrammingError:  # its message would show the URL, password and all
                 raise LedgerError(
                     "store is no URL that PostgreSQL knows; give postgresql://USER@HOST/DATABASE."
@@ -208,7 +214,7 @@ class PostgresLedger:
 
     def _check_schema(self, create: bool) -> None:
         with self._reader.transaction():
-            self._reader.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_of(""),))
+            self._reader.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(""),))
             row = self._reader.execute("SELECT to_regclass('hushgrid_ledger_version')").fetchone()
             if not (row and row[0]):
                 if not create:
@@ -235,7 +241,7 @@ class PostgresLedger:
             ) from None
 
 
-_HEAD = f"SELECT {_COLUMNS} FROM hushgrid_ledger WHERE zone = %s ORDER BY seq DESC LIMIT 1"
+_HEAD = f"SELECT {COLUMNS} FROM hushgrid_ledger WHERE zone = %s ORDER BY seq DESC LIMIT 1"
 
 
 def _head(session: Session, zone: str) -> Record | None:
@@ -243,7 +249,7 @@ def _head(session: Session, zone: str) -> Record | None:
     return from_fields(*row) if row else None
 
 
-def _make_durable(session: Session) -> None:
+def make_durable(session: Session) -> None:
     """A commit returns when it is on the disk; the session outlasts any pause between appends."""
     row = session.execute("SHOW fsync").fetchone()
     if row is None or row[0] != "on":
@@ -256,7 +262,7 @@ def _make_durable(session: Session) -> None:
         session.execute("SET idle_session_timeout = 0")
 
 
-def _lock_of(zone: str) -> int:
+def lock_of(zone: str) -> int:
     """A number for the advisory lock, the same in every process and version."""
     name = f"hushgrid-ledger/1 writer\n{zone}\n"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

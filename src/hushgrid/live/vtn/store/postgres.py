@@ -38,7 +38,7 @@ class PostgresVtn(SqlVtn):
     def _connected(self) -> Session:
         try:
             return psycopg.connect(
-                self._url, autocommit=True, connect_timeout=5, application_name="hushgrid"
+                self._url, autocommit=True, connect_timeout=5, fallback_application_name="hushgrid"
             )
         except psycopg.ProgrammingError:  # its message would show the URL, password and all
             raise VtnError(

@@ -23,7 +23,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 
 // spec: unit, format, zone (time zone; absent where x is no time), x: {range, splits, values, log},
-// y: {range, splits, log}, series: [{label, colour, dash, step, width, points, quiet}],
+// y: {range, splits, log}, series: [{label, colour, dash, step, width, points, quiet, key, end, words}],
 // bands: [{series: [high, low], colour, label}], shade: {colour, label, spans()}, marks(), ends,
 // below: [left, right], table: {head, kinds, rows()}, words()
 export function chart(figure, spec) {
@@ -121,7 +121,7 @@ function options(spec, plot, show) {
   return {
     width: plot.clientWidth,
     height: plot.clientHeight,
-    padding: [14, spec.right && !narrow() ? spec.right : 22, 0, 0],
+    padding: [14, spec.right && !narrow() ? spec.right : 34, 0, 0],
     tzDate: timed ? (s) => uPlot.tzDate(new Date(1000 * s), spec.zone) : undefined,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 8, width: 2 } },
@@ -217,15 +217,15 @@ function draw(u, mark) {
     ctx.setLineDash([]);
     const half = ctx.measureText(mark.text).width / 2;
     const ring = mark.x !== undefined && mark.y !== undefined;
-    const wanted = ring ? x : x + half + 5 * scale; // over a ring, beside a line
+    const wanted = ring ? x : x + half + 5 * scale; // under a ring, beside a line
     const beside = mark.x !== undefined && !ring && wanted + half > bbox.left + bbox.width;
     const middle = beside ? x - half - 5 * scale : wanted;
     ctx.textAlign = "center";
-    ctx.textBaseline = mark.y === undefined ? "top" : "bottom";
+    ctx.textBaseline = mark.y === undefined || ring ? "top" : "bottom";
     written(
       ctx, mark.text,
       Math.min(Math.max(middle, bbox.left + half), bbox.left + bbox.width - half),
-      mark.y === undefined ? y + 2 * scale : y - (ring ? 12 : 4) * scale,
+      ring ? y + 12 * scale : mark.y === undefined ? y + 2 * scale : y - 4 * scale,
     );
   }
   ctx.restore();
@@ -267,7 +267,7 @@ function ends(u, spec) {
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
   for (const { one, x, y } of found) {
-    ctx.fillStyle = colour(one.colour);
+    ctx.fillStyle = colour(one.words ?? one.colour);
     written(ctx, one.end, x + 8 * scale, y);
   }
   ctx.restore();

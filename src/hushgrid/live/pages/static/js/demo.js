@@ -40,7 +40,7 @@ function columns(who) {
     if (many) kept.push(kept[many - 1]);
     return kept;
   };
-  return [x, row(day[who].open), row(day[who].private), row(day.prior)];
+  return [x, row(day.prior), row(day[who].open), row(day[who].private)];
 }
 
 function spans() {
@@ -66,9 +66,9 @@ function drawn(who) {
     x: { range: () => [day.origin, start(day.steps)] },
     y: { range: () => [0, 1], splits: () => [0, 0.25, 0.5, 0.75, 1], values: (_, all) => all.map(whole) },
     series: [
+      { label: "habits alone", end: "habits alone", colour: "--wide", words: "--habit", key: "wide", width: 9, step: true },
       { label: "without protection", end: "without protection", colour: "--secret", width: 2, step: true },
       { label: "with protection", end: "with protection", colour: "--price", width: 3, step: true },
-      { label: "habits alone", end: "habits alone", colour: "--habit", dash: [2, 3], key: "dot", width: 2, step: true },
     ],
     shade: { colour: "--home", label: "somebody is home", spans },
     table: {
@@ -134,6 +134,8 @@ function scores() {
     }
   }
   const strong = day.auc?.others;
+  const gained = (strong?.private ?? 0) - (strong?.prior ?? 0) > 0.03;
+  say(find("#others-word"), `Without protection she subtracts what she knows from the load behind the price and reads the home off. ${gained ? "Under so weak a promise she does better than habits even with it: turn ε down to hide more." : "With it she is left with habits: when people like these are usually in."}`);
   const done = seen && strong?.open != null && strong?.private != null;
   say(find("#score-word"), done
     ? `Knowing all other readings she picks right in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits alone, without any price: ${whole(strong.prior)}.`

@@ -47,7 +47,7 @@ function understood(prices) {
   };
 }
 
-// Columns: times, published, expected, high and low of both.
+// Columns: times, high and low of both kinds, published, expected. What comes last is drawn on top.
 function columns({ published, forecast }) {
   const x = [], price = [], expected = [], low = [], high = [];
   const push = (s, one, is) => {
@@ -61,7 +61,7 @@ function columns({ published, forecast }) {
   forecast.forEach((one, i) => push(one.start, one, i === 0 && published.length ? "joint" : "forecast"));
   const end = last(forecast) ?? last(published);
   if (end) push(end.end, end, forecast.length ? "forecast" : "published");
-  return [x, price, expected, high, low];
+  return [x, high, low, price, expected];
 }
 
 function drawn() {
@@ -74,12 +74,12 @@ function drawn() {
     at: (s) => times.full(s),
     x: { range: () => [shown.from, shown.until] },
     series: [
-      { label: "published", colour: "--price", step: true, width: 2.5 },
-      { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
       { label: "high", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
+      { label: "published", colour: "--price", step: true, width: 2.5 },
+      { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
     ],
-    bands: [{ series: [3, 4], colour: "--band", label: "the exact price lies here, 95 in 100" }],
+    bands: [{ series: [1, 2], colour: "--band", label: "the exact price lies here, 95 in 100" }],
     marks: () => [{ x: shown.at, text: `now ${times.time(shown.at)}`, colour: "--ink" }],
     table: {
       head: ["From", `Price [${shown.unit}]`, "95 % range", "Kind"],
@@ -132,7 +132,7 @@ function told() {
     say(find("#highest"), `${number(high.price, places)} at ${times.time(high.start)}`);
   }
   const hour = cheapest(shown);
-  say(find("#cheapest"), hour ? `${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
+  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(shown.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
   find("#simulated").hidden = !shown.simulated;
   if (Date.now() - spoken > SAID) {
     spoken = Date.now();

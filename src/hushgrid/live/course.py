@@ -1,0 +1,83 @@
+"""What a zone's releases leave behind, folded as they come: state, public knowledge, spending.
+
+Everything in it is public: whoever has the ledger and the zone file has it too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hushgrid.accounting.compose import sum_up
+from hushgrid.errors import LedgerError
+from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.standing import Epoch, Published, Standing
+from hushgrid.live.terms import first_state
+from hushgrid.mechanism import State, replay, skip
+
+
+class Course:
+    """The fold of an epoch's releases; `follow` goes on from where it was."""
+
+    state: State
+    public: Public
+    spent: float
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+        self._terms: object = None  # what a fold begins with
+        self._folded = 0
+
+    def follow(self, standing: Standing) -> Epoch:
+        """Take the releases that are new; the epoch they are of."""
+        epoch, releases = standing.epoch, standing.current
+        if epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self._service.id!r} has no epoch; open it again."
+            )
+        terms = (epoch, standing.transfers, dict(standing.charged))
+        if terms != self._terms or len(releases) < self._folded:
+            self._begin(standing)
+            self._terms = terms
+        for shown in releases[self._folded :]:
+            self._take(epoch, shown)
+            self._folded += 1
+        return epoch
+
+    def _begin(self, standing: Standing) -> None:
+        scenario = self._service.scenario
+        self.state = first_state(self._service)
+        policy = self.state.policy
+        self.public = Public.start(
+            scenario.models,
+            scenario.consumption,
+            clamp=policy.clamp,
+            shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
+        )
+        self.spent = spent_before(self._service, standing)
+        self._folded = 0
+
+    def _take(self, epoch: Epoch, shown: Published) -> None:
+        while self.state.t < epoch.step(shown.t):  # intervals that nobody published
+            self._pass(self.state.rates[-1] if self.state.rates else self._service.fallback_rate)
+        if shown.source != "readings":
+            self._pass(shown.rate)
+            return
+        again = shown.release(epoch)
+        _, self.public = self.public.learn(again.load_hat, again.scale, self.state.rates)
+        self.state = replay(self.state, again)
+        self.spent = up(self.spent + again.epsilon)
+
+    def _pass(self, rate: float) -> None:
+        self.public = self.public.passed()
+        self.state = skip(self.state, rate)
+
+
+def spent_before(service: ZoneService, standing: Standing) -> float:
+    """What is lost before an epoch's first release: by who brought most along, and on models."""
+    return sum_up((standing.carried, service.learned.epsilon))
+
+
+def up(value: float) -> float:
+    """A sum of losses is never booked too small."""
+    return math.nextafter(value, math.inf)
