@@ -183,8 +183,8 @@ def test_membership_attack_stays_below_the_budget() -> None:
 
     Its score is the log-likelihood ratio of the noisy sums. The two homes, full or empty but for
     one reading, move the sums by 5.6 of the 8 units that noise is made for: the most of ten kinds
-    that were tried. `make soak` asks for 500 fits a side. Noise six times too small is found out
-    by the same attack.
+    that were tried. `make soak` asks for 500 fits a side. Noise fifteen times too small is found
+    out by the same attack.
     """
     epsilon, steps = 2.0, 240
     worlds = homes(15, steps), homes(15, steps)
@@ -204,7 +204,7 @@ def test_membership_attack_stays_below_the_budget() -> None:
         for x in worlds
     ]
     assert _lower_epsilon(*refitted) <= epsilon
-    weak = Weak(6.0)
+    weak = Weak(15.0)
     leaking = [np.array([score(noisy(s, epsilon, weak).vector) for _ in range(500)]) for s in exact]
     assert _lower_epsilon(*leaking) > epsilon
 
