@@ -22,6 +22,7 @@ from hushgrid.checks import float_array, index_array
 from hushgrid.errors import ModelError
 
 MAX_BLOCK = 10  # houses; 2^10 states a block
+FEW_STATES = 4096  # of all chains together, up to which every set of them that is met is kept
 _ROW_SUM = 1e-9  # how far a row may be from 1 before it is no law
 
 Floats = NDArray[np.float64]
@@ -155,19 +156,33 @@ def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
     """Endless: which states of each chain are possible at t = 1, 2, ...; (C, 2^size) a size.
 
     In Booleans, so that no evidence and no rounding ever removes a state
-    (Algorithm 1, lines 3 to 5; docs/proofs/support.md).
+    (Algorithm 1, lines 3 to 5; docs/proofs/support.md). Where there are few chains, the same
+    states are the same object: days repeat themselves, and hundreds of models are soon told apart.
     """
     now = tuple(piece.initial > 0 for piece in model.chains)
     moves = tuple(piece.transition > 0 for piece in model.chains)
+    few = sum(piece.initial.size for piece in model.chains) <= FEW_STATES
+    met = {_marks(now): now} if few else {}
+    after: dict[tuple[int, int], tuple[Bools, ...]] = {}  # by slot and what was there before
     t = 1
     while True:
         yield now
         t += 1
         slot = model.calendar.slot(t)
+        key = (slot, id(now))
+        if key in after:
+            now = after[key]
+            continue
         now = tuple(
             (here[:, :, None] & move[slot]).any(axis=1)
             for here, move in zip(now, moves, strict=True)
         )
+        if few:
+            now = after[key] = met.setdefault(_marks(now), now)
+
+
+def _marks(states: tuple[Bools, ...]) -> tuple[bytes, ...]:
+    return tuple(each.tobytes() for each in states)
 
 
 def check_models(models: Sequence[OccupancyModel], n_houses: int) -> tuple[OccupancyModel, ...]:

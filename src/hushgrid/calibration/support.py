@@ -21,7 +21,7 @@ from hushgrid.calibration.joined import joined_blocks
 from hushgrid.calibration.unlikely import Unlikely
 from hushgrid.checks import is_whole
 from hushgrid.errors import ModelError
-from hushgrid.occupancy import OccupancyModel, check_models, possible_states
+from hushgrid.occupancy import FEW_STATES, OccupancyModel, check_models, possible_states
 from hushgrid.policy import BlockRule, ModelsRule, Policy
 
 Bools = NDArray[np.bool_]
@@ -132,19 +132,34 @@ class Support:
 
     def steps(self) -> Iterator[Open]:
         """Endless: what is open at t = 1, 2, ..."""
+        few = len(self.largest) <= FEW_STATES and all(
+            sum(piece.initial.size for piece in model.chains) <= FEW_STATES for model in self.models
+        )
+        met: dict[tuple[int, ...], tuple[object, Open]] = {}  # keeps alive what it is found by
         for now in zip(*(possible_states(model) for model in self.models), strict=True):
-            groups = np.zeros(len(self.largest), np.bool_)
-            model_of = np.full(len(self.largest), -1, np.int16)
-            blocks: list[tuple[int, int | None, tuple[Flip, ...]]] = []
-            for c, context in enumerate(self._contexts):
-                opened, by = self._open_groups(c, context, now)
-                model_of = np.where(opened & (model_of < 0), by, model_of).astype(np.int16)
-                groups |= opened
-                for b, joined in enumerate(self.joined[c]):
-                    possible, theta = joined.possible(context, now)
-                    if found := flips(possible.tobytes(), self._block_rule):
-                        blocks.append((int(self._offsets[c]) + b, theta, found))
-            yield Open(groups, model_of, tuple(blocks))
+            key = tuple(map(id, now)) if few else ()
+            if key in met:
+                yield met[key][1]
+                continue
+            opened = self._opened(now)
+            if few:
+                met[key] = (now, opened)
+            yield opened
+
+    def _opened(self, now: Sequence[tuple[Bools, ...]]) -> Open:
+        """What is open when these states are possible."""
+        groups = np.zeros(len(self.largest), np.bool_)
+        model_of = np.full(len(self.largest), -1, np.int16)
+        blocks: list[tuple[int, int | None, tuple[Flip, ...]]] = []
+        for c, context in enumerate(self._contexts):
+            opened, by = self._open_groups(c, context, now)
+            model_of = np.where(opened & (model_of < 0), by, model_of).astype(np.int16)
+            groups |= opened
+            for b, joined in enumerate(self.joined[c]):
+                possible, theta = joined.possible(context, now)
+                if found := flips(possible.tobytes(), self._block_rule):
+                    blocks.append((int(self._offsets[c]) + b, theta, found))
+        return Open(groups, model_of, tuple(blocks))
 
     def _in_context(self, c: int) -> Bools:
         """Groups of houses that stand alone under every model of a context."""

@@ -12,12 +12,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
 
-from hushgrid.errors import LedgerError, MeterError
+from hushgrid.errors import MeterError
 from hushgrid.live.access import Access, open_clients
 from hushgrid.live.clock import Clock
 from hushgrid.live.curator import Curator, Status
@@ -26,7 +26,6 @@ from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.history import History
 from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.standing import Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
@@ -36,6 +35,7 @@ from hushgrid.live.operator.view import Operator
 from hushgrid.live.pages import page_routes
 from hushgrid.live.publish import PriceFile, Publisher
 from hushgrid.live.running import FIRST_PAUSE, LAST_PAUSE, ZoneRun
+from hushgrid.live.transfer import check_arrived
 from hushgrid.live.vtn.app import mounted
 from hushgrid.live.vtn.mqtt import MqttEvents
 from hushgrid.live.vtn.service import Vtn
@@ -297,18 +297,6 @@ class Process:
             log.error("meter store away", extra={"error": type(error).__name__})
             self._pause = min(2 * self._pause, LAST_PAUSE)
         self._renew_at = time.monotonic() + self._pause
-
-
-def check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
-    """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
-    came = {one.out for some in moves.values() for one in some}
-    for zone, some in moves.items():
-        for one in some:
-            if one.direction == "out" and one.other in moves and one.head not in came:
-                raise LedgerError(
-                    f"a house left zone {zone!r} for {one.other!r} (record {one.seq}) and has not"
-                    " come in; run the same hushgrid ledger transfer again."
-                )
 
 
 def _price_file(deployment: Deployment) -> PriceFile | None:

@@ -6,6 +6,7 @@ them does the same again; the second record is then made from the first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hushgrid.accounting.compose import sum_up
@@ -97,3 +98,15 @@ def _leave(leaves: ZoneService, old: Ledger, meter: str, name: str, target: str)
     epsilon, delta = sum_up([before[0], cost.epsilon]), min(sum_up([before[1], cost.delta]), 1.0)
     body = transfer(name, "out", other=target, epsilon=epsilon, delta=delta)
     return Transfer.of(old.append("transfer", body))
+
+
+def check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
+    """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
+    came = {one.out for some in moves.values() for one in some}
+    for zone, some in moves.items():
+        for one in some:
+            if one.direction == "out" and one.other in moves and one.head not in came:
+                raise LedgerError(
+                    f"a house left zone {zone!r} for {one.other!r} (record {one.seq}) and has not"
+                    " come in; run the same hushgrid ledger transfer again."
+                )

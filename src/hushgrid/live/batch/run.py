@@ -22,6 +22,7 @@ from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.keys import load
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.transfer import check_arrived
 from hushgrid.noise import Noise, SecureNoise, Stepwise
 
 CHUNK = 86_400  # [s] aggregated at once
@@ -118,6 +119,7 @@ def run(
     report = Report(zones=len(chosen))
     readings = open_readings(engine, job.readings)
     with _curators(job, chosen, clock) as (curators, source):
+        check_arrived({one.service.id: one.transfers for one in curators})
         for curator in curators:
             report.before += _go_to(curator, job)
         advance(report.before)

@@ -16,13 +16,14 @@ from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.standing import Published, Standing
 from hushgrid.live.mqtt import MqttReadings
 from hushgrid.live.running import ZoneRun
-from hushgrid.live.serve import Process, check_arrived, make_noise
+from hushgrid.live.serve import Process, make_noise
 from hushgrid.live.share.following import Following
 from hushgrid.live.share.leases import marked
 from hushgrid.live.share.rules import Pace
 from hushgrid.live.share.sharing import Sharing
 from hushgrid.live.status import status_of
 from hushgrid.live.terms import check_all_here, check_same
+from hushgrid.live.transfer import check_arrived
 
 log = logging.getLogger("hushgrid.share")
 
