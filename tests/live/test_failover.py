@@ -32,7 +32,7 @@ from tests.services import Postgres
 
 TICKS = int(os.environ.get("HUSHGRID_TICKS", "20"))
 SEED = int(os.environ.get("HUSHGRID_SEED", "11"))
-SPARED = 2 if TICKS < 100 else 1  # curators that are ready and stay so when one is killed
+SPARED = int(os.environ.get("HUSHGRID_SPARED", "2"))  # ready ones that stay when one is killed
 ZONES = [f"zone-{i:02d}" for i in range(30)]
 
 

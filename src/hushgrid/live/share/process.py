@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -28,6 +28,7 @@ from hushgrid.live.transfer import check_arrived
 log = logging.getLogger("hushgrid.share")
 
 BROKER = "mqtt:readings"  # one curator takes what the broker has; no zone has a name like it
+FEW = 2  # zones given back at once, where it is not many
 FAILURES = 2  # of a zone in a row, then another curator may try
 
 
@@ -211,19 +212,21 @@ class SharedProcess(Process):
                     zone.refresh()
                     sharing.give([zone.service.id], refuse=True)
         if sharing.surplus:
-            some = sorted(self._spare(now), key=self._due)[: sharing.surplus]
+            # a few at a time: who takes them opens one after the other
+            few = max(FEW, sharing.surplus // 4)
+            some = self._spare(now)[: min(few, sharing.surplus)]
             sharing.surplus = 0
             for zone in some:
                 zone.close()
             if some:
                 sharing.give([zone.service.id for zone in some])
 
-    def _spare(self, now: float) -> Iterable[ZoneRun]:
-        """Zones that another can open before they are due, or that wait here already."""
-        for zone in self._zones:
-            soon = 0 <= self._due(zone) - now <= zone.service.seconds / 4
-            if zone.service.id in self._sharing.ready and not soon:
-                yield zone
+    def _spare(self, now: float) -> list[ZoneRun]:
+        """Zones that another can open before they are due; then those that are late by one."""
+        mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
+        idle = [z for z in mine if self._due(z) - now > z.service.seconds / 4]
+        late = [z for z in mine if now - self._due(z) > z.service.seconds]
+        return [*sorted(idle, key=self._due, reverse=True), *sorted(late, key=self._due)]
 
     # ---- what others do
 
@@ -287,10 +290,7 @@ class SharedProcess(Process):
         for zone in self._zones:
             zone.close()
         self._leave_broker()
-        try:
-            self._sharing.give(self._sharing.ready)
-        except LedgerError:
-            log.warning("leases not given back")
+        self._sharing.leave()
 
 
 def _marked(deployment: Deployment, me: str) -> Deployment:

@@ -156,13 +156,23 @@ class Sharing:
         self.seen = Seen(self.seen.now, self.seen.peers, leases)
         log.info("leases given back", extra={"curator": self.me, "zones": len(some)})
 
-    def stop(self) -> None:
-        """Leave, so that others need not wait."""
+    def leave(self) -> None:
+        """Give all back, and be counted no more: others need not wait."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(30)
-        with suppress(LedgerError):
+        for zone in self.ready & self.zones:
+            self.store.unlock(zone)
+        self.ready = frozenset()
+        try:
             self._leases.leave()
+        except LedgerError:  # then the leases end by themselves
+            log.warning("leases not given back", extra={"curator": self.me})
+
+    def stop(self) -> None:
+        """Leave, and close the session."""
+        if self._joined < math.inf:
+            self.leave()
         self.store.close()
 
     def _live(self) -> None:
