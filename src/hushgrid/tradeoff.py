@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.clamp import RHO
 from hushgrid.consumption import Consumption
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Secret, Task, spending
-from hushgrid.policy import Policy
+from hushgrid.policy import Policy, gaussian_delta
 from hushgrid.prospect import Prospect, prospect
 
 ETAS = (0.0, 0.05, 1.0)
@@ -122,8 +121,9 @@ def _scales(
     task = Task((models, zone, consumption), tariff, plain)
     even = [1.0] * policy.horizon
     if policy.gaussian is not None:
-        own = np.array(task.scales(even)) / policy.gaussian
-        return lambda e: (own * noise_multiple(e, delta, total)).tolist()
+        own = np.array(task.scales(even))
+        here = _multiple(epsilon, delta, total)
+        return lambda e: (own * _multiple(e, delta, total) / here).tolist()
     if secret == "step":
         return lambda e: task.scales([e * share] * policy.horizon)
     spent = spending(task, secret, delta)
@@ -140,6 +140,16 @@ def _scales(
         return task.scales([each] * policy.horizon)
 
     return found
+
+
+def _multiple(epsilon: float, delta: float, steps: int) -> float:
+    """Of a bound, as Gaussian noise for a horizon: the closed form, which is quick."""
+    low, high = 1e-3, 1e9
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        kept = gaussian_delta(epsilon, steps, middle) <= delta
+        low, high = (low, middle) if kept else (middle, high)
+    return high
 
 
 def _solved(spent: Callable[[float], float], promised: float, first: float) -> float:

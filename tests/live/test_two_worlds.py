@@ -53,6 +53,7 @@ def test_readings_change_nothing_but_the_noisy_load(tmp_path: Path, name: str) -
     one, other = both(tmp_path, POLICIES[name])
     apart = [a != b for a, b in zip(one.loads, other.loads, strict=True)]
     assert apart.count(False) == len(ZONES), "the loads are equal only where all are missing"
+    assert one.inside != other.inside, "an operator sees the loads themselves"
     assert differing(one, other) == set()
 
 

@@ -107,7 +107,7 @@ def _running(seen: Seen) -> list[Alert]:
                 " whether the disk, the database or the terms are the reason.",
             )
         ]
-    if seen.now > seen.due() + zone.seconds:
+    if seen.status is not None and seen.now > seen.due() + zone.seconds:
         text = f"No price has come since {utc(seen.due())}; see in the log what holds the loop up."
         return [Alert("error", text)]
     return []

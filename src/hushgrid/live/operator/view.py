@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hushgrid.grid import public_rate
@@ -46,14 +45,12 @@ class Operator:
         self._history, self._board, self._clock, self._mode = history, board, clock, mode
         self._loads = Loads(history.zones.values(), None) if loads is None else loads
         self._publishers, self._steady = publishers, steady
-        self._inside: Mapping[str, Inside] = {}
+        self._inside: dict[str, Inside] = {}
         self._jumps, self._jumped = 0, -math.inf
-        self._mutex = threading.Lock()
 
     def noted(self, zone: str, inside: Inside) -> None:
         """The loop went over an open zone."""
-        with self._mutex:
-            self._inside = {**self._inside, zone: inside}
+        self._inside[zone] = inside
 
     def passed(self) -> None:
         """The loop went over all zones: forget what is old, and look whether the clock jumped."""
@@ -65,11 +62,10 @@ class Operator:
     def summary(self) -> dict[str, Any]:
         """All zones, each in a line."""
         zones = []
-        for zone in self._history.zones.values():
-            seen = self._seen(zone)
+        for seen in self._seen(self._history.zones.values()):
             zones.append(
                 {
-                    "zone": zone.id,
+                    "zone": seen.zone.id,
                     "state": _state(seen),
                     "t": None if seen.status is None else seen.status.t,
                     "missing": seen.missing[0],
@@ -81,7 +77,7 @@ class Operator:
     def zone(self, name: str) -> dict[str, Any]:
         """The inside of a zone; reads the meter store where a load is new."""
         zone = self._history.zones[name]
-        seen = self._seen(zone)
+        (seen,) = self._seen([zone])
         lost, share = seen.missing
         return {
             "zone": name,
@@ -102,19 +98,22 @@ class Operator:
             "head": None if seen.newest is None else seen.newest.head,
         }
 
-    def _seen(self, zone: ZoneService) -> Seen:
-        status = next((one for one in self._board.statuses if one.zone == zone.id), None)
-        inside = self._inside.get(zone.id, NOT_OPEN)
-        return Seen(
-            zone,
-            self._clock.now(),
-            status,
-            inside,
-            self._history.newest(zone.id),
-            open=zone.id not in self._board.waiting(),
-            away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
-            jumped=self._steady() - self._jumped < JUMPED,
-        )
+    def _seen(self, zones: Iterable[ZoneService]) -> Iterator[Seen]:
+        statuses = {one.zone: one for one in self._board.statuses}
+        waiting, now = set(self._board.waiting()), self._clock.now()
+        jumped = self._steady() - self._jumped < JUMPED
+        for zone in zones:
+            inside = self._inside.get(zone.id, NOT_OPEN)
+            yield Seen(
+                zone,
+                now,
+                statuses.get(zone.id),
+                inside,
+                self._history.newest(zone.id),
+                open=zone.id not in waiting,
+                away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
+                jumped=jumped,
+            )
 
     def _promise(self, zone: ZoneService) -> dict[str, Any]:
         promise = promise_of(zone)

@@ -43,7 +43,8 @@ class OperatorWays:
 
     async def _all(self, request: Request) -> Response:
         del request
-        return JSONResponse(self._operator.summary(), headers=NO_STORE)
+        found = await to_thread.run_sync(self._operator.summary, limiter=self._limiter("zones", 2))
+        return JSONResponse(found, headers=NO_STORE)
 
     async def _zone(self, request: Request) -> Response:
         try:
