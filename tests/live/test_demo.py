@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
+from hushgrid.cli import main
+from hushgrid.errors import ServiceError
 from hushgrid.live.demo import living
 from hushgrid.live.demo.broker import PLACES
 from hushgrid.live.demo.living import Opening, Wishes, live
@@ -202,6 +204,23 @@ def test_without_a_broker_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPat
     made = Living()
     made.stop()
     assert "No mosquitto" in made.lines[2]
+
+
+@pytest.mark.parametrize("words", [["--epsilon", "99"], ["--once", "--epsilon", "99"]])
+def test_bad_dials_are_refused_in_one_sentence(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--out", str(tmp_path / "out"), *words])
+    assert capsys.readouterr().err == "epsilon is 99.0; give a number from 0.1 to 20.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_told(slow: Living, folder: Path) -> None:
+    taken = int(slow.url.rpartition(":")[2])
+    with pytest.raises(ServiceError, match=f"'127.0.0.1' and {taken}, which cannot be bound"):
+        live(Opening(Dials(), BEGINS, port=taken), Wishes(), lambda _: None)
+    assert list(folder.iterdir()) == []
 
 
 def test_the_command_ends_cleanly(tmp_path: Path) -> None:

@@ -75,8 +75,9 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
         from hushgrid.live.demo.once import play_once
         from hushgrid.live.demo.setting import Dials
 
+        asked = Dials(*dials)
         make_folder(out)
-        kept = play_once(Dials(*dials), out, _wishes(), seed=seed, tick=tick)
+        kept = play_once(asked, out, _wishes(), seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
     values = report.demo_json(kept.day) | {
         "seconds": round(time.monotonic() - begun, 3),
