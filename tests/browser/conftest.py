@@ -70,6 +70,7 @@ class Demo:
 def demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     del browser  # without one there is nothing to show
     running = Demo(tmp_path_factory.mktemp("demo"))
+    assert until(lambda: priced(running.url, "elm-street"), PATIENCE)
     yield running
     running.stop()
 
@@ -90,9 +91,10 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
-def answers(url: str) -> bool:
+def priced(url: str, *zones: str) -> bool:
+    """Whether every zone has a price: before that a page asks in vain, and the console says so."""
     try:
-        return httpx.get(f"{url}/readyz").status_code == 200
+        return all(httpx.get(f"{url}/v1/price?zone={zone}").is_success for zone in zones)
     except httpx.TransportError:
         return False
 
@@ -112,7 +114,7 @@ def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     running.start()
     assert made.http is not None
     url = f"http://127.0.0.1:{made.http.port}"
-    assert until(lambda: answers(url), PATIENCE)
+    assert until(lambda: priced(url, "elm-street", "oak-lane"), PATIENCE)
     yield url
     stop.set()
     running.join(60)
