@@ -19,6 +19,7 @@ from benchmarks import (
     intake,
     leakage,
     learn,
+    many,
     meters,
     million,
     schedule,
@@ -39,6 +40,7 @@ QUESTIONS: dict[str, Question] = (
     | meters.QUESTIONS
     | intake.QUESTIONS
     | million.QUESTIONS
+    | many.QUESTIONS
     | adversary.QUESTIONS
     | web.QUESTIONS
     | webhooks.QUESTIONS

@@ -80,7 +80,7 @@ def flat() -> dict[str, float]:
             assert made.source == "readings"
             if k + 1 in (EARLY, INTERVALS):
                 gc.collect()
-                found[str(k + 1)] = _resident()
+                found[str(k + 1)] = resident()
     return found
 
 
@@ -88,7 +88,7 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def _resident() -> float:
+def resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
