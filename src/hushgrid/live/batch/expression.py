@@ -97,7 +97,6 @@ def looked(readings: Table, roster: Table, first: int, end: int, distinct: Disti
         rows = rows.mutate(came_late=ibis.literal(False))
     made = rows.group_by(keys).agg(
         rows=rows.count(),
-        values=rows.wh.count(),
         load=_clipped(rows.wh, rows.bound).sum().cast("int64"),
         clamped=rows.count(where=rows.wh > rows.bound),
         exported=rows.count(where=rows.wh < 0),
@@ -119,17 +118,12 @@ def spans(found: Table, segments: Table) -> Table:
         good=taken,
         late=known.good & known.came_late,
         bad=~known.good,
-        broken=taken
-        & (
-            (known.duration != known.seconds)
-            | (known.rows != known.places)
-            | (known.rows != known.values)
-        ),
+        broken=taken & ((known.duration != known.seconds) | (known.rows != known.places)),
     )
     made = known.group_by("zone", "segment", "opens").agg(
-        good=_sum(known["values"], known.good),
+        good=_sum(known.rows, known.good),
         late=_sum(known.rows, known.late),
-        malformed=_sum(known.rows, known.bad) + _sum(known.rows - known["values"], known.good),
+        malformed=_sum(known.rows, known.bad),
         broken=known.count(where=known.broken),
         **{name: _sum(known[name], known.good) for name in ("load", "clamped", "exported")},
     )
@@ -167,12 +161,7 @@ def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table)
     else:
         late, came = ibis.literal(False), ibis.literal(0, "int64")
     rows = rows.mutate(came=came, late=late).filter(
-        lambda r: (
-            _fits(r.start, r.duration, r.seconds)
-            & _is_whole(r.start_utc)
-            & r.wh.notnull()
-            & ~r.late
-        )
+        lambda r: _fits(r.start, r.duration, r.seconds) & _is_whole(r.start_utc) & ~r.late
     )
     broken = by_span.filter(~by_span.sound).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])
@@ -248,7 +237,9 @@ def _is_whole(column: Column) -> Column:
 def _near(readings: Table, roster: Table, first: int, end: int) -> Table:
     """Readings of the time asked for, each with its house; none for a meter that nobody knows."""
     start = readings.start_utc
-    near = readings.filter(start >= _moment(start, first), start < _moment(start, end))
+    near = readings.filter(
+        start >= _moment(start, first), start < _moment(start, end), readings.wh.notnull()
+    )
     return near.left_join(roster, "meter_id")
 
 
