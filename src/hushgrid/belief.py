@@ -24,10 +24,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """The law of every chain's (or block's) state at step t: an array (rows, 2^m) a block size."""
+    """The law of every chain's (or block's) state at step t: an array (rows, 2^m) a block size.
+
+    `apart`: rows are blocks, else chains. Their numbers do not tell: there may be as many.
+    """
 
     t: int
     laws: tuple[Floats, ...]
+    apart: bool = False
+
+    def of_blocks(self, law: Floats, piece: Chains) -> Floats:
+        """A row for each block of a piece whose law this is."""
+        return law if self.apart else law[piece.chain_of]
 
 
 def prior(model: OccupancyModel) -> Belief:
@@ -37,8 +45,9 @@ def prior(model: OccupancyModel) -> Belief:
 
 def each_block(belief: Belief, model: OccupancyModel) -> Belief:
     """The same belief with a row for each block, so that blocks can part company."""
-    laws = tuple(law[piece.chain_of] for law, piece in zip(belief.laws, model.chains, strict=True))
-    return Belief(belief.t, laws)
+    pairs = zip(belief.laws, model.chains, strict=True)
+    laws = tuple(belief.of_blocks(law, piece) for law, piece in pairs)
+    return Belief(belief.t, laws, apart=True)
 
 
 def predict(belief: Belief, model: OccupancyModel) -> Belief:
@@ -52,14 +61,13 @@ def predict(belief: Belief, model: OccupancyModel) -> Belief:
     laws = []
     for law, piece in zip(belief.laws, model.chains, strict=True):
         a = piece.transition[slot]
-        if len(law) != len(a):
-            a = a[piece.chain_of]
+        a = a[piece.chain_of] if belief.apart else a
         laws.append(np.einsum("bs,bsk->bk", law, a))
-    return Belief(belief.t + 1, tuple(laws))
+    return Belief(belief.t + 1, tuple(laws), belief.apart)
 
 
 def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
-    """Eq. (3): multiply by Pr[release given state] and normalise, block by block.
+    """Eq. (3): multiply by Pr[release given state] and normalise, row by row of the belief.
 
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> condition(prior(theta), [np.array([[1.0, 3.0]])]).laws[0]
@@ -67,6 +75,11 @@ def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
     """
     laws = []
     for law, likelihood in zip(belief.laws, likelihoods, strict=True):
+        if len(likelihood) != len(law):
+            raise ModelError(
+                f"likelihoods have {len(likelihood)} rows but the belief has {len(law)};"
+                " give one for each, after each_block where blocks differ."
+            )
         weight = law * likelihood
         total = weight.sum(axis=1, keepdims=True)
         if not (total > 0).all():
@@ -75,7 +88,7 @@ def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
                 " give likelihoods above 0 for every possible state."
             )
         laws.append(weight / total)
-    return Belief(belief.t, tuple(laws))
+    return Belief(belief.t, tuple(laws), belief.apart)
 
 
 def marginals(model: OccupancyModel) -> Iterator[Belief]:
@@ -125,22 +138,19 @@ def add_up(
     total = np.zeros((2, means.shape[2]))
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size == 1:
-            total += _single(law, piece, class_of, means, variances)
+            row = np.arange(len(law)) if belief.apart else piece.chain_of
+            total += _single(law, row, class_of[piece.members[:, 0]], means, variances)
         else:
-            each = law if len(law) == len(piece.members) else law[piece.chain_of]
-            total += _blocks(each, piece, class_of, means, variances)
+            total += _blocks(belief.of_blocks(law, piece), piece, class_of, means, variances)
     return total[0], total[1]
 
 
 def _single(
-    law: Floats, piece: Chains, class_of: NDArray[np.int32], means: Floats, variances: Floats
+    law: Floats, row: NDArray[Any], kind: NDArray[Any], means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
-    """Houses alone: those with the same chain (or row) and class count together."""
-    houses = piece.members[:, 0]
-    row: NDArray[Any] = piece.chain_of if len(law) != len(houses) else np.arange(len(houses))
-    kind: NDArray[Any] = class_of[houses]
-    count: NDArray[Any] = np.ones(len(houses))
-    if len(law) * means.shape[1] <= 4 * len(houses):
+    """Houses alone: those with the same row of the law and class count together."""
+    count: NDArray[Any] = np.ones(len(row))
+    if len(law) * means.shape[1] <= 4 * len(row):
         counts = np.zeros((len(law), means.shape[1]))
         np.add.at(counts, (row, kind), 1)
         row, kind = np.nonzero(counts)
@@ -184,8 +194,7 @@ def at_home(belief: Belief, model: OccupancyModel) -> Floats:
     for law, piece in zip(belief.laws, model.chains, strict=True):
         m = piece.size
         bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
-        each = law if len(law) == len(piece.members) else law[piece.chain_of]
-        home[piece.members] = each @ bits
+        home[piece.members] = belief.of_blocks(law, piece) @ bits
     return home
 
 

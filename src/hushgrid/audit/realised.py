@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hushgrid.belief import marginals
 from hushgrid.laws import Law
 from hushgrid.mechanism import State
-from hushgrid.occupancy import Chains, OccupancyModel
+from hushgrid.occupancy import OccupancyModel
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ def worst_of_blocks(
         for piece, law in zip(model.chains, belief.laws, strict=True):
             if piece.size == 1:
                 continue
-            for houses, states in zip(piece.members, _per_block(law, piece), strict=True):
+            for houses, states in zip(piece.members, belief.of_blocks(law, piece), strict=True):
                 laws = laws_of(first, houses.tolist(), t)
                 if _work(laws) > WORK:
                     continue
@@ -120,10 +120,6 @@ def worst_of_blocks(
                     if known is None or loss > known.loss:
                         found[house] = Realised(house, t, tuple(houses.tolist()), theta, loss)
     return [found[house] for house in sorted(found)]
-
-
-def _per_block(law: Floats, piece: Chains) -> Floats:
-    return law if len(law) == len(piece.members) else law[piece.chain_of]
 
 
 def laws_of(first: State, houses: Sequence[int], t: int) -> list[tuple[Floats, Floats]]:
@@ -187,5 +183,5 @@ def _home(model: OccupancyModel, t: int) -> Floats:
     belief = next(islice(marginals(model), t - 1, None))
     home = np.empty(model.n_houses)
     for law, piece in zip(belief.laws, model.chains, strict=True):
-        home[piece.members[:, 0]] = _per_block(law, piece)[:, 1]
+        home[piece.members[:, 0]] = belief.of_blocks(law, piece)[:, 1]
     return home
