@@ -4,7 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
-INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$0"'
+# Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
+COMPILE := $(BIN)/python -c 'from hushgrid.kernels import digest, meters, names, ndjson, plain'
+# A run starts dozens of processes: what one of them has compiled serves the others.
+export PYTHONDONTWRITEBYTECODE :=
+# What the tests need and what pip brings come at the same time.
+MAKEFLAGS += -j2
+INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$@"' -
 
 .PHONY: run test check soak bench services load clean
 
@@ -16,9 +22,8 @@ test: check  ## the same; what CI runs
 check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests with doctests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
@@ -27,18 +32,19 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
+	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/test_paper.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
 
 # Broker, database and proxy for the tests, by package name where that is possible; else they skip.
 services:
-	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
-	  echo "mosquitto is not installed and cannot be: its tests are skipped"
-	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || $(INSTALL) postgresql || \
-	  echo "postgresql is not installed and cannot be: its tests are skipped"
-	@test -x /usr/sbin/nginx || $(INSTALL) nginx-light || \
-	  echo "nginx is not installed and cannot be: its test is skipped"
+	@missing=; \
+	command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || missing="$$missing mosquitto"; \
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test -x /usr/sbin/nginx || missing="$$missing nginx-light"; \
+	test -z "$$missing" || $(INSTALL) $$missing || for one in $$missing; do $(INSTALL) $$one || \
+	  echo "$$one is not installed and cannot be: its tests are skipped"; done
 
 # What makes load for a benchmark; without it there is one in Python.
 load:
