@@ -4,7 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
-INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$0"'
+# Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
+COMPILE := $(BIN)/python -c 'from hushgrid.kernels import digest, meters, names, ndjson, plain'
+# A run starts dozens of processes: what one of them has compiled serves the others.
+export PYTHONDONTWRITEBYTECODE :=
+# What the tests need and what pip brings come at the same time.
+MAKEFLAGS += -j2
+INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$@"' -
 
 .PHONY: run demo test check soak bench services load clean
 
@@ -20,9 +26,8 @@ test: check  ## the same; what CI runs
 check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests with doctests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/live/test_failover.py
+	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/live/test_failover.py
 	$(BIN)/python -m pytest -q tests/live/test_failover.py  # by the clock: with nothing beside it
 
 soak: $(VENV)/.dev services  ## the full counts, as JSON
@@ -33,6 +38,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 --attack-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
 	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/test_compare_soak.py
+	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/test_paper.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
@@ -42,16 +48,14 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 # Broker, database, proxy, browser and Java for the tests, by package name where that is possible;
 # else they skip.
 services:
-	@command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || $(INSTALL) mosquitto || \
-	  echo "mosquitto is not installed and cannot be: its tests are skipped"
-	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || $(INSTALL) postgresql || \
-	  echo "postgresql is not installed and cannot be: its tests are skipped"
-	@test -x /usr/sbin/nginx || $(INSTALL) nginx-light || \
-	  echo "nginx is not installed and cannot be: its test is skipped"
-	@command -v chromium >/dev/null || $(INSTALL) chromium || \
-	  echo "chromium is not installed and cannot be: the tests of pages in a browser are skipped"
-	@command -v java >/dev/null || $(INSTALL) default-jre-headless || \
-	  echo "java is not installed and cannot be: the tests of Spark are skipped"
+	@missing=; \
+	command -v mosquitto >/dev/null || test -x /usr/sbin/mosquitto || missing="$$missing mosquitto"; \
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test -x /usr/sbin/nginx || missing="$$missing nginx-light"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v java >/dev/null || missing="$$missing default-jre-headless"; \
+	test -z "$$missing" || $(INSTALL) $$missing || for one in $$missing; do $(INSTALL) $$one || \
+	  echo "$$one is not installed and cannot be: its tests are skipped"; done
 
 # What makes load for a benchmark; without it there is one in Python.
 load:

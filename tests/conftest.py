@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.services import Postgres, postgres_binaries, running_postgres
+from tests.services import Postgres, in_memory, postgres_binaries, running_postgres
 
 settings.register_profile(
     "hushgrid",
@@ -23,6 +23,46 @@ settings.load_profile("hushgrid")
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # threads that wait sleep, as in the command line
+
+
+# The ledgers and stores of a run sync thousands of times, and what a kill leaves is the same
+# wherever they lie; tests of full and failing disks mount their own.
+if (memory := in_memory()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
+
+# The longest files, longest first: a worker that takes the last one is not left alone with it.
+LONGEST = (
+    "audit/test_faults.py",
+    "test_plan.py",
+    "test_clamp.py",
+    "test_estimate_days.py",
+    "test_learn_zone.py",
+    "test_cli.py",
+    "test_compare_cli.py",
+    "test_paper.py",
+    "test_leakage_oracle.py",
+    "intake/test_memory.py",
+    "audit/test_records.py",
+    "live/test_two_worlds.py",
+    "test_meter_crashes.py",
+    "live/test_serve.py",
+    "live/test_kill.py",
+    "test_support.py",
+    "adversary/test_factored.py",
+    "test_compare.py",
+    "audit/test_command.py",
+    "intake/test_plain.py",
+    "test_attack.py",
+    "adversary/test_population.py",
+    "live/test_openapi.py",
+    "live/vtn/test_description.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
+    assert all(path.exists() for path in rank), "LONGEST names a file that is not there"
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(scope="session")

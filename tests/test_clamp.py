@@ -126,11 +126,11 @@ def stretched(law: Law, at: int, by: float) -> Law:
     return Histogram(np.bincount(moved, law.pmf).astype(float))
 
 
-def realised(scenario: Scenario, policies: dict[str, Policy]) -> dict[str, float]:
-    """Root mean squared error of the rate over 8 days of 96 steps, common random numbers."""
+def realised(scenario: Scenario, policies: dict[str, Policy], count: int) -> dict[str, float]:
+    """Root mean squared error of the rate over days of 96 steps, common random numbers."""
     mechanisms = {name: Mechanism(policy) for name, policy in policies.items()}
     squares: dict[str, list[float]] = {name: [] for name in policies}
-    for day in days(lambda _: scenario, mechanisms, count=8, seed=7):
+    for day in days(lambda _: scenario, mechanisms, count=count, seed=7):
         for name, found in squares.items():
             trace = day.traces[name]
             found.append(float(np.mean((trace.published - trace.optimal) ** 2)))
@@ -140,7 +140,10 @@ def realised(scenario: Scenario, policies: dict[str, Policy]) -> dict[str, float
 @pytest.mark.parametrize("off", [1.0, 0.8, 1.2])
 @pytest.mark.parametrize(("epsilon", "eta"), [(0.3, 1.0), (0.1, 0.05), (0.1, 0.0)])
 def test_the_choice_is_near_the_best_in_hindsight(epsilon: float, eta: float, off: float) -> None:
-    """Chosen with rho as wrong as the world; the search scales both clamps alike and apart."""
+    """Chosen with rho as wrong as the world; the search scales both clamps alike and apart.
+
+    Noise has the same quantiles under every clamp: from 3 days to 3 others the ratio moves by 1 %.
+    """
     model = street()
     policy = Policy(epsilon, eta=eta)
     world = (model.models, model.zone, model.consumption)
@@ -152,7 +155,7 @@ def test_the_choice_is_near_the_best_in_hindsight(epsilon: float, eta: float, of
     for both, second in ((0.35, 1), (0.6, 1), (0.8, 1), (1, 0.6), (1, 1.6), (1.25, 1), (2, 1)):
         pair = (max(1, round(at[0] * both)), max(1, round(at[1] * both * second)))
         tried[f"{both}, {second}"] = replace(policy, clamp=pair)
-    errors = realised(scenario, tried)
+    errors = realised(scenario, tried, count=3)
     assert errors["chosen"] <= 1.1 * min(errors.values())
     assert errors["chosen"] <= errors["contract"] * (1 + 1e-9)
 
@@ -162,7 +165,7 @@ def test_expected_error_is_the_realised_one() -> None:
     expected, _ = expected_error(
         scenario.models, scenario.zone, scenario.consumption, policy, rho=0.0
     )
-    found = realised(scenario, {"it": policy})["it"] / scenario.tariff.alpha * 1000
+    found = realised(scenario, {"it": policy}, count=8)["it"] / scenario.tariff.alpha * 1000
     assert found == pytest.approx(expected, rel=0.12)  # 768 squared Laplace errors: s.d. 4 %
 
 

@@ -18,8 +18,8 @@ from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, Public
 from hushgrid.intervals import Summary, summarise
 from hushgrid.simulation import play
 
-DAYS = int(os.environ.get("HUSHGRID_DAYS", "100"))  # 200 in make soak
-HOT_DAYS = 60
+DAYS = int(os.environ.get("HUSHGRID_DAYS", "40"))  # 200 in make soak
+HOT_DAYS = 20
 LIMITS = {0.5: 0.63e-3, 0.1: 1.56e-3, 0.0376: 1.82e-3}
 LEVEL = 0.95
 
@@ -98,9 +98,12 @@ def test_modelled_world(days: dict[str, list[Day]], epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", LIMITS)
 def test_intervals_cover_at_their_level(days: dict[str, list[Day]], epsilon: float) -> None:
-    """2,200 intervals; those of a day lean on each other, so the days' means are judged."""
+    """Within two standard errors of 40 days: a day's share, of 11 intervals, has an s.d. of 0.07.
+
+    The intervals of a day lean on each other, so the days' means are judged.
+    """
     held = summarise([day.held for day in days[str(epsilon)]])
-    assert held.ci95[0] - 0.01 <= LEVEL <= held.ci95[1] + 0.01
+    assert held.mean == pytest.approx(LEVEL, abs=0.023)
 
 
 def test_a_hot_day_is_learnt_from_the_releases(days: dict[str, list[Day]]) -> None:

@@ -43,13 +43,19 @@ def enumerated(x: np.ndarray, found: Fit, labels: np.ndarray | None = None):
     """Likelihood, share of states but 0 by step, and expected moves, over every path."""
     d, k, steps = found.design, found.design.states, len(x)
     total, home, moves = 0.0, np.zeros(steps), np.zeros(found.transition.shape[1:])
+    seen = [  # the density of what step t reads, in every state; nothing read tells nothing
+        [
+            density(d.family, x[t], *found.parameters[0, d.group[t], s]) if np.isfinite(x[t]) else 1
+            for s in range(k)
+        ]
+        for t in range(steps)
+    ]
     for path in product(range(k), repeat=steps):
         p = found.initial[0, path[0]]
         for t, s in enumerate(path):
             if t:
                 p *= found.transition[0, d.slot[t], path[t - 1], s]
-            if np.isfinite(x[t]):
-                p *= density(d.family, x[t], *found.parameters[0, d.group[t], s])
+            p *= seen[t][s]
             if labels is not None:
                 p *= {-1: 1, -2: float(s > 0)}.get(int(labels[t]), float(labels[t] == s))
         total += p

@@ -202,7 +202,7 @@ def test_while_the_old_session_lives_nothing_is_sent_again(
         assert checked(postgres.in_schema(schema)).records == 1
         with psycopg.connect(postgres.in_schema(schema), autocommit=True) as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                 " WHERE state = 'idle in transaction' AND application_name = 'hushgrid'"
             )
         with Ledger.open(store, ZONE, KEY, "production", 0) as ledger:

@@ -27,7 +27,6 @@ log = logging.getLogger("hushgrid.curator")
 
 PLAIN = Policy(0.5, horizon=500)
 POLICIES = {
-    "plain": PLAIN,
     "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
     "window": Policy(4.0, horizon=500, window=Window(4)),
@@ -41,6 +40,11 @@ def both(folder: Path, policy: Policy = PLAIN, leak: Leak | None = None) -> tupl
     return one, other
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seen, Seen]:
+    return both(tmp_path_factory.mktemp("plain"))
+
+
 def differing(one: Seen, other: Seen) -> set[str]:
     """The channels that tell the worlds apart."""
     here, there = one.all(), other.all()
@@ -48,18 +52,21 @@ def differing(one: Seen, other: Seen) -> set[str]:
     return {name for name in here if here[name] != there[name]}
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_readings_change_nothing_but_the_noisy_load(tmp_path: Path, name: str) -> None:
-    one, other = both(tmp_path, POLICIES[name])
+@pytest.mark.parametrize("name", ["plain", *POLICIES])
+def test_readings_change_nothing_but_the_noisy_load(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    policy = POLICIES.get(name)
+    one, other = both(tmp_path, policy) if policy else request.getfixturevalue("plain")
     apart = [a != b for a, b in zip(one.loads, other.loads, strict=True)]
     assert apart.count(False) == len(ZONES), "the loads are equal only where all are missing"
     assert one.inside != other.inside, "an operator sees the loads themselves"
     assert differing(one, other) == set()
 
 
-def test_the_worlds_have_seen_everything(tmp_path: Path) -> None:
+def test_the_worlds_have_seen_everything(plain: tuple[Seen, Seen]) -> None:
     """What the comparison stands on: all kinds of readings, releases and refusals occurred."""
-    seen, _ = both(tmp_path)
+    seen, _ = plain
     public = seen.all()
     records = [json.loads(line) for line in public["ledger"].splitlines()]
     releases = [r["body"] for r in records if r["kind"] == "release"]
