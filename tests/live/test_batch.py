@@ -111,6 +111,16 @@ def ran(asked: Job, engine: Engine, now: float = BEGINS + 90 * DAY) -> Report:
 # ---- the integers
 
 
+def test_a_stranger_may_say_what_it_likes(tmp_path: Path, duckdb: Engine) -> None:
+    """Readings of unknown meters are counted; their sum, beyond 64 bits, is no matter."""
+    zone = service(4)
+    rows = [("stranger", BEGINS, 900, 2**62 + k) for k in range(3)]
+    write(tmp_path / "a.parquet", [*rows, (zone.meters[0], BEGINS, 900, 5)])
+    found = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900)
+    assert found.unknown == 3
+    assert found.sums[zone.id, BEGINS].missing == 3
+
+
 @settings(max_examples=15)
 @given(st.data())
 def test_the_integers_of_a_store_in_the_plainest_words(

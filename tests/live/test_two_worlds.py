@@ -134,14 +134,14 @@ def publisher(process: Any, patch: pytest.MonkeyPatch) -> None:
 
 def noise(process: Any, patch: pytest.MonkeyPatch) -> None:
     """Noise that is the same in both worlds: the noisy load is not, and all that follows it."""
-    patch.setattr(serve, "_noise", lambda _: SimulatedNoise(1))
+    patch.setattr(serve, "make_noise", lambda _: SimulatedNoise(1))
 
 
 def repeats(process: Any, patch: pytest.MonkeyPatch) -> None:
     """A receipt that tells whether a repeated reading agrees with the one that is stored."""
 
-    def told(counts: Any) -> Receipt:
-        return Receipt(counts.accepted, counts.duplicate, counts.late, counts.marked, 0, 0)
+    def told(counts: Any, known: int) -> Receipt:
+        return Receipt(counts.accepted, counts.duplicate, counts.late, counts.marked, -known, 0)
 
     patch.setattr(gate, "_receipt", told)
 

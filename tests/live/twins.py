@@ -204,7 +204,7 @@ class Seen:
         still = SimpleNamespace(time=self.clock.now, monotonic=self.clock.now)
         patch.setattr(serve, "time", still)
         patch.setattr(prometheus_client.metrics, "time", still)
-        patch.setattr(serve, "_noise", lambda _: Aligned(self.world))
+        patch.setattr(serve, "make_noise", lambda _: Aligned(self.world))
         patch.setattr(mqtt, "_client", lambda *_, **__: self.wire)
         prepare = curator.prepare
 

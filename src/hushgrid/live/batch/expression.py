@@ -266,7 +266,8 @@ def _late(rows: Table) -> Column:
 
 
 def _clipped(wh: Column, bound: Column) -> Column:
-    return ibis.least(ibis.greatest(wh, 0), bound)
+    """Wh within 0..bound; 0 for a meter that nobody knows, whatever it says."""
+    return ibis.least(ibis.greatest(wh, 0), bound.fill_null(0))
 
 
 def _sum(column: Column, where: Column) -> Column:
