@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from hushgrid import IntakeError
 from hushgrid.intake import CANONICAL, ColumnMapping, Parsed, arrow_batches
 from hushgrid.intake import tables as by_columns
+from hushgrid.intake.names import Names
 from hushgrid.intake.quick import plain, readings
 from hushgrid.intake.readings import END, MAX_DURATION, MAX_WH, clean_meter
 from hushgrid.intake.tables import Table
-from hushgrid.kernels.plain import first_rows, number_plain
+from hushgrid.kernels.plain import bounded_plain
 from tests.intake.renderings import as_arrow, as_table
 
 LONDON = ColumnMapping(
@@ -202,23 +203,15 @@ def test_rows_are_counted_over_both_ways() -> None:
 @given(
     st.lists(st.text(st.characters(max_codepoint=300), max_size=20), min_size=1, max_size=20),
     st.sampled_from(["<i4", "<i8"]),
-    st.integers(0, 2**64 - 1),
     st.integers(0, 5),
 )
-def test_numbers_of_texts(texts: list[str], kind: str, seed: int, before: int) -> None:
+def test_texts_in_a_buffer(texts: list[str], kind: str, before: int) -> None:
     raw = [text.encode() for text in texts]
     data = np.frombuffer(b"#" * before + b"".join(raw), np.uint8)
     offsets = (before + np.cumsum([0, *map(len, raw)])).astype(kind)
-    n = len(texts)
-    bounds, code = np.empty(n + 1, np.int64), np.empty(n, np.int32)
-    table = np.zeros(1 << (2 * n).bit_length(), np.int32)
-    many = number_plain(data, offsets, 12, np.uint64(seed), bounds, table, code)
+    bounds = np.empty(len(texts) + 1, np.int64)
     good = all(text.isascii() and clean_meter(text) == text and len(text) <= 12 for text in texts)
-    different = list(dict.fromkeys(texts))
-    assert many == (len(different) if good else -1)
+    assert bounded_plain(data, offsets, 12, bounds) == good
     if good:
-        first = np.empty(many, np.int64)
-        first_rows(code, first)
-        assert code.tolist() == [different.index(text) for text in texts]
-        assert first.tolist() == [texts.index(text) for text in different]
+        assert Names(data, bounds[:-1], bounds[1:]).texts() == tuple(texts)
         assert bounds.tolist() == offsets.tolist()

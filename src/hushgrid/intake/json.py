@@ -181,9 +181,8 @@ def _names(columns: Columns) -> Sequence[str]:
 
 
 def _all_plain(found: Plain) -> Readings:
-    names, code = found.names.numbered()
-    return Readings.trusted(
-        names, code, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
+    return Readings.told(
+        found.names, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
     )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.intake.mapping import ColumnMapping
-from hushgrid.intake.names import SEED, Names
+from hushgrid.intake.names import Names
 from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Integers, Readings
-from hushgrid.kernels.plain import all_within, first_rows, number_plain, whole_seconds
+from hushgrid.kernels.plain import all_within, bounded_plain, whole_seconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,12 +74,10 @@ def readings(batch: pa.RecordBatch, how: Plain) -> Readings | None:
     wh = wh.astype(np.int64, copy=False)
     if not all_within(start, duration, wh, END, MAX_DURATION, MAX_WH):
         return None
-    coded = _coded(batch.column(how.meter), n, how.offsets)
-    if coded is None:
+    names = _names(batch.column(how.meter), n, how.offsets)
+    if names is None:
         return None
-    return Readings.trusted(
-        *coded, start=start, duration=duration.astype(np.int32, copy=False), wh=wh
-    )
+    return Readings.told(names, start=start, duration=duration.astype(np.int32, copy=False), wh=wh)
 
 
 def _numbers(column: pa.Array, n: int, kind: np.dtype[Any]) -> NDArray[Any] | None:
@@ -98,8 +96,8 @@ def _at(data: pa.Buffer | None, kind: np.dtype[Any], n: int, first: int) -> NDAr
     return found if found.flags.aligned else None
 
 
-def _coded(column: pa.Array, n: int, kind: np.dtype[Any]) -> tuple[Names, NDArray[np.int32]] | None:
-    """The different ids of a column of text and the place of each; None where one is not plain."""
+def _names(column: pa.Array, n: int, kind: np.dtype[Any]) -> Names | None:
+    """The ids of a column of text; None where one is not plain."""
     valid, raw, texts = column.buffers()
     if len(column) != n or valid is not None or column.null_count or texts is None:
         return None
@@ -108,13 +106,6 @@ def _coded(column: pa.Array, n: int, kind: np.dtype[Any]) -> tuple[Names, NDArra
         return None
     data = np.frombuffer(texts, np.uint8)
     bounds: Integers = np.empty(n + 1, np.int64)
-    table, code = np.zeros(1 << (2 * n).bit_length(), np.int32), np.empty(n, np.int32)
-    many = number_plain(data, offsets, MAX_ID, SEED, bounds, table, code)
-    if many < 0:
+    if not bounded_plain(data, offsets, MAX_ID, bounds):
         return None
-    names = Names(data, bounds[:-1], bounds[1:])
-    if many == n:
-        return names, code
-    first: Integers = np.empty(many, np.int64)
-    first_rows(code, first)
-    return names.at(first), code
+    return Names(data, bounds[:-1], bounds[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,11 @@ class Readings:
     (2, [('a', 0, 900, 12), ('b', 0, 900, -3)])
     """
 
-    names: Names  # the ids as bytes
-    code: NDArray[np.int32]
     start: Integers
     duration: NDArray[np.int32]
     wh: Integers
+    _each: Names | None  # a name for each row, where nobody has numbered them yet
+    _numbered: tuple[Names, NDArray[np.int32]] | None
 
     def __init__(
         self,
@@ -63,10 +63,18 @@ class Readings:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise IntakeError(f"columns have lengths {lengths}; give one entry for each reading.")
-        self._fill(Names.of(own), **columns)
+        self._fill(None, (Names.of(own), columns.pop("code")), **columns)
 
-    def _fill(self, names: Names, **columns: NDArray[Any]) -> None:
-        object.__setattr__(self, "names", names)
+    def _fill(
+        self,
+        each: Names | None,
+        numbered: tuple[Names, NDArray[np.int32]] | None,
+        **columns: NDArray[Any],
+    ) -> None:
+        object.__setattr__(self, "_each", each)
+        object.__setattr__(self, "_numbered", numbered)
+        if numbered is not None:
+            numbered[1].flags.writeable = False
         for name, column in columns.items():
             column.flags.writeable = False
             object.__setattr__(self, name, column)
@@ -83,8 +91,43 @@ class Readings:
     ) -> Readings:
         """From columns that the caller has checked already, and gives away."""
         made = object.__new__(cls)
-        made._fill(names, code=code, start=start, duration=duration, wh=wh)
+        made._fill(None, (names, code), start=start, duration=duration, wh=wh)
         return made
+
+    @classmethod
+    def told(
+        cls, names: Names, *, start: Integers, duration: NDArray[np.int32], wh: Integers
+    ) -> Readings:
+        """The same with a name for each row: they are numbered only for whoever asks."""
+        made = object.__new__(cls)
+        made._fill(names, None, start=start, duration=duration, wh=wh)
+        return made
+
+    def _number(self) -> tuple[Names, NDArray[np.int32]]:
+        if self._numbered is None:
+            assert self._each is not None
+            names, code = self._each.numbered()
+            code.flags.writeable = False
+            object.__setattr__(self, "_numbered", (names, code))
+        assert self._numbered is not None
+        return self._numbered
+
+    @property
+    def names(self) -> Names:
+        """The different ids as bytes."""
+        return self._number()[0]
+
+    @property
+    def code(self) -> NDArray[np.int32]:
+        """Whose each reading is: the place of its id among the different ones."""
+        return self._number()[1]
+
+    def looked_up(self, find: Callable[[Names], NDArray[np.int32]]) -> NDArray[np.int32]:
+        """What `find` says of names, for the id of each reading."""
+        if self._numbered is None and self._each is not None:
+            return find(self._each)
+        names, code = self._number()
+        return find(names)[code]
 
     @classmethod
     def of(
@@ -101,7 +144,7 @@ class Readings:
         return cls((), (), start=(), duration=(), wh=())
 
     def __len__(self) -> int:
-        return len(self.code)
+        return len(self.start)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Gate:
         ]
         if parts:
             columns = _Placed(
-                _joined([self._places(part.names)[part.code] for part in parts]),
+                _joined([part.looked_up(self._places) for part in parts]),
                 _joined([part.start for part in parts]),
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
