@@ -27,7 +27,7 @@ check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests wi
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/live/test_failover.py
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/live/test_failover.py
 	$(BIN)/python -m pytest -q tests/live/test_failover.py  # by the clock: with nothing beside it
 
 soak: $(VENV)/.dev services  ## the full counts, as JSON
