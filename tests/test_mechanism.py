@@ -216,7 +216,7 @@ def test_a_replayed_state_goes_on_as_if_nothing_had_happened(policy: Policy) -> 
             state = skip(state, 70.0)
             continue
         draws = prepare(state, noise)
-        release, state = step(state, Tally(load, 0, 0, state.zone.bound), draws)
+        release, state = step(state, Tally(load, 0, state.zone.bound), draws)
         releases.append(release)
     again = first
     for release in releases:
@@ -224,12 +224,10 @@ def test_a_replayed_state_goes_on_as_if_nothing_had_happened(policy: Policy) -> 
             again = skip(again, 70.0)
         again = replay(again, release)
     assert (again.rates, again.spent, again.t) == (state.rates, state.spent, state.t)
-    one, two = (
-        step(s, Tally(250, 0, 0, s.zone.bound), SimulatedNoise(7))[0] for s in (state, again)
-    )
+    one, two = (step(s, Tally(250, 0, s.zone.bound), SimulatedNoise(7))[0] for s in (state, again))
     assert one == two
     with pytest.raises(NoiseError, match="drawn for step 1 under"):
-        step(state, Tally(250, 0, 0, state.zone.bound), prepare(first, noise))
+        step(state, Tally(250, 0, state.zone.bound), prepare(first, noise))
     with pytest.raises(PolicyError, match="replay releases of these terms in order"):
         replay(state, releases[0])
     assert repr(prepare(first, noise)) == "Draws(t=1)"

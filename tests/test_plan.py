@@ -149,7 +149,7 @@ def _planned(
 def _tally(load: int, bound):  # type: ignore[no-untyped-def]
     from hushgrid import Tally
 
-    return Tally(load, 0, 0, bound)
+    return Tally(load, 0, bound)
 
 
 def test_slotwise_is_better_at_equal_promise() -> None:

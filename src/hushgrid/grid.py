@@ -75,14 +75,13 @@ def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A closed interval: the load [Wh], readings cut down to a bound, readings raised to 0.
+    """A closed interval: the load [Wh], and how many readings were cut down to a bound.
 
     `bound` is what the readings were cut at.
     """
 
     load: int
     clamped: int
-    exported: int
     bound: NDArray[np.int32] = field(repr=False, compare=False)
 
 
@@ -92,7 +91,7 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     Clamping the sum instead would bound nobody.
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
-    Tally(load=2800, clamped=1, exported=1)
+    Tally(load=2800, clamped=1)
     """
     x, u = _whole(readings), np.asarray(bound)
     if x.shape != u.shape:
@@ -105,11 +104,11 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
 
         *found, least = clamp_and_add(x, u)
         if least >= 1:
-            load, clamped, exported = found
-            return Tally(load, clamped, exported, u)
+            load, clamped = found
+            return Tally(load, clamped, u)
     u = _checked_bound(u)
     load = int(np.clip(x, 0, u).sum(dtype=np.int64))
-    return Tally(load, int((x > u).sum()), int((x < 0).sum()), u)
+    return Tally(load, int((x > u).sum()), u)
 
 
 def aggregate(readings: ArrayLike, bound: ArrayLike) -> int:

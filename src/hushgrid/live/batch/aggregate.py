@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from hushgrid.grid import Tally
 from hushgrid.live.batch import expression
 from hushgrid.live.batch.engines import Engine, asking
+from hushgrid.live.batch.readings import Readings
 from hushgrid.live.batch.roster import Expected, Roster
 from hushgrid.live.meters.ports import Expected as EachHouse
+
+_NOTHING = dict.fromkeys(expression.SUMS, 0)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,7 +30,6 @@ class Sums:
     missing: int
     load: int
     clamped: int
-    exported: int
     repeated: int
     late: int
     malformed: int
@@ -41,7 +43,7 @@ class Sums:
     def tally(self, bound: NDArray[np.int32], expected: EachHouse) -> Tally:
         """The sum; whoever takes it checks that the bounds are theirs."""
         del bound, expected
-        return Tally(self.load, self.clamped, self.exported, self.bound)
+        return Tally(self.load, self.clamped, self.bound)
 
 
 class Aggregated(NamedTuple):
@@ -56,7 +58,7 @@ class Aggregated(NamedTuple):
 class Aggregator:
     """The engine with a roster in it."""
 
-    def __init__(self, engine: Engine, readings: Any, roster: Roster) -> None:
+    def __init__(self, engine: Engine, readings: Readings, roster: Roster) -> None:
         self._engine, self._readings, self._roster = engine, readings, roster
         with asking(engine, "the roster"):
             self._houses = engine.put(roster.houses)
@@ -66,46 +68,45 @@ class Aggregator:
         """The intervals that start from `first` to `end` [epoch s], of all zones."""
         expected = self._roster.expected(first, end)
         with asking(self._engine, f"readings from {first} to {end}"):
-            seen, made = self._asked(first, end, expected)
-        rows, unknown, broken = (int(seen[name][0]) for name in ("rows", "unknown", "broken"))
-        return Aggregated(rows, unknown, self._sums(made, expected, first, end), broken)
+            found = {(row["zone"], row["opens"]): row for row in self._asked(first, end, expected)}
+        rows, broken = (sum(row[name] for row in found.values()) for name in ("rows", "broken"))
+        unknown = found.get((None, None), _NOTHING)["rows"]
+        return Aggregated(rows, unknown, self._sums(found, expected, first, end), broken)
 
-    def _asked(self, first: int, end: int, expected: Expected) -> tuple[Any, Any]:
-        distinct = self._engine.distinct(self._roster.width)
-        where = (self._readings, self._houses, first, end)
-        with expression.looked(*where, distinct).cache() as found:
+    def _asked(self, first: int, end: int, expected: Expected) -> list[dict[str, Any]]:
+        """The totals; once more with what had to be mended, if anything had."""
+        width = self._roster.width
+        where = (self._readings.near(first, end), self._houses, width)
+        each = self._engine.put(expected.table())
+        with expression.looked(*where, self._engine.distinct(width)).cache() as found:
             by_span = expression.spans(found, self._segments)
-            seen = expression.summary(found, by_span).to_pyarrow().to_pydict()
-            more = expression.mended(*where, by_span) if seen["broken"][0] else None
-            each = self._engine.put(expected.table())
-            made = expression.totals(by_span, more, each).to_pyarrow()
-        return seen, made.to_pydict()
+            made = expression.totals(by_span, None, each).to_pyarrow()
+            if any(made["broken"].to_pylist()):
+                more = expression.mended(*where, by_span)
+                made = expression.totals(by_span, more, each).to_pyarrow()
+        return list(made.to_pylist())
 
     def _sums(
-        self, made: dict[str, list[int]], expected: Expected, first: int, end: int
+        self,
+        found: dict[tuple[int | None, int | None], dict[str, Any]],
+        expected: Expected,
+        first: int,
+        end: int,
     ) -> dict[tuple[str, int], Sums]:
-        found = {
-            (zone, opens): dict(zip(expression.SUMS, values, strict=True))
-            for zone, opens, *values in zip(
-                made["zone"], made["opens"], *(made[n] for n in expression.SUMS), strict=True
-            )
-        }
         sums = {}
         for number, part in enumerate(self._roster.parts):
             zone, seconds = part.service.id, part.service.seconds
-            nobody = dict.fromkeys(expression.SUMS, 0)
             houses = len(part.bound)
             for opens in range(-(-first // seconds) * seconds, end, seconds):
                 if opens < part.service.begins:
                     continue
-                row = found.get((number, opens), nobody)
+                row = found.get((number, opens), _NOTHING)
                 fill = expected.total(zone, opens) - row["expected"]
                 sums[zone, opens] = Sums(
                     houses,
                     houses - row["present"],
                     row["load"] + fill,
                     row["clamped"],
-                    row["exported"],
                     row["good"] - row["accepted"],
                     row["late"],
                     row["malformed"],

@@ -5,8 +5,9 @@
     mended    the others, house by house: repeated readings dropped, shorter ones added up
     totals    by zone and interval
 
-A segment is a run of houses of one zone that the models cannot tell apart; `place` numbers the
-houses of a segment. Nothing but `totals` and `summary` leaves the engine: neither tells of a house.
+A segment is a run of houses of one zone that the models cannot tell apart. House h is number
+h % width of segment h // width; width is a power of two. Nothing but `totals` leaves the engine:
+it tells of no house.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Distinct = Callable[[Column], Column]
 RECEIVED = "received_utc"
 COLUMNS = ("meter_id", "start_utc", "duration_s", "wh")
 SUMS = (
-    "load", "present", "clamped", "exported", "good", "accepted", "late", "malformed", "expected",
+    "rows", "broken", "load", "present", "clamped", "good", "accepted", "late", "malformed",
+    "expected",
 )  # fmt: skip
 _LONGEST = 1 << 17  # [s] no duration is that long: orders (received, duration) by one number
 _LOW = (1 << 32) - 1
@@ -82,13 +84,22 @@ def _as(table: Table, name: str, kind: str) -> Column:
     return column.cast(kind)
 
 
-def looked(readings: Table, roster: Table, first: int, end: int, distinct: Distinct) -> Table:
-    """Readings that start from `first` to `end` [epoch s], grouped as they are written.
+def within(readings: Table, first: int, end: int) -> Table:
+    """Readings that start from `first` to `end` [epoch s] and have a value."""
+    start = readings.start_utc
+    return readings.filter(
+        start >= _moment(start, first), start < _moment(start, end), readings.wh.notnull()
+    )
+
+
+def looked(readings: Table, roster: Table, width: int, distinct: Distinct) -> Table:
+    """Readings grouped as they are written; those of meters that nobody knows have no segment.
 
     No time is computed here, row by row: there are few starts and durations. `distinct` counts the
-    different places of a group.
+    different houses of a group, by their numbers below `width`.
     """
-    rows = _near(readings, roster, first, end)
+    rows = readings.left_join(roster, "meter_id")
+    rows = rows.mutate(segment=_segment(rows.house, width))
     keys = ["segment", "start_utc", "duration_s"]
     if RECEIVED in rows.columns:
         rows = rows.mutate(came_late=_late(rows))
@@ -99,15 +110,17 @@ def looked(readings: Table, roster: Table, first: int, end: int, distinct: Disti
         rows=rows.count(),
         load=_clipped(rows.wh, rows.bound).sum().cast("int64"),
         clamped=_many(rows.wh > rows.bound),
-        exported=_many(rows.wh < 0),
-        places=distinct(rows.place).cast("int64"),
+        houses=distinct(rows.house & (width - 1)).cast("int64"),
     )
     return made if "came_late" in keys else made.mutate(came_late=ibis.literal(False))
 
 
 def spans(found: Table, segments: Table) -> Table:
-    """By segment and interval: what there is of readings, and sums where all of it is sound."""
-    known = found.inner_join(segments, "segment")
+    """By segment and interval: what there is of readings, and sums where all of it is sound.
+
+    Readings of meters that nobody knows are a row of no zone.
+    """
+    known = found.left_join(segments, "segment")
     known = known.mutate(start=seconds_of(known.start_utc), duration=_wide(known.duration_s))
     known = known.mutate(
         opens=known.start - known.start % known.seconds,
@@ -118,44 +131,36 @@ def spans(found: Table, segments: Table) -> Table:
         good=taken,
         late=known.good & known.came_late,
         bad=~known.good,
-        broken=taken & ((known.duration != known.seconds) | (known.rows != known.places)),
+        broken=taken & ((known.duration != known.seconds) | (known.rows != known.houses)),
     )
     made = known.group_by("zone", "segment", "opens").agg(
         good=_sum(known.rows, known.good),
         late=_sum(known.rows, known.late),
         malformed=_sum(known.rows, known.bad),
-        broken=known.count(where=known.broken),
-        **{name: _sum(known[name], known.good) for name in ("load", "clamped", "exported")},
+        rows=known.rows.sum().cast("int64"),
+        broken=_many(known.broken),
+        **{name: _sum(known[name], known.good) for name in ("load", "clamped")},
     )
     sound = made.broken == 0
     return made.mutate(
-        sound=sound,
+        broken=ibis.least(made.broken, 1),
         accepted=_if(sound, made.good),
         present=_if(sound, made.good),
-        **{name: _if(sound, made[name]) for name in ("load", "clamped", "exported")},
+        **{name: _if(sound, made[name]) for name in ("load", "clamped")},
     )
 
 
-def summary(found: Table, by_span: Table) -> Table:
-    """One row: readings, those of unknown meters, and the intervals of segments to be mended."""
-    unknown = found.segment.isnull()
-    seen = found.agg(
-        rows=found.rows.sum().fill_null(0).cast("int64"),
-        unknown=_sum(found.rows, unknown),
-    )
-    broken = by_span.agg(broken=by_span.count(where=~by_span.sound))
-    return seen.cross_join(broken)
-
-
-def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table) -> Table:
+def mended(readings: Table, roster: Table, width: int, by_span: Table) -> Table:
     """By segment and interval, house by house, for the intervals that are not sound.
 
     Of readings for one house and time the first received stays, of those received together the
     smallest; of durations for one house and interval that of the first received, then the longest.
     """
-    rows = _near(readings, roster, first, end)
+    rows = readings.inner_join(roster, "meter_id")
     rows = rows.mutate(start=seconds_of(rows.start_utc), duration=_wide(rows.duration_s))
-    rows = rows.mutate(opens=rows.start - rows.start % rows.seconds)
+    rows = rows.mutate(
+        opens=rows.start - rows.start % rows.seconds, segment=_segment(rows.house, width)
+    )
     if RECEIVED in rows.columns:
         late, came = _late(rows), seconds_of(rows[RECEIVED]).fill_null(0)
     else:
@@ -163,9 +168,9 @@ def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table)
     rows = rows.mutate(came=came, late=late).filter(
         lambda r: _fits(r.start, r.duration, r.seconds) & _is_whole(r.start_utc) & ~r.late
     )
-    broken = by_span.filter(~by_span.sound).select("segment", "opens")
+    broken = by_span.filter(by_span.broken > 0).select("segment", "opens")
     rows = rows.semi_join(broken, ["segment", "opens"])
-    house = ["zone", "segment", "place", "opens", "seconds", "bound"]
+    house = ["zone", "segment", "house", "opens", "seconds", "bound"]
     if RECEIVED in rows.columns:
         rows = rows.group_by(*house, "start", "duration", "came").agg(wh=rows.wh.min())
         pieces = rows.group_by(*house, "start", "duration").agg(
@@ -201,7 +206,6 @@ def mended(readings: Table, roster: Table, first: int, end: int, by_span: Table)
         load=_sum(wh, houses.whole),
         present=houses.count(where=houses.whole),
         clamped=houses.count(where=houses.whole & above),
-        exported=houses.count(where=houses.whole & (houses.high < 0)),
         accepted=houses.pieces.sum().cast("int64"),
     )
 
@@ -234,13 +238,8 @@ def _is_whole(column: Column) -> Column:
     return ibis.literal(True) if column.type().is_integer() else column == column.truncate("s")
 
 
-def _near(readings: Table, roster: Table, first: int, end: int) -> Table:
-    """Readings of the time asked for, each with its house; none for a meter that nobody knows."""
-    start = readings.start_utc
-    near = readings.filter(
-        start >= _moment(start, first), start < _moment(start, end), readings.wh.notnull()
-    )
-    return near.left_join(roster, "meter_id")
+def _segment(house: Column, width: int) -> Column:
+    return (house >> (width.bit_length() - 1)).cast("int32")
 
 
 def _moment(column: Column, seconds: int) -> Any:
@@ -266,8 +265,9 @@ def _late(rows: Table) -> Column:
 
 
 def _clipped(wh: Column, bound: Column) -> Column:
-    """Wh within 0..bound; 0 for a meter that nobody knows, whatever it says."""
-    return ibis.least(ibis.greatest(wh, 0), bound.fill_null(0))
+    """Wh within 0..bound; for a meter that nobody knows, nothing whose sum needs 64 bits."""
+    known = bound.fill_null(0) if wh.type().nbytes > 4 else bound
+    return ibis.least(ibis.greatest(wh, 0), known)
 
 
 def _sum(column: Column, where: Column) -> Column:

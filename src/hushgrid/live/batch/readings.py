@@ -4,46 +4,99 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import ibis
 
 from hushgrid.errors import BatchError
 from hushgrid.live.batch.engines import Engine, asking
-from hushgrid.live.batch.expression import COLUMNS, RECEIVED, canonical, joined
+from hushgrid.live.batch.expression import canonical, joined, within
+from hushgrid.live.batch.footers import Footer, Schema, footer_of
 
 
-def open_readings(engine: Engine, places: Sequence[str]) -> Any:
-    """All readings of the places as one table of the engine.
+class Source(Protocol):
+    """Some of the readings."""
+
+    def near(self, first: int, end: int) -> Any:
+        """Those that start from `first` to `end` [epoch s], as a table of the engine."""
+
+
+class Readings:
+    """All readings of a batch."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+
+    def near(self, first: int, end: int) -> Any:
+        """Those that start from `first` to `end` [epoch s], as one table of the engine."""
+        return joined([source.near(first, end) for source in self._sources])
+
+
+class _Table:
+    """What the engine has a name for."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def near(self, first: int, end: int) -> Any:
+        return within(self._table, first, end)
+
+
+class _Files:
+    """Files of one schema. What their footers say is not asked of each reading."""
+
+    def __init__(self, engine: Engine, files: Sequence[Footer]) -> None:
+        self._engine, self._files = engine, files
+        self._all = self._read(files)
+
+    def near(self, first: int, end: int) -> Any:
+        some = [one for one in self._files if one.meets(first, end)] or self._files[:1]
+        table = self._all if len(some) == len(self._files) else self._read(some)
+        [duration, *others] = {one.duration for one in some}
+        if duration is not None and not others:
+            table = table.mutate(duration_s=ibis.literal(duration, table.duration_s.type()))
+        if all(one.lies_within(first, end) for one in some):
+            return table
+        return within(table, first, end)
+
+    def _read(self, files: Sequence[Footer]) -> Any:
+        paths = [one.path for one in files]
+        with asking(self._engine, paths[0]):
+            return canonical(self._engine.parquet(paths), paths[0])
+
+
+def open_readings(engine: Engine, places: Sequence[str]) -> Readings:
+    """All readings of the places.
 
     A place is a file, a folder, a pattern such as day/*.parquet, a URL such as s3://bucket/day/, or
     table:NAME. Files may differ in the width of their columns and in further ones.
     """
-    tables = []
+    sources = list[Source]()
     for place in places:
         if place.startswith("table:"):
             name = place.removeprefix("table:")
             with asking(engine, f"table {name}"):
-                tables.append(canonical(engine.table(name), f"table {name}"))
+                sources.append(_Table(canonical(engine.table(name), f"table {name}")))
         elif "://" in place and not place.startswith("file://"):
             with asking(engine, place):
-                tables.append(canonical(engine.parquet([place]), place))
+                sources.append(_Table(canonical(engine.parquet([place]), place)))
         else:
-            tables += _from_files(engine, place)
-    if not tables:
+            sources += _by_schema(engine, place)
+    if not sources:
         raise BatchError("readings is empty; give a file, a folder, a URL or table:NAME.")
-    return joined(tables)
+    return Readings(sources)
 
 
-def _from_files(engine: Engine, place: str) -> Iterator[Any]:
-    """A table for each schema among the files."""
-    by_schema: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for path in _files(place):
-        by_schema.setdefault(_schema(path), []).append(str(path))
-    for paths in by_schema.values():
-        with asking(engine, paths[0]):
-            yield canonical(engine.parquet(paths), paths[0])
+def _by_schema(engine: Engine, place: str) -> Iterator[_Files]:
+    found: dict[Schema, list[Footer]] = {}
+    for path in _paths(place):
+        footer = footer_of(path)
+        found.setdefault(footer.schema, []).append(footer)
+    for files in found.values():
+        yield _Files(engine, files)
 
 
-def _files(place: str) -> list[Path]:
+def _paths(place: str) -> list[Path]:
     path = Path(place.removeprefix("file://"))
     if path.is_dir():
         found = sorted(path.rglob("*.parquet"))
@@ -54,21 +107,3 @@ def _files(place: str) -> list[Path]:
     if not found:
         raise BatchError(f"readings at {place} are not there; give Parquet files or their folder.")
     return [one.absolute() for one in found]
-
-
-def _schema(path: Path) -> tuple[tuple[str, str], ...]:
-    """The columns that are read, and their types."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        schema = pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise BatchError(
-            f"{path} is no sound Parquet file ({type(error).__name__}); write it again."
-        ) from None
-    for column in COLUMNS:
-        if column not in schema.names:
-            raise BatchError(f"{path} has no column {column}; give {', '.join(COLUMNS)}.")
-    read = [column for column in (*COLUMNS, RECEIVED) if column in schema.names]
-    return tuple((column, str(schema.field(column).type)) for column in read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Roster:
     """All zones. `houses` has a row for each meter, `segments` one for each segment."""
 
     parts: tuple[Part, ...]
-    width: int  # places of a segment
+    width: int  # the most houses of a segment; house h is of segment h // width
     houses: pa.Table
     segments: pa.Table
 
@@ -103,24 +103,27 @@ def roster_of(zones: Sequence[ZoneService]) -> Roster:
 
     groups = [_groups(service) for service in zones]
     width = _width([count for _, count in groups], [len(s.meters) for s in zones])
-    parts, rows, first = list[Part](), list[dict[str, Any]](), 0
-    for zone, (service, (group, _)) in enumerate(zip(zones, groups, strict=True)):
+    parts, houses, first = list[Part](), list[pa.Table](), 0
+    for service, (group, _) in zip(zones, groups, strict=True):
         order = np.argsort(group, kind="stable")
         begins = np.flatnonzero(np.diff(group[order], prepend=-1))
         within = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
         new = within % width == 0
-        segment = np.empty(len(order), np.int32)
-        place = np.empty(len(order), np.int32)
-        segment[order], place[order] = first - 1 + np.cumsum(new), within % width
+        house = np.empty(len(order), np.int64)
+        house[order] = (first - 1 + np.cumsum(new)) * width + within % width
         sizes = np.diff([*np.flatnonzero(new), len(order)])
         expectations = None
         if not service.learned.private:
             expectations = Expectations(service.scenario, order[new])
         part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
+        houses.append(_houses(len(parts), part, house))
         parts.append(part)
-        rows.append({"zone": zone, "segment": segment, "place": place, "part": part})
         first += len(sizes)
-    return Roster(tuple(parts), width, pa.concat_tables(map(_houses, rows)), _segments(parts))
+    every = pa.concat_tables(houses)
+    if first * width < 1 << 31:  # narrow rows are joined faster
+        kind = pa.field("house", pa.int32())
+        every = every.cast(every.schema.set(every.schema.get_field_index("house"), kind))
+    return Roster(tuple(parts), width, every, _segments(parts))
 
 
 def _groups(service: ZoneService) -> tuple[NDArray[np.int32], int]:
@@ -138,17 +141,15 @@ def _width(groups: Sequence[int], houses: Sequence[int]) -> int:
     return min(max(1 << max(usual - 1, 0).bit_length(), LEAST), MOST)
 
 
-def _houses(row: dict[str, Any]) -> pa.Table:
+def _houses(zone: int, part: Part, house: Ints) -> pa.Table:
     import pyarrow as pa
 
-    part: Part = row["part"]
     n, service = len(part.bound), part.service
     return pa.table(
         {
             "meter_id": pa.array(service.meters, pa.string()),
-            "zone": pa.array(np.full(n, row["zone"], np.int32)),
-            "segment": pa.array(row["segment"]),
-            "place": pa.array(row["place"]),
+            "zone": pa.array(np.full(n, zone, np.int32)),
+            "house": pa.array(house),
             "bound": pa.array(part.bound, pa.int32()),
             "seconds": pa.array(np.full(n, service.seconds, np.int64)),
             "grace": pa.array(np.full(n, service.grace, np.int64)),
