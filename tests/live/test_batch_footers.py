@@ -31,6 +31,14 @@ def test_a_footer_tells_range_and_duration(tmp_path: Path, start: pa.DataType) -
     assert not found.meets(0, BEGINS)
 
 
+def test_row_groups_in_any_order_and_durations_that_differ(tmp_path: Path) -> None:
+    rows = [DAY[5], DAY[0], DAY[-1], DAY[4]]
+    table = pq.read_table(write(tmp_path / "a.parquet", [*rows, (*DAY[6][:2], 450, 1)]))
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    found = footer_of(tmp_path / "a.parquet")
+    assert (found.first, found.last, found.duration) == (BEGINS, END - 900, None)
+
+
 def test_parts_of_a_second_count_for_the_second_they_are_in(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     starts = pa.array([1000 * BEGINS - 1, 1000 * END - 1], pa.timestamp("ms", "UTC"))
@@ -83,6 +91,7 @@ def test_the_same_integers_with_and_without_statistics(tmp_path: Path) -> None:
         "across": [row for row in rows if row[1] >= END - 900],
         "halves": halves,
         "unsaid": unsaid,
+        "mixed": [(*row[:3], 1) for row in (rows + halves)[::-5]],
     }
     for name, some in parts.items():
         table = pq.read_table(write(tmp_path / "said" / f"{name}.parquet", some))
