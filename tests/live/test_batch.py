@@ -121,7 +121,7 @@ def test_a_stranger_may_say_what_it_likes(tmp_path: Path, duckdb: Engine) -> Non
     assert found.sums[zone.id, BEGINS].missing == 3
 
 
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(st.data())
 def test_the_integers_of_a_store_in_the_plainest_words(
     tmp_path_factory: Any, duckdb: Engine, data: Any
@@ -133,9 +133,9 @@ def test_the_integers_of_a_store_in_the_plainest_words(
     """
     zone = service(4)
     times = st.integers(0, 3).map(lambda k: BEGINS + 300 * k)
-    whs = st.one_of(
-        st.integers(-50, 1100), st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63), 2**32])
-    )
+    wide = data.draw(st.booleans())
+    far = [2**62, -(2**62), 2**63 - 1, -(2**63), 2**32] if wide else [2**31 - 1, -(2**31), -1]
+    whs = st.one_of(st.integers(-50, 1100), st.sampled_from(far))
     meter = st.sampled_from([*zone.meters, "stranger"])
     asked = st.tuples(meter, times, st.sampled_from([300, 450, 900, 7, 0, -300]))
     kept = data.draw(st.dictionaries(asked, whs, max_size=14))
@@ -148,8 +148,8 @@ def test_the_integers_of_a_store_in_the_plainest_words(
     folder = tmp_path_factory.mktemp("rows")
     mixed_up = data.draw(st.permutations(rows + many))
     half = len(mixed_up) // 2
-    write(folder / "a.parquet", mixed_up[:half])
-    write(folder / "b.parquet", mixed_up[half:])
+    write(folder / "a.parquet", mixed_up[:half], wide=wide)
+    write(folder / "b.parquet", mixed_up[half:], wide=wide)
     found = aggregated(duckdb, [folder], [zone], BEGINS, BEGINS + 1800)
     for k in range(2):
         expected = Expectations(zone.scenario).at(k + 1)
@@ -190,6 +190,16 @@ def test_expectations_are_those_of_each_houses_own_chain() -> None:
     f = Consumption.by_class(absent=[Uniform(100)], present=[Uniform(1000)], class_of=[0, 0])
     world = Scenario(Zone("z", [1000, 1000]), Tariff(1.0, 2.0), (theta,), f)
     assert Expectations(world).at(3).tolist() == [500, 50]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_repeated_reading_below_0_is_0(tmp_path: Path, duckdb: Engine, wide: bool) -> None:
+    zone = service(3)
+    rows = [(meter, BEGINS, 900, -5) for meter in zone.meters]
+    write(tmp_path / "a.parquet", [*rows, rows[0]], wide=wide)
+    found = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900)
+    made = found.sums[zone.id, BEGINS]
+    assert (found.mended, made.load, made.clamped, made.repeated) == (1, 0, 0, 1)
 
 
 def test_a_conflict_is_settled_by_what_came_first_then_the_smallest(

@@ -157,7 +157,9 @@ def mended(readings: Table, roster: Table, width: int, by_span: Table) -> Table:
     smallest; of durations for one house and interval that of the first received, then the longest.
     """
     rows = readings.inner_join(roster, "meter_id")
-    rows = rows.mutate(start=seconds_of(rows.start_utc), duration=_wide(rows.duration_s))
+    rows = rows.mutate(
+        start=seconds_of(rows.start_utc), duration=_wide(rows.duration_s), wh=_wide(rows.wh)
+    )
     rows = rows.mutate(
         opens=rows.start - rows.start % rows.seconds, segment=_segment(rows.house, width)
     )
