@@ -11,7 +11,6 @@ a look for repeated readings.
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, peak_mib
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid.live.batch.aggregate import Aggregator
@@ -109,8 +108,7 @@ def _found(begin: tuple[float, float], loads: list[int]) -> dict[str, float]:
     """`cpu` [s] is what tells on a busy machine."""
     seconds, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     assert len(loads) == STEPS
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    return {"seconds": seconds, "cpu": cpu, "peak": peak, "load": sum(loads)}
+    return {"seconds": seconds, "cpu": cpu, "peak": peak_mib(), "load": sum(loads)}
 
 
 def leakage() -> dict[str, float]:
@@ -131,7 +129,7 @@ def leakage() -> dict[str, float]:
     found = worst_leakage(theta, e, zones.kinds(METERS, 1))
     seconds = time.perf_counter() - begin
     assert found.total > e.max()
-    return {"seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}
+    return {"seconds": seconds, "peak": peak_mib()}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -22,6 +23,12 @@ class Result(NamedTuple):
             return False
         sign, limit = self.goal.split()
         return self.ratio > float(limit) if sign == "<=" else self.ratio < float(limit)
+
+
+def peak_mib() -> float:
+    """The most memory this process ever held; what its parent held when it began is not in it."""
+    [line] = [s for s in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in s]
+    return int(line.split()[1]) / 2**10
 
 
 Question = Callable[[], Result]

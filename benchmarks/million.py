@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import Question, Result
+from benchmarks.measure import Question, Result, peak_mib
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
@@ -68,7 +68,7 @@ def tick() -> dict[str, float]:
             seconds.append(time.perf_counter() - begin)
             assert made.source == "readings"
             assert 0 < curator.status.missing < METERS // 50
-    return {"seconds": max(seconds), "peak": _peak()}
+    return {"seconds": max(seconds), "peak": peak_mib()}
 
 
 def flat() -> dict[str, float]:
@@ -82,10 +82,6 @@ def flat() -> dict[str, float]:
                 gc.collect()
                 found[str(k + 1)] = resident()
     return found
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def resident() -> float:
