@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ from tests.browser.week import STEPS, Week
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Error, Page, expect
 
 Open = Callable[..., Page]
 PATHS = ("/", "/how", "/explore", "/operator", "/demo")
@@ -256,6 +257,27 @@ def test_by_keyboard_alone(page_of: Open, demo: Demo) -> None:
     _tab_to(page, "logout")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Client id")).to_be_focused()
+
+
+def test_what_is_still_asked_ends_with_the_session(page_of: Open, demo: Demo) -> None:
+    """Held up until the session is gone it would be refused, and the browser would complain."""
+    page = page_of()
+    log_in(page, demo.secret)
+    expect(page.locator("#load")).to_contain_text("kWh")
+    held: list[Any] = []
+    page.route(re.compile("/v1/operator"), lambda route: held.append(route))
+    for _ in range(200):
+        if held:
+            break
+        page.wait_for_timeout(50)
+    page.locator("#logout").click()
+    expect(page.get_by_label("Client id")).to_be_visible()
+    page.unroute_all(behavior="ignoreErrors")
+    for route in held:
+        with suppress(Error):  # it has been given up already
+            route.continue_()
+    page.wait_for_timeout(1000)
+    assert held, "nothing was asked"
 
 
 def _tab_to(page: Page, name: str) -> None:

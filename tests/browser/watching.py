@@ -31,9 +31,9 @@ class Watched:
 
     def judge(self) -> None:
         away = [one for one in self.requests if not one.startswith((self._url + "/", "data:"))]
-        assert away == []
+        assert away == [], away
         wrong = [one for one in self.wrong if not any(words in one for words in self._expected)]
-        assert wrong == []
+        assert wrong == [], wrong
 
 
 def drawn(page: Any, figure: str, colour: str) -> bool:

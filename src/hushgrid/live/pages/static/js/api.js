@@ -9,8 +9,9 @@ export class Refusal extends Error {
 
 export const about = (path, zone) => (zone ? `${path}?zone=${encodeURIComponent(zone)}` : path);
 
-// JSON of a path; what goes wrong is a Refusal with a sentence.
-export async function ask(path, { method = "GET", body, seconds = 20 } = {}) {
+// JSON of a path; what goes wrong is a Refusal with a sentence. `signal` may end it earlier.
+export async function ask(path, { method = "GET", body, seconds = 20, signal } = {}) {
+  const late = AbortSignal.timeout(seconds * 1000);
   let answer;
   try {
     answer = await fetch(path, {
@@ -19,7 +20,7 @@ export async function ask(path, { method = "GET", body, seconds = 20 } = {}) {
       credentials: "same-origin",
       headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(seconds * 1000),
+      signal: signal ? AbortSignal.any([signal, late]) : late,
     });
   } catch {
     throw new Refusal(0, "The service cannot be reached. It is tried again by itself.");

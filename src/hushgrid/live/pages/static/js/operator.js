@@ -96,6 +96,7 @@ find("#form").addEventListener("submit", async (event) => {
 });
 
 find("#logout").addEventListener("click", async () => {
+  view?.stop(); // first: what is still asked would be refused
   try {
     await ask("/v1/session", { method: "DELETE" });
     hint(false);

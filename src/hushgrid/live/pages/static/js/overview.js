@@ -24,9 +24,11 @@ export function overview(first, ended) {
   let zone = first || null;
   let stream = null;
   let over = false;
+  const gone = new AbortController();
+  const { signal } = gone;
 
   async function zones() {
-    const found = await ask("/v1/operator");
+    const found = await ask("/v1/operator", { signal });
     zone ??= found.zones[0]?.zone ?? null;
     list.hidden = found.zones.length < 2;
     rows(found.zones, zone, choose);
@@ -36,7 +38,7 @@ export function overview(first, ended) {
     try {
       await zones();
       if (zone === null || over) return;
-      const next = await ask(about("/v1/operator/zone", zone));
+      const next = await ask(about("/v1/operator/zone", zone), { signal });
       if (over || next.zone !== zone) return;
       shown = next;
       told();
@@ -72,6 +74,7 @@ export function overview(first, ended) {
   return {
     stop() {
       over = true;
+      gone.abort();
       shown = null; // nothing secret stays behind
       stream?.close();
       forget();
