@@ -1,0 +1,215 @@
+"""What an earlier version wrote keeps working: stores, files and traces under tests/data/before.
+
+A service of ten small zones ran there with seeded noise and a fixed clock. `next.json` holds what
+that version published next, `digests.json` the digests it gave to some terms.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hushgrid import (
+    Consumption,
+    Naive,
+    OccupancyModel,
+    Policy,
+    Tariff,
+    Uniform,
+    Window,
+    Zone,
+    init,
+)
+from hushgrid.cli import main
+from hushgrid.live.config import load_deployment
+from hushgrid.live.curator import Curator
+from hushgrid.live.deployment import Deployment
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import load, verify
+from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.meters import open_meters
+from hushgrid.live.operator.certificates import Certificates
+from hushgrid.live.status import from_ledger
+from hushgrid.noise import Stepwise
+from hushgrid.tracefile import load_trace
+from hushgrid.zonefile import load_zone
+
+BEFORE = Path(__file__).parent / "data" / "before"
+VERIFIER = Path(__file__).parent.parent / "scripts" / "verify_ledger.py"
+NEXT = json.loads((BEFORE / "next.json").read_text())
+SEED = 7
+
+
+def laid_out(folder: Path) -> Path:
+    """The service as it was left: its files, its key, its stores."""
+    shutil.copytree(BEFORE / "service", folder, dirs_exist_ok=True)
+    with tarfile.open(BEFORE / "stores.tar.gz") as stores:
+        stores.extractall(folder, filter="data")
+    (folder / "hushgrid.key").chmod(0o600)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """The deployment as today's code reads it."""
+    return load_deployment(laid_out(tmp_path_factory.mktemp("before")) / "service.toml")
+
+
+@pytest.fixture
+def left(service: Deployment, tmp_path: Path) -> Deployment:
+    """The same with stores that no other test has touched."""
+    folder = laid_out(tmp_path)
+    ledger, meters = str(folder / "ledger.db"), str(folder / "meters")
+    return replace(service, ledger=ledger, meters=meters, key=folder / "hushgrid.key")
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return int(ended.value.code or 0)
+
+
+def standing(deployment: Deployment, zone: str) -> Standing:
+    """What the ledger holds, every record checked, against its witness too."""
+    with open_store(deployment.ledger, create=False) as store:
+        noted = store.witness(zone)
+        report = check(store.records(zone), verify, {noted: zone} if noted else {})
+    assert report.first_bad is None, report.reason
+    return report.standings[zone]
+
+
+def wh(meter: str, t: int) -> int:
+    """What a meter counted at step t [Wh]."""
+    return (sum(map(ord, meter)) * 7919 + t * 104_729) % 600
+
+
+def go_on(deployment: Deployment, name: str) -> None:
+    """One more interval of a zone, some meters missing."""
+    (zone,) = (one for one in deployment.zones if one.id == name)
+    with (
+        open_store(deployment.ledger) as store,
+        open_meters(deployment.meters) as meters,
+        Curator.open(
+            zone,
+            store,
+            meters,
+            Stepwise(SEED, zone.id),
+            load(deployment.key),
+            [],
+            deployment.mode,
+            now=zone.begins + 4.0 * 3600,
+        ) as it,
+    ):
+        t = it.t
+        some = [house for house in range(len(zone.meters)) if (house + t) % 5]
+        starts, lengths = [it.start_of(t)] * len(some), [zone.seconds] * len(some)
+        meters.put(zone.id, some, starts, lengths, [wh(zone.meters[house], t) for house in some])
+        it.tick(it.next_due())
+
+
+def test_ledgers_verify(left: Deployment) -> None:
+    """The store, and its export by the script that needs nothing of hushgrid."""
+    assert run("ledger", "verify", left.ledger) == 0
+    assert run("ledger", "verify", BEFORE / "ledger.ndjson") == 0
+    ended = subprocess.run(
+        [sys.executable, VERIFIER, BEFORE / "ledger.ndjson"], capture_output=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_exports_are_the_same(left: Deployment, tmp_path: Path) -> None:
+    assert run("ledger", "export", left.ledger, "--out", tmp_path / "again.ndjson") == 0
+    assert (tmp_path / "again.ndjson").read_bytes() == (BEFORE / "ledger.ndjson").read_bytes()
+
+
+@pytest.mark.parametrize("zone", NEXT)
+def test_zones_go_on_in_their_epoch(left: Deployment, zone: str) -> None:
+    """The next release is the one the earlier version published, under the same digest."""
+    before = standing(left, zone)
+    assert before.epoch is not None
+    go_on(left, zone)
+    after = standing(left, zone)
+    assert after.epoch == before.epoch
+    assert after.releases[:-1] == before.releases
+    made = after.releases[-1]
+    found = {name: getattr(made, name) for name in NEXT[zone]}
+    assert {"rate": pytest.approx(found.pop("rate"), rel=1e-9), **found} == NEXT[zone]
+    if made.source != "fallback":
+        assert made.digest == before.epoch.digest
+
+
+def test_status_counts_what_was_spent(left: Deployment) -> None:
+    found = {one.zone: one.spent for one in from_ledger(left, left.zones[0].begins + 4.0 * 3600)}
+    assert found["plain"] == pytest.approx(9 * 0.5)
+    assert found["trusting"] == pytest.approx(12 * 0.4)
+    assert found["pooled"] == pytest.approx(0.3 + 4 * 0.5)  # what the models cost
+    assert found["oak"] == pytest.approx(1.5 + 3 * 0.5)  # what a house brought along
+
+
+def test_audits_pass(left: Deployment, tmp_path: Path) -> None:
+    """Of the whole ledger with its service file; every zone's terms are found."""
+    config, out = left.key.parent / "service.toml", tmp_path / "audit.json"
+    assert run("audit", BEFORE / "ledger.ndjson", "--config", config, "--json", out) == 0
+    found = json.loads(out.read_text())
+    assert found["verdict"] == "passed"
+    status = {one["id"]: one["status"] for one in found["checks"]}
+    assert {status[name] for name in ("terms", "schedule", "roster", "chain", "budget")} == {
+        "passed"
+    }
+
+
+def test_certificates_are_made(left: Deployment) -> None:
+    """Of a zone as it was left, and after one more release."""
+    go_on(left, "trusting")
+    values = Certificates(left, load(left.key).public).values("trusting")
+    assert values["verdict"] == "passed"
+    assert {one["id"]: one["status"] for one in values["checks"]}["noise_scale"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("name", "auc", "log_loss"), [("laplace", 0.681985, 0.656221), ("gaussian", 0.175627, 0.197554)]
+)
+def test_traces_are_attacked(name: str, auc: float, log_loss: float, tmp_path: Path) -> None:
+    """The adversary makes of them what it made of them before."""
+    trace, out = BEFORE / f"{name}.trace", tmp_path / "attack.json"
+    assert len(load_trace(trace).releases) == 16
+    assert run("attack", trace, "--json", out) == 0
+    found = json.loads(out.read_text())
+    assert (found["auc"], found["log_loss"]) == (
+        pytest.approx(auc, abs=1e-5),
+        pytest.approx(log_loss, abs=1e-5),
+    )
+    assert run("audit", trace) == 0
+
+
+def test_learned_models_are_read(tmp_path: Path) -> None:
+    assert run("model", "show", BEFORE / "learned", "--json", tmp_path / "shown.json") == 0
+    assert load_zone(BEFORE / "learned" / "zone.toml").scenario.zone.n_houses == 3
+
+
+@pytest.mark.parametrize("n", range(len(json.loads((BEFORE / "digests.json").read_text()))))
+def test_digests_of_before(n: int) -> None:
+    """Terms whose digests the earlier version wrote down."""
+    row = json.loads((BEFORE / "digests.json").read_text())[n]
+    policy = dict(row["policy"])
+    if "window" in policy:
+        policy["window"] = Window(**policy["window"])
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
+    f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0, 0])
+    state = init(
+        Zone(row["zone"], [1000, 1000]),
+        Tariff(**row["tariff"]),
+        [theta] * row["models"],
+        f,
+        Policy(**policy),
+        Naive() if "calibrator" in row else None,
+    )
+    assert state.digest == row["digest"]
