@@ -69,6 +69,16 @@ TIMES = st.one_of(
                      "2026-01-05t00:00:00Z", "2026-01-05 00:00:00Z", "2026-01-05T00:00Z",
                      "2026/01/05T00:00:00Z", "２026-01-05T00:00:00Z", "+026-01-05T00:00:00Z"]),
 )  # fmt: skip
+FRACTIONS = st.builds(
+    "{}{}.{}".format,
+    st.sampled_from(["", "", "-"]),
+    st.one_of(st.integers(0, 5000), st.sampled_from([10**12, 10**12 - 1, 10**15, 10**16])),
+    st.one_of(
+        st.sampled_from(["5", "50", "49", "51", "0", "5" + "0" * 13 + "1", "5" + "0" * 14 + "1",
+                         "5" + "0" * 40 + "1", "5" + "0" * 90 + "1", "4" + "9" * 30]),
+        st.integers(0, 10**6).map(str),
+    ),
+)  # fmt: skip
 NUMBERS = st.one_of(
     st.integers(-100, 100_000).map(str),
     st.integers(-(10**40), 10**40).map(str),
@@ -76,7 +86,8 @@ NUMBERS = st.one_of(
                      "1000000000000", "1000000000001", "-1000000000000", "-1000000000001",
                      "31622400", "31622401", "999999999999999", "9999999999999999", "1" * 5000,
                      "NaN", "Infinity", "-Infinity", "1e999", "true", "null", '"900"', "[1]", "{}",
-                     "1 2", "0x1", "١", "1_0"]),
+                     "1 2", "0x1", "١", "1_0", "1.5.5", "-.5", "01.5", "--1.5"]),
+    FRACTIONS,
 )  # fmt: skip
 KEYS = ("meter_id", "start_utc", "duration_s", "wh")
 SPACES = st.sampled_from(["", "", "", " ", "\t", "\r", "  ", "\x0b", "\xa0"])
@@ -133,6 +144,13 @@ def test_fast_and_slow_agree(lines: list[bytes], ended: bool) -> None:
 @given(objects())
 def test_one_line_alone(line: bytes) -> None:
     check_same(line)
+
+
+def test_fractions_are_plain() -> None:
+    """Else meters that count tenths would be read slowly."""
+    data = b"".join(GOOD[:-2] + text + b"}\n" for text in (b"7.5", b"-0.5", b"8.25", b"6.5"))
+    found = plain(data)
+    assert (found.wh.tolist(), found.others) == ([8, 0, 8, 6], [])
 
 
 def test_every_byte_at_every_place() -> None:

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
+from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
 from hushgrid.intake import (
+    CANONICAL,
     LOW_CARBON_LONDON,
     PECAN_STREET,
     ColumnMapping,
     Parsed,
+    parse_arrow,
     parse_csv,
+    parse_espi,
+    parse_json,
     parse_records,
 )
-from tests.intake.renderings import FORMATS, Row, objects
+from tests.intake.renderings import (
+    FORMATS,
+    NAMES,
+    Row,
+    arrow_of,
+    as_table,
+    espi_block,
+    espi_meter,
+    espi_type,
+    feed,
+    iso,
+    objects,
+)
 from tests.intake.strategies import ESPI_ROWS, ROWS
 
 TEXTUAL = [name for name in FORMATS if name != "espi"]
@@ -39,6 +58,64 @@ def test_all_formats_agree(rows: list[Row]) -> None:
     assert {name: found.malformed for name, found in read.items()} == dict.fromkeys(FORMATS, 0)
     for found in [*read.values(), parse_records(objects(rows))]:
         assert sorted(found.readings.rows()) == sorted(rows)
+
+
+TENTHS = st.one_of(
+    st.integers(-50_000, 50_000).map(lambda n: Decimal(n) / 10),
+    st.integers(-(10**5), 10**5).map(lambda n: Decimal(n) / 2),
+    st.decimals(-(10**8), 10**8, allow_nan=False, allow_infinity=False, places=6),
+)
+
+
+def every_way(amounts: list[Decimal]) -> dict[str, Parsed]:
+    """One reading for each amount [Wh], written in every format, by every path that reads it."""
+    texts = [f"{amount:f}" for amount in amounts]
+    lines = [
+        f'{{"meter_id":"a","start_utc":"{iso(900 * i)}","duration_s":900,"wh":{text}}}'
+        for i, text in enumerate(texts)
+    ]
+    csv = [f"a,{iso(900 * i)},900," for i in range(len(texts))]
+    head = ",".join(NAMES) + "\n"
+    rows: list[Row] = [("a", 900 * i, 900, 0) for i in range(len(texts))]
+    tables = {
+        f"arrow {kind}": as_table(rows).set_column(3, "wh", pa.array(column, kind))
+        for kind, column in (
+            (pa.decimal128(30, 7), amounts),
+            (pa.float64(), [float(a) for a in amounts]),
+            (pa.string(), texts),
+        )
+    }
+    kwh = replace(CANONICAL, unit="kwh")
+    written: list[Row] = [("p/UsagePoint/1", 900 * i, 900, t) for i, t in enumerate(texts)]  # type: ignore[misc]
+    types = [espi_type("in", uom=72), espi_meter("p/UsagePoint/1", "1", "in")]
+    return {
+        "csv": parse_csv(
+            (head + "\n".join(map("".join, zip(csv, texts, strict=True)))).encode(), CANONICAL
+        ),
+        "csv kwh": parse_csv(
+            (
+                head + "\n".join(f"{a}{w / 1000:f}" for a, w in zip(csv, amounts, strict=True))
+            ).encode(),
+            kwh,
+        ),
+        "ndjson": parse_json("".join(f"{line}\n" for line in lines).encode()),
+        "ndjson read slowly": parse_json("".join(f'{li[:-1]},"x":0}}\n' for li in lines).encode()),
+        "json": parse_json(f"[{','.join(lines)}]".encode()),
+        "records": parse_records(
+            {**row, "wh": float(a)} for row, a in zip(objects(rows), amounts, strict=True)
+        ),
+        "espi": parse_espi(feed(*types, espi_block("p/UsagePoint/1", "1", written))),
+        **{name: parse_arrow(arrow_of(table)) for name, table in tables.items()},
+    }
+
+
+@settings(max_examples=60)
+@given(st.lists(TENTHS, min_size=1, max_size=6))
+def test_fractions_are_rounded_to_even_in_every_format(amounts: list[Decimal]) -> None:
+    wanted = [int(amount.to_integral_value(ROUND_HALF_EVEN)) for amount in amounts]
+    for name, found in every_way(amounts).items():
+        assert (found.malformed, found.problems) == (0, ()), name
+        assert found.readings.wh.tolist() == wanted, name
 
 
 SEED_ROWS: list[Row] = [

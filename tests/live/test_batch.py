@@ -418,8 +418,8 @@ def test_schema_drift_is_bridged_or_named(tmp_path: Path, duckdb: Engine) -> Non
     table = pq.read_table(tmp_path / "2.parquet")
     bad = {
         "has no column wh": table.drop_columns("wh"),
-        "column wh of .*2.parquet is float64; give whole Wh": table.set_column(
-            3, "wh", table["wh"].cast(pa.float64())
+        "column wh of .*2.parquet is string; give Wh": table.set_column(
+            3, "wh", table["wh"].cast(pa.string())
         ),
         "column start_utc of .*2.parquet is string": table.set_column(
             1, "start_utc", table["start_utc"].cast(pa.string())
@@ -432,6 +432,35 @@ def test_schema_drift_is_bridged_or_named(tmp_path: Path, duckdb: Engine) -> Non
     (tmp_path / "2.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(BatchError, match=r"2\.parquet is no sound Parquet file"):
         open_readings(duckdb, [str(tmp_path)])
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+def test_fractions_are_rounded_as_the_service_does(
+    tmp_path: Path, duckdb: Engine, kind: str
+) -> None:
+    """Halves to even; what is no number is no reading, whatever a footer says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from hushgrid.intake import parse_parquet
+
+    given = [0.5, 1.5, 2.5, 0.1, 7.9, -0.5, -1.5, 3.0, float("nan"), float("inf"), 2e12]
+    zone = service(len(given))
+    table = pa.table(
+        {
+            "meter_id": pa.array(zone.meters),
+            "start_utc": pa.array([BEGINS] * len(given), pa.timestamp("s", "UTC")),
+            "duration_s": pa.array([900] * len(given)),
+            "wh": pa.array(given, kind),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = parse_parquet((tmp_path / "a.parquet").read_bytes())
+    assert found.readings.wh.tolist() == [0, 2, 2, 0, 8, 0, -2, 3]
+    assert found.malformed == 3
+    made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    each = int(Expectations(zone.scenario).at(1)[-3:].sum())
+    assert (made.load, made.missing) == (15 + each, 3)
 
 
 def test_parts_of_a_second_are_malformed_and_nulls_no_readings(

@@ -31,8 +31,8 @@ def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parse
     if parsed.malformed and not len(parsed.readings):
         first = parsed.problems[0] if parsed.problems else "no row can be read"
         raise IntakeError(
-            f"{path}: none of its {parsed.malformed} rows is a reading ({first}); give whole Wh, or"
-            " the --mapping of the file: values with fractions may be kWh."
+            f"{path}: none of its {parsed.malformed} rows is a reading ({first}); give Wh, or the"
+            " --mapping of the file."
         )
     return parsed
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.readings import MAX_WH
+from hushgrid.intake.readings import MAX_DURATION, MAX_WH
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
 _LONGEST = 64  # characters; a longer text is no measurement
 
 
 def scaled(text: str, numerator: int = 1, denominator: int = 1) -> int:
-    """text * numerator / denominator in whole units, halves away from zero; or a `Fault`.
+    """text * numerator / denominator in whole units, or a `Fault`.
 
-    Halves go where decimal's ROUND_HALF_UP puts them.
+    A fraction is rounded once, from the exact decimal, halves to even (decimal's ROUND_HALF_EVEN).
 
-    >>> scaled("0.115", 1000), scaled("-0.0005", 1000), scaled("2.5e-1", 2)
-    (115, -1, 1)
+    >>> scaled("0.115", 1000), scaled("-0.0015", 1000), scaled("2.5"), scaled("2.51")
+    (115, -2, 2, 3)
     """
     parts = _parts(text)
     if isinstance(parts, Fault):
@@ -25,24 +25,25 @@ def scaled(text: str, numerator: int = 1, denominator: int = 1) -> int:
     sign, digits, exponent = parts
     n = digits * numerator * 10 ** max(exponent, 0)
     d = denominator * 10 ** max(-exponent, 0)
-    magnitude = (2 * n + d) // (2 * d)
+    magnitude, rest = divmod(n, d)
+    magnitude += 2 * rest > d or (2 * rest == d and magnitude % 2 == 1)
     return sign * magnitude if magnitude <= MAX_WH else Fault.VALUE_SIZE
 
 
 def whole(text: str) -> int:
-    """A number without a fraction, or a `Fault`; 7.0 and 7e0 are whole.
+    """Whole seconds, or `Fault.DURATION`; 900.0 and 9e2 are whole.
 
-    >>> whole("120"), whole("120.0"), whole("0.5") is Fault.VALUE_WHOLE
-    (120, 120, True)
+    >>> whole("900"), whole("900.0"), whole("0.5") is Fault.DURATION
+    (900, 900, True)
     """
     parts = _parts(text)
     if isinstance(parts, Fault):
-        return parts
+        return Fault.DURATION
     sign, digits, exponent = parts
     if digits % 10 ** max(-exponent, 0):
-        return Fault.VALUE_WHOLE
+        return Fault.DURATION
     magnitude = digits * 10 ** max(exponent, 0) // 10 ** max(-exponent, 0)
-    return sign * magnitude if magnitude <= MAX_WH else Fault.VALUE_SIZE
+    return sign * magnitude if magnitude <= MAX_DURATION else Fault.DURATION
 
 
 def _parts(text: str) -> tuple[int, int, int] | Fault:

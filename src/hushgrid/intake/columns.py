@@ -34,11 +34,11 @@ def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Integers]:
 
 def durations(texts: Sequence[str]) -> Integers:
     """Whole seconds, or a `Fault`."""
-    return _each(texts, lambda text: Fault.DURATION if whole(text) < FAULTS_END else whole(text))
+    return _each(texts, whole)
 
 
 def values(texts: Sequence[str], unit: Unit, duration: Integers, decimal: str = ".") -> Integers:
-    """Whole Wh, or a `Fault`; mean power in kW counts over its duration [s].
+    """Whole Wh, halves to even, or a `Fault`; mean power in kW counts over its duration [s].
 
     >>> values(["0.115", "1.0"], "kw", np.array([3600, 900])).tolist()
     [115, 250]
@@ -46,7 +46,7 @@ def values(texts: Sequence[str], unit: Unit, duration: Integers, decimal: str = 
     if decimal == ",":
         texts = ["." if "." in text else text.replace(",", ".") for text in texts]
     if unit == "wh":
-        return _each(texts, whole)
+        return _each(texts, scaled)
     if unit == "kwh":
         return _each(texts, lambda text: scaled(text, WH_PER_KWH))
     return _each(list(zip(texts, duration.tolist(), strict=True)), _from_power)

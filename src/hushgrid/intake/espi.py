@@ -12,7 +12,7 @@ for a document of one usage point.
 
 Watt hours (uom 72) of electricity are taken: delivered (flowDirection 1, or none given) as they
 are, received (19) as negative. A home that reports both gives two readings for one interval. Values
-are rounded to whole Wh, halves away from zero.
+are rounded to whole Wh, halves to even.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.errors import IntakeError
-from hushgrid.intake.espi_resources import ReadingType, address, integer, reading_type
+from hushgrid.intake.espi_resources import ReadingType, address, decimal, integer, reading_type
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import Source
 from hushgrid.intake.readings import Columns, Integers, Parsed, clean_meter, collect, sift
@@ -69,7 +69,8 @@ class _Entry:
         self.type_name: str | None = None
         self.type: ReadingType | None = None
         self.is_meter = False
-        self.columns = tuple(array("q") for _ in range(4))  # number, start, duration, raw value
+        # number, start, duration, raw value, decimals of it
+        self.columns = tuple(array("q") for _ in range(5))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -84,7 +85,7 @@ class _Entry:
             number,
             integer(fields.get(_START), Fault.TIME_MISSING, Fault.TIME),
             integer(fields.get(_DURATION), 0, Fault.DURATION),
-            integer(fields.get(_VALUE), Fault.VALUE_MISSING, Fault.VALUE),
+            *decimal(fields.get(_VALUE)),
         )
         for column, value in zip(self.columns, row, strict=True):
             column.append(value)
@@ -215,7 +216,7 @@ class _Feed:
 
 def _columns(told: _Told, codes: dict[str, int]) -> tuple[Integers, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
-    number, start, duration, raw = (
+    number, start, duration, raw, decimals = (
         np.frombuffer(column, np.int64) for column in told.entry.columns
     )
     name = clean_meter(told.meter_id) if told.meter_id else None
@@ -229,7 +230,7 @@ def _columns(told: _Told, codes: dict[str, int]) -> tuple[Integers, ...]:
         np.full(len(raw), code, np.int64),
         start,
         np.where(duration == 0, kind.length, duration),
-        kind.watt_hours(raw),
+        kind.watt_hours(raw, decimals),
     )
 
 

@@ -12,6 +12,7 @@ from hushgrid.intake.faults import FAULTS_END, Fault
 from hushgrid.intake.readings import MAX_WH, Integers
 
 _INTEGER = re.compile(r"[ \t\r\n]*([+-]?[0-9]{1,18})[ \t\r\n]*")
+_POINT = re.compile(r"([0-9])\.([0-9]+)[ \t\r\n]*\Z")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 _WATT_HOURS = 72  # uom
 _DELIVERED, _RECEIVED = 1, 19  # flowDirection
@@ -56,6 +57,21 @@ def integer(text: str | None, missing: int, wrong: int) -> int:
     return int(found[1]) if found else wrong
 
 
+def decimal(text: str | None) -> tuple[int, int]:
+    """The value of a reading as (integer or `Fault`, decimals behind its point).
+
+    The standard has integers alone; a point is read as what it means.
+
+    >>> decimal("42"), decimal("-1.25")
+    ((42, 0), (-125, 2))
+    """
+    found = None if text is None else _POINT.search(text)
+    if text is None or found is None:
+        return integer(text, Fault.VALUE_MISSING, Fault.VALUE), 0
+    digits = integer(_POINT.sub(r"\1\2", text), Fault.VALUE_MISSING, Fault.VALUE)
+    return digits, len(found[2])
+
+
 class ReadingType(NamedTuple):
     """Raw values times 10^power are Wh, with a sign; `length` [s] where a reading gives none.
 
@@ -67,22 +83,28 @@ class ReadingType(NamedTuple):
     length: int
     fault: Fault | None
 
-    def watt_hours(self, raw: Integers) -> Integers:
-        """Whole Wh, halves away from zero.
+    def watt_hours(self, raw: Integers, decimals: Integers) -> Integers:
+        """Whole Wh, halves to even; `decimals` are the digits behind each value's point.
 
-        >>> ReadingType(-3, -1, 900, None).watt_hours(np.array([1499, 1500])).tolist()
-        [-1, -2]
+        >>> kind, none = ReadingType(-3, -1, 900, None), np.zeros(3, np.int64)
+        >>> kind.watt_hours(np.array([1499, 1500, 2500]), none).tolist()
+        [-1, -2, -2]
         """
         if self.fault is not None:
             return np.full(len(raw), self.fault, np.int64)
         known = raw >= FAULTS_END
-        magnitude = np.where(known, np.abs(np.where(known, raw, 0)), 0)
-        if self.power < 0:
-            unit = 10**-self.power
-            wh = (2 * magnitude + unit) // (2 * unit)
-        else:
-            beyond = magnitude > MAX_WH // 10**self.power
-            wh = np.where(beyond, MAX_WH + 1, np.where(beyond, 0, magnitude) * 10**self.power)
+        magnitude = np.abs(np.where(known, raw, 0))
+        wh = np.zeros_like(magnitude)
+        for some in np.unique(decimals).tolist():  # 0 alone, but for senders that write a point
+            rows, power = decimals == some, self.power - some
+            if power >= 0:
+                beyond = magnitude > MAX_WH // 10**power
+                scaled = np.where(beyond, MAX_WH + 1, np.where(beyond, 0, magnitude) * 10**power)
+            else:
+                unit = 10 ** min(-power, 18)  # values have 18 digits: beyond, all round to 0
+                scaled, rest = np.divmod(magnitude if -power <= 18 else 0 * magnitude, unit)
+                scaled += (2 * rest > unit) | ((2 * rest == unit) & (scaled % 2 == 1))
+            wh[rows] = scaled[rows]
         return np.where(known, np.sign(raw) * self.sign * wh, raw)
 
 

@@ -41,7 +41,6 @@ class Fault(IntEnum):
     DURATION = "duration is not in whole seconds from 1 to 31622400"
     VALUE_MISSING = "value is missing"
     VALUE = "value is not a number"
-    VALUE_WHOLE = "value is not in whole Wh"
     VALUE_SIZE = "value is beyond 10^12 Wh"
     NO_READING_TYPE = "no ReadingType is known for the reading"
     NO_USAGE_POINT = "no link names the UsagePoint of the reading, and no meter id was given"

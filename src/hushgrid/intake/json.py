@@ -1,7 +1,8 @@
 """Readings as JSON: an array of objects, or one object a line (NDJSON).
 
-Each object holds `meter_id` (text), `start_utc` (RFC 3339 with Z or an offset), `duration_s` and
-`wh` (whole numbers; 1800.0 is one, true and "1800" are none). Other keys are passed over; of a key
+Each object holds `meter_id` (text), `start_utc` (RFC 3339 with Z or an offset), `duration_s` (a
+whole number; 1800.0 is one, true and "1800" are none) and `wh` (a number, rounded to a whole one,
+halves to even, from the decimal as it is written). Other keys are passed over; of a key
 that stands twice the last value counts, as Python's json has it. In an array an element that is no
 reading is malformed, but broken syntax makes the whole array unusable, as nobody can tell where the
 next element begins; in NDJSON a broken line is malformed and the next is read. An element or a line
@@ -15,12 +16,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import IntakeError
+from hushgrid.intake.amounts import scaled, whole
 from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
@@ -42,10 +44,18 @@ from hushgrid.intake.times import Moment, read_iso
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BRACKETS = 64  # in one element; a reading has two, so more is nesting without end
 _BATCH = 1 << 12  # elements
-_decode = json.JSONDecoder().decode
-_decode_at = json.JSONDecoder().raw_decode
-# Python's int() refuses thousands of digits; None is no number of ours either.
-_decode_long_at = json.JSONDecoder(parse_int=lambda _: None).raw_decode
+
+
+class _Decimal(NamedTuple):
+    """A number with a point or an exponent, as it is written: a float would round it once more."""
+
+    text: str
+
+
+_decode = json.JSONDecoder(parse_float=_Decimal).decode
+_decode_at = json.JSONDecoder(parse_float=_Decimal).raw_decode
+# Python's int() refuses thousands of digits; None is no number here either.
+_decode_long_at = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None).raw_decode
 _MEND = "; give one array of flat objects, or NDJSON, where a broken line harms itself alone."
 
 Broken = tuple[int, Fault]
@@ -55,8 +65,8 @@ def parse_json(source: Source) -> Parsed:
     """All readings of a JSON array or of NDJSON; no bytes are no readings.
 
     >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
-    >>> parse_json(text).problems
-    ('record 1: value is not in whole Wh',)
+    >>> parse_json(text).readings.wh.tolist()
+    [2]
     """
     return collect(json_batches(source))
 
@@ -133,17 +143,20 @@ def _text(value: object) -> str | None:
 
 
 def _seconds(value: Any) -> int:
+    if isinstance(value, _Decimal):
+        return whole(value.text)
     if type(value) is int or is_whole(value):
         return int(value) if 1 <= value <= MAX_DURATION else Fault.DURATION
     return Fault.DURATION
 
 
 def _watt_hours(value: Any) -> int:
-    if type(value) is int or is_whole(value):
-        return int(value) if -MAX_WH <= value <= MAX_WH else Fault.VALUE_SIZE
-    if value is None:
-        return Fault.VALUE_MISSING
-    return Fault.VALUE_WHOLE if is_real(value) else Fault.VALUE
+    if isinstance(value, _Decimal):
+        return scaled(value.text)
+    if type(value) is int or is_real(value):
+        wh = round(value)  # halves to even
+        return wh if -MAX_WH <= wh <= MAX_WH else Fault.VALUE_SIZE
+    return Fault.VALUE_MISSING if value is None else Fault.VALUE
 
 
 def _line_batches(stream: Iterable[bytes]) -> Iterator[Parsed]:

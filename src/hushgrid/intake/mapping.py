@@ -20,10 +20,10 @@ class ColumnMapping:
     """How a CSV or Parquet table spells meter, time, duration and value.
 
     `meter` names a column, or `meter_id` is the one meter of the table; `duration` names a column
-    [s], or `duration_s` holds for every row. `unit` wh wants whole numbers; kwh and kw (mean power
-    over the duration) are rounded to whole Wh, halves away from zero. A time with an offset is
-    exact; one without is a local time of `time_zone`. It marks the start of the reading, or its
-    end. `delimiter` and `decimal` mark are for CSV.
+    [s], or `duration_s` holds for every row. `unit` is wh, kwh or kw (mean power over the
+    duration); values are rounded to whole Wh, halves to even. A time with an offset is exact; one
+    without is a local time of `time_zone`. It marks the start of the reading, or its end.
+    `delimiter` and `decimal` mark are for CSV.
 
     >>> ColumnMapping(meter="id", time="at", value="kWh", unit="kwh", duration_s=900).time_zone
     'UTC'

@@ -2,8 +2,8 @@
 
 Types that are taken: text or integers for a meter id; timestamps of any unit, or text, for a time;
 integers, whole floats or Arrow durations for a duration; integers, floats, decimals or text for a
-value. A timestamp with a zone is exact; one without is a local time of the mapping's zone, which is
-UTC unless it says otherwise. A null is malformed.
+value, rounded to whole Wh, halves to even. A timestamp with a zone is exact; one without is a local
+time of the mapping's zone, which is UTC unless it says otherwise. A null is malformed.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _seconds(column: pa.Array) -> Integers:
         unit = _UNITS[column.type.unit]
         column = column.cast(arrow().int64())
     found, null = _filled(column)
-    seconds = _wholes(found, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION, Fault.DURATION)
+    seconds = _wholes(found, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION)
     seconds = np.where(seconds % unit == 0, seconds // unit, Fault.DURATION)
     seconds[null] = Fault.DURATION
     return seconds
@@ -238,7 +238,9 @@ def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Integers) -> Inte
         return values(_texts(column), by.unit, duration)
     found, null = _filled(column)
     if by.unit == "wh":
-        wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE_WHOLE, Fault.VALUE)
+        if found.dtype.kind == "f":
+            found = np.rint(found)  # halves to even
+        wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE)
     else:  # the shortest decimal of a float is the number that was meant
         distinct, back = np.unique(found, return_inverse=True)
         texts = [np.format_float_positional(x, trim="-") for x in distinct]
@@ -247,14 +249,11 @@ def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Integers) -> Inte
     return wh
 
 
-def _wholes(
-    found: NDArray[Any], most: int, beyond: Fault, fractional: Fault, unusable: Fault
-) -> Integers:
+def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Integers:
     """Whole numbers up to `most` either way; a float must be one already."""
     finite = np.isfinite(found)
     within = finite & (found >= -most) & (found <= most)
     wholes = np.where(within, found, 0).astype(np.int64)
-    wholes[within & (wholes != found)] = fractional
     wholes[finite & ~within] = beyond
-    wholes[~finite] = unusable
+    wholes[~finite | (within & (wholes != found))] = unusable
     return wholes

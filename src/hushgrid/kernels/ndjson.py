@@ -2,8 +2,9 @@
 
 Plain is a line with one object of the four known keys, each once, in any order; an id of printable
 ASCII without escapes, brackets, or spaces around it; a time like 2026-01-05T00:00:00Z, or with an
-offset like +01:00 in place of the Z; whole numbers. Each such line is a good reading. Of all others
-nothing is said here: they are left to a reader that knows every rule.
+offset like +01:00 in place of the Z; a whole duration; Wh with at most 15 digits on either side of
+the point, rounded to whole ones, halves to even. Each such line is a good reading. All other lines
+are left to a reader that knows every rule.
 
 The lines of one sender look alike, so the layout of a plain line is kept: where the bytes between
 its values lie. A line with the same bytes between its values is plain when those are; any other is
@@ -22,7 +23,7 @@ METER, START, DURATION, WH, METER_END = range(5)  # rows of `found`; the id as w
 _ALL = 0b1111
 _NONE = np.int64(-(2**62))
 _TAB, _NEWLINE, _RETURN, _SPACE, _LAST = 0x09, 0x0A, 0x0D, 0x20, 0x7E
-_QUOTE, _PLUS, _COMMA, _MINUS, _ZERO, _COLON = 0x22, 0x2B, 0x2C, 0x2D, 0x30, 0x3A
+_QUOTE, _PLUS, _COMMA, _MINUS, _POINT, _ZERO, _COLON = 0x22, 0x2B, 0x2C, 0x2D, 0x2E, 0x30, 0x3A
 _T, _Z, _BRACKET, _ESCAPE, _BRACE, _CLOSE = 0x54, 0x5A, 0x5B, 0x5C, 0x7B, 0x7D
 _KEYS = np.frombuffer(b"meter_idstart_utcduration_swh", np.uint8)
 _FIRST = np.array([0, 8, 17, 27, 29])  # where each key begins in _KEYS
@@ -82,6 +83,28 @@ def _number(at):  # type: ignore[no-untyped-def]
     if many == 0 or many > 15 or (many > 1 and byte(begin) == _ZERO):
         return _NONE, at
     return (-value if negative else value), at
+
+
+@njit(types.UniTuple(int64, 2)(int64), cache=True, nogil=True)  # pragma: no cover
+def _amount(at):  # type: ignore[no-untyped-def]
+    """As `_number`, with a fraction of at most 15 digits or without; rounded, halves to even."""
+    negative = byte(at) == _MINUS
+    whole, at = _number(at)
+    if whole == _NONE or byte(at) != _POINT:
+        return whole, at
+    whole, part, unit = abs(whole), np.int64(0), np.int64(1)
+    begin = at = at + 1
+    while at - begin < 16:
+        digit = np.int64(byte(at)) - _ZERO
+        if digit < 0 or digit > 9:
+            break
+        part, unit = 10 * part + digit, 10 * unit
+        at += 1
+    if at == begin or at - begin > 15:
+        return _NONE, at
+    if 2 * part > unit or (2 * part == unit and whole & 1):
+        whole += 1
+    return (-whole if negative else whole), at
 
 
 @njit(int64(int64), cache=True, nogil=True, inline="always")  # pragma: no cover
@@ -160,7 +183,7 @@ def _is_id(state, begin, end):  # type: ignore[no-untyped-def]
 def _value(state, at, which):  # type: ignore[no-untyped-def]
     """Find the value of a key; where it ends, -1 where it is not plain."""
     if which == DURATION or which == WH:  # noqa: SIM109
-        value, at = _number(at)
+        value, at = _amount(at) if which == WH else _number(at)
         put(state, which, value)
         return at if _fits(state, which, value) else -1
     begin, end = at + 1, np.int64(-1)
@@ -287,7 +310,10 @@ def _alike(state, at):  # type: ignore[no-untyped-def]
                 return -1
             put(state, START, get(state, _INSTANT))
         else:
-            value, at = _short_number(at)
+            begin = at
+            value, at = _short_number(begin)
+            if which == WH and byte(at) == _POINT:
+                value, at = _amount(begin)
             if not _fits(state, which, value):
                 return -1
             put(state, which, value)

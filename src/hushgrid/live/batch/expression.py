@@ -19,6 +19,7 @@ from typing import Any
 import ibis
 
 from hushgrid.errors import BatchError
+from hushgrid.intake.readings import MAX_WH
 
 Table = Any  # ibis names its types for people; its operators are made at run time
 Column = Any
@@ -41,7 +42,10 @@ def canonical(table: Table, name: str) -> Table:
         "meter_id": (lambda t: t.is_string() or t.is_integer(), "text"),
         "start_utc": (_is_time, "timestamps, or epoch seconds"),
         "duration_s": (lambda t: t.is_integer(), "whole seconds"),
-        "wh": (lambda t: t.is_integer() and not t.is_uint64(), "whole Wh as integers"),
+        "wh": (
+            lambda t: (t.is_integer() and not t.is_uint64()) or t.is_floating(),
+            "Wh as integers or floats",
+        ),
         RECEIVED: (_is_time, "timestamps, or epoch seconds"),
     }
     for column, (fits, wanted) in kinds.items():
@@ -52,7 +56,24 @@ def canonical(table: Table, name: str) -> Table:
         if not fits(schema[column]):
             raise BatchError(f"column {column} of {name} is {schema[column]}; give {wanted}.")
     kept = table.select(*(column for column in kinds if column in schema))
+    if schema["wh"].is_floating():
+        kept = kept.mutate(wh=_rounded(kept.wh))
     return kept if schema["meter_id"].is_string() else kept.mutate(meter_id=_text(kept.meter_id))
+
+
+def _rounded(wh: Column) -> Column:
+    """Floats as whole Wh, halves to even; null where they are no number up to 10^12 either way.
+
+    Engines round halves in different ways, so none is asked to.
+    """
+    wh = wh.cast("float64")
+    usable = (wh.abs() < MAX_WH + 0.5) & ~wh.isnan()
+    size = ibis.ifelse(usable, wh.abs(), 0.0)
+    whole = size.floor().cast("int64")
+    part = size - whole
+    up = (part > 0.5) | ((part == 0.5) & (whole % 2 == 1))
+    whole = whole + up.cast("int64")
+    return ibis.ifelse(usable, ibis.ifelse(wh < 0, -whole, whole), ibis.null("int64"))
 
 
 def joined(tables: list[Table]) -> Table:

@@ -61,6 +61,7 @@ def footer_of(path: Path) -> Footer:
         if column not in schema.names:
             raise BatchError(f"{path} has no column {column}; give {', '.join(COLUMNS)}.")
     read = [column for column in (*COLUMNS, RECEIVED) if column in schema.names]
+    kind = schema.field("wh").type
     starts, durations = _range(found, "start_utc"), _range(found, "duration_s")
     return Footer(
         str(path),
@@ -68,7 +69,8 @@ def footer_of(path: Path) -> Footer:
         starts and starts[0],
         starts and starts[1],
         durations[0] if durations and durations[0] == durations[1] else None,
-        starts is not None and _is_full(found, "wh"),
+        # a float may be no number, which is as good as missing
+        starts is not None and pa.types.is_integer(kind) and _is_full(found, "wh"),
     )
 
 
