@@ -367,8 +367,8 @@ def assumptions(
         "Readings of different houses are independent given occupancy, published rates and public"
         " covariates.",
         (
-            "One of the models of Theta is true, and somebody who is unsure between them can learn"
-            " more."
+            "One of the models of Theta is true, and an adversary who is unsure between them can"
+            " learn more."
             if models > 1
             else "The occupancy model is true."
         ),
@@ -376,8 +376,13 @@ def assumptions(
     if policy.eta < 1:
         share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
         found.append(f"Every reading follows its public law{share}.")
-    if secret != "step":
+    if secret == "step":
+        found.append(
+            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
+        )
+    if secret != "step" or policy.eta < 1:
         found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+    if secret != "step":
         found.append("Occupancy does not react to published rates.")
     if consumption.reacts and policy.eta < 1:
         found.append("Scales are shown for demand as modelled; each step's follows the last rate.")

@@ -24,8 +24,10 @@ MAX_SCALE = 1e15  # [Wh]; beyond it the noise would outgrow 64-bit whole numbers
 class Policy:
     """The promise of every step and how far the consumption model is trusted.
 
-    `epsilon`: bound on the log-odds one release gives away about one house.
-    `eta`: share of every reading's law that may be anything; 1 trusts nothing, 0 trusts all.
+    `epsilon`: bound on the log-odds one release gives away about one house, to an adversary who
+    knows the occupancy of all others.
+    `eta`: share of every reading's law that may be anything; 1 assumes no consumption law, 0 that
+    the law is exact. The occupancy models are assumed at every eta.
     `blocks`: how correlated houses count; `models`: how Theta counts; `on_empty`: what to do
     when no house is uncertain ("publish_exact" trusts Theta absolutely).
     `epsilon_t`: a smaller epsilon for each step of the horizon, where they differ; `clamp` [Wh]:

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from hushgrid import PlanError, Policy, Tariff, Window
+from hushgrid.accounting.multiple import noise_multiple
+from hushgrid.audit.certificate import certify
+from hushgrid.audit.terms import Terms
 from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.outlook import outlook
 from hushgrid.live.promise import promise_json, sentence, tradeoff_json
 from hushgrid.live.web import promises
 from hushgrid.provenance import Provenance
+from hushgrid.report import certificate_json, outlook_prose, plan_prose
 from hushgrid.report.promise import price_error
 from tests.live.test_web import Face, refused
 from tests.live.worlds import service
@@ -21,30 +25,87 @@ from tests.live.worlds import service
 DAY = Policy(0.5, horizon=96)
 
 
+MODEL = "if the published occupancy model is true"
+LINKED = "readings of different intervals are linked only through occupancy."
+STEP = (
+    "For an adversary who knows the occupancy of all other homes, one price shifts the odds that a"
+    " home is occupied in that interval by at most a factor of 1.65 (e^0.5), "
+)
+MORE = (
+    ". An adversary without that knowledge can learn more from one price once it has seen earlier"
+    " ones; what all prices together give away is larger."
+)
+
+
 @pytest.mark.parametrize(
     ("policy", "promise", "said"),
     [
-        (DAY, None, "one price changes the odds that somebody is at home at that time by at most"
-         " a factor of 1.65."),
-        (DAY, Promise("interval", 1.0), "all 96 prices together change the odds that somebody was"
-         " at home at any one time by at most a factor of 2.72."),
-        (DAY, Promise("trajectory", 2.0, 1e-6), "all 96 prices together change the odds between"
-         " any two courses of a household's days by at most a factor of 7.39, but for a chance of"
-         " 1e-06."),
-        (replace(DAY, window=Window(4)), None, "any 4 prices in a row change the odds that"
-         " somebody was at home by at most a factor of 1.65."),
-        (replace(DAY, eta=0.05), None, "one price changes the odds that somebody is at home at"
-         " that time by at most a factor of 1.65, as long as every home uses electricity as its"
-         " public model says but for a share of 5 %."),
-        (replace(DAY, eta=0.0), None, "one price changes the odds that somebody is at home at that"
-         " time by at most a factor of 1.65, as long as every home uses electricity as its public"
-         " model says."),
+        (DAY, None, f"{STEP}{MODEL}{MORE}"),
+        (DAY, Promise("interval", 1.0), "All 96 prices together shift the odds that a home is"
+         f" occupied in any one interval by at most a factor of 2.72 (e^1), {MODEL} and {LINKED}"),
+        (DAY, Promise("trajectory", 2.0), "All 96 prices together shift the odds between any two"
+         " courses of a home's occupancy by at most a factor of 7.39 (e^2),"
+         f" {MODEL} and {LINKED}"),
+        (DAY, Promise("trajectory", 2.0, 1e-6), "For any two courses of a home's occupancy and any"
+         " set of outcomes of all 96 prices, the probability under one course is at most 7.39 (e^2)"
+         f" times the probability under the other plus 1e-06, {MODEL} and {LINKED} The odds can"
+         " shift by more than that factor, with a probability that can exceed 1e-06."),
+        (replace(DAY, window=Window(4)), None, "All prices together shift the odds between any two"
+         " courses of a home's occupancy that differ only within 4 intervals in a row by at most a"
+         f" factor of 1.65 (e^0.5), {MODEL} and {LINKED}"),
+        (replace(DAY, eta=0.05), None,
+         f"{STEP}{MODEL} and at least 95 % of each reading's law is as published{MORE}"),
+        (replace(DAY, eta=0.0), Promise("interval", 1.0), "All 96 prices together shift the odds"
+         " that a home is occupied in any one interval by at most a factor of 2.72 (e^1),"
+         f" {MODEL}, every reading follows its published law and {LINKED}"),
+        (replace(DAY, negligible=0.001), None, f"{STEP}{MODEL}{MORE} A home is left out while"
+         " public knowledge gives one of its states a probability of at most 0.001; in that state"
+         " a price can shift the odds by more."),
     ],
 )  # fmt: skip
-def test_the_promise_in_a_sentence(policy: Policy, promise: Promise | None, said: str) -> None:
-    found = sentence(service(policy=policy, promise=promise))
-    assert found == f"Whatever else is known, {said}"
-    assert found.count(". ") == 0
+def test_the_promise_in_sentences(policy: Policy, promise: Promise | None, said: str) -> None:
+    assert sentence(service(policy=policy, promise=promise)) == said
+
+
+def test_the_promise_is_the_same_wherever_it_is_stated() -> None:
+    zone = service(policy=DAY, promise=Promise("interval", 1.0))
+    said = sentence(zone)
+    public = promise_json(zone, "simulation")
+    assert public["sentence"] == said
+    seen = outlook(zone)
+    assert said in outlook_prose(seen)
+    assert said in plan_prose(seen.seen, 0.2, None)
+    scenario = zone.scenario
+    terms = Terms(
+        scenario.zone, scenario.tariff, scenario.models, scenario.consumption, zone.policy,
+        secret="interval", epsilon=1.0,
+    )  # fmt: skip
+    assert certificate_json(certify((), [terms]))["promise"]["sentence"] == said
+
+
+def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:
+    """MATH.md, section 4: what a certificate must list for an interval promise."""
+    listed = promise_json(service(policy=DAY, promise=Promise("interval", 1.0)), "simulation")
+    text = " ".join(listed["assumptions"])
+    for part in (
+        "independent given occupancy",
+        "occupancy model is true",
+        "drawn afresh at each step",
+        "does not react to published rates",
+    ):
+        assert part in text
+    step = " ".join(promise_json(service(policy=DAY), "simulation")["assumptions"])
+    assert "knows the occupancy of all other houses" in step
+
+
+def test_the_probability_that_a_factor_is_exceeded_is_larger_than_delta() -> None:
+    """Why (epsilon, delta) is not stated as "but for a chance of delta": Gaussian noise, a day."""
+    policy = Policy(1.0, horizon=96, gaussian=noise_multiple(1.0, 1e-6, 96), delta=1e-6)
+    assert policy.gaussian is not None
+    mu = math.sqrt(96) / policy.gaussian  # the loss of the day is N(mu^2/2, mu^2)
+    exceeded = math.erfc((1.0 / mu - mu / 2) / math.sqrt(2)) / 2
+    assert 15 < exceeded / 1e-6 < 40
+    assert "but for" not in sentence(service(policy=policy))
 
 
 def zones() -> dict[str, ZoneService]:

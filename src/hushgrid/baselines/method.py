@@ -30,7 +30,7 @@ FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assump
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What nobody may learn more than epsilon about (docs/plan.md), but for a chance delta.
+    """The secret, its epsilon and, for a trajectory, delta (docs/plan.md).
 
     A trajectory's promise holds for any interval of it, and an interval's for the step.
     """

@@ -1,4 +1,4 @@
-"""What a zone promises its homes, in a sentence anybody can read and in figures. Public."""
+"""What a zone promises its homes: sentences, assumptions and figures. Public."""
 
 from __future__ import annotations
 
@@ -9,29 +9,12 @@ from typing import Any
 from hushgrid.clamp import RHO
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.live.deployment import Promise, ZoneService
+from hushgrid.planning import Secret, assumptions
 from hushgrid.policy import Policy
+from hushgrid.report.sentence import promise_sentence
 from hushgrid.tradeoff import ETAS, Point, Tradeoff, World, expected, tradeoff
 
 DAY = 86_400  # [s]
-
-_SENTENCES = {
-    "step": (
-        "Whatever else is known, one price changes the odds that somebody is at home at that time"
-        " by at most a factor of {factor}"
-    ),
-    "interval": (
-        "Whatever else is known, all {steps} prices together change the odds that somebody was at"
-        " home at any one time by at most a factor of {factor}"
-    ),
-    "trajectory": (
-        "Whatever else is known, all {steps} prices together change the odds between any two"
-        " courses of a household's days by at most a factor of {factor}"
-    ),
-    "window": (
-        "Whatever else is known, any {steps} prices in a row change the odds that somebody was at"
-        " home by at most a factor of {factor}"
-    ),
-}
 
 
 def promise_of(zone: ZoneService) -> Promise:
@@ -46,39 +29,18 @@ def promise_of(zone: ZoneService) -> Promise:
 
 
 def sentence(zone: ZoneService) -> str:
-    """The promise in one plain sentence, what it rests on included."""
-    promise, policy = promise_of(zone), zone.policy
-    said = _SENTENCES[promise.secret].format(factor=_factor(promise.epsilon), steps=_steps(zone))
-    if promise.delta or policy.negligible:
-        said += f", but for a chance of {promise.delta or policy.negligible:g}"
-    if policy.eta == 0:
-        return f"{said}, as long as every home uses electricity as its public model says."
-    if policy.eta < 1:
-        share = f"{policy.eta * 100:g} %"
-        return (
-            f"{said}, as long as every home uses electricity as its public model says but for a"
-            f" share of {share}."
-        )
-    return f"{said}."
+    """The promise in plain words, with the adversary it holds for and what it rests on."""
+    promise = promise_of(zone)
+    return promise_sentence(zone.policy, promise.secret, promise.epsilon, delta=promise.delta)
 
 
-def _steps(zone: ZoneService) -> str:
-    window = zone.policy.window
-    return f"{zone.policy.horizon if window is None else window.steps:,}"
-
-
-def _factor(epsilon: float) -> str:
-    """e^epsilon, rounded up to three digits: a promise is never told too small.
-
-    >>> _factor(0.5), _factor(1.0), _factor(0.1), _factor(12.0)
-    ('1.65', '2.72', '1.11', '163,000')
-    """
-    if epsilon > 700:
-        return f"e^{epsilon:g}"
-    value = math.exp(epsilon)
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    up = math.ceil(value / unit - 1e-9) * unit
-    return f"{up:.2f}".rstrip("0").rstrip(".") if up < 1000 else f"{up:,.0f}"
+def assumed(zone: ZoneService) -> tuple[str, ...]:
+    """Every assumption of the zone's promise, a sentence each."""
+    scenario = zone.scenario
+    # the losses of a window add up like those of a trajectory, and rest on the same
+    secret = promise_of(zone).secret
+    counted: Secret = "trajectory" if secret == "window" else secret
+    return assumptions(counted, zone.policy, scenario.consumption, len(scenario.models))
 
 
 def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
@@ -88,6 +50,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "zone": zone.id,
         "mode": mode,
         "sentence": sentence(zone),
+        "assumptions": list(assumed(zone)),
         "secret": promise.secret,
         "epsilon": promise.epsilon,
         "delta": promise.delta,

@@ -16,8 +16,8 @@ from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.audit.terms import Terms
 from hushgrid.audit.watched import Watched
-from hushgrid.report.plan import PROMISE, finite_or_none
-from hushgrid.report.promise import WINDOW
+from hushgrid.report.plan import finite_or_none
+from hushgrid.report.sentence import promise_sentence
 
 FORMAT = "hushgrid-certificate/1"
 MOST_HOUSES = 2000  # rows of the table; the worst ones where a zone has more
@@ -88,12 +88,6 @@ def _of_check(name: str, inputs: Mapping[str, Any], command: str) -> str:
 
 
 def _promise(terms: Terms) -> dict[str, Any]:
-    form = WINDOW if terms.secret == "window" else PROMISE[terms.secret]
-    window = terms.policy.window
-    steps = terms.policy.horizon if window is None else window.steps
-    sentence = form.format(e=terms.promised, t=steps)
-    if terms.delta:
-        sentence += f", but for a chance of {terms.delta:g}"
     return {
         "zone": terms.zone.id,
         "houses": terms.zone.n_houses,
@@ -106,7 +100,7 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
-        "sentence": f"{sentence[0].upper()}{sentence[1:]}.",
+        "sentence": promise_sentence(terms.policy, terms.secret, terms.promised, delta=terms.delta),
     }
 
 

@@ -241,7 +241,7 @@ def _zone(zone: Mapping[str, Any]) -> list[str]:
         "one release, at most": worst["loss"],
         "all releases about one step": worst["leakage"],
         "all releases, whole record": worst["total"],
-        f"the same but for a chance of {worst['composed_delta']:g}": worst["composed"],
+        f"the same as (epsilon, delta = {worst['composed_delta']:g})": worst["composed"],
         "houses that move together, one release": zone["realised_max"],
         "a prior mixed over Theta, one release": zone["mixture_max"],
     }

@@ -11,23 +11,12 @@ import numpy as np
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Plan
+from hushgrid.report.sentence import promise_sentence
 from hushgrid.report.shared import day_line, finish, panels, table
 from hushgrid.sensitivity import Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-PROMISE = {
-    "step": "one release changes the odds of anybody's occupancy at that step by at most e^{e:g}",
-    "interval": (
-        "all {t} releases together change the odds of anybody's occupancy at any one step by at"
-        " most e^{e:g}"
-    ),
-    "trajectory": (
-        "all {t} releases together change the odds between any two days of anybody by at most"
-        " e^{e:g}"
-    ),
-}
 
 
 def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
@@ -65,10 +54,8 @@ def finite_or_none(value: float | None) -> float | None:
 def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     policy, prospect = found.policy, found.prospect
-    promise = PROMISE[found.secret].format(e=found.epsilon, t=policy.horizon)
-    if found.delta:
-        promise += f", but for a chance of {found.delta:g}"
-    lines = [f"Promise: {promise}.", ""]
+    promise = promise_sentence(policy, found.secret, found.epsilon, delta=found.delta)
+    lines = [f"Promise: {promise}", ""]
     kind = "standard deviation" if policy.gaussian is not None else "scale"
     shape = "Gaussian" if policy.gaussian is not None else "Laplace"
     lines.append(f"Noise: {shape}, {kind} {span(found.scale, '.0f')} Wh.")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrid.planning import Plan
-from hushgrid.report.plan import PROMISE, finite_or_none, span
+from hushgrid.report.plan import finite_or_none, span
+from hushgrid.report.sentence import promise_sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,12 +28,6 @@ class Outlook:
     leakage_day: float | None
     day: int
     rho: float
-
-
-WINDOW = (
-    "any {t} consecutive releases together change the odds of anybody's occupancy by at most"
-    " e^{e:g}"
-)
 
 
 def price_error(outlook: Outlook) -> float:
@@ -68,14 +63,13 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
 def outlook_prose(outlook: Outlook) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     seen, policy = outlook.seen, outlook.seen.policy
-    form = WINDOW if outlook.secret == "window" else PROMISE[outlook.secret]
-    promise = form.format(e=outlook.epsilon, t=outlook.steps)
-    if outlook.delta:
-        promise += f", but for a chance of {outlook.delta:g}"
+    promise = promise_sentence(
+        policy, outlook.secret, outlook.epsilon, delta=outlook.delta, steps=outlook.steps
+    )
     gaussian = policy.gaussian is not None
     kind = "Gaussian, standard deviation" if gaussian else "Laplace, scale"
     even = " (at an even share of the window)" if outlook.secret == "window" else ""
-    lines = [f"Promise: {promise}.", f"Noise: {kind} {span(seen.scale, '.0f')} Wh{even}."]
+    lines = [f"Promise: {promise}", f"Noise: {kind} {span(seen.scale, '.0f')} Wh{even}."]
     if not gaussian:
         lines.append(
             f"Each release loses at most {span(seen.epsilon_t, '.4f')} (eta = {policy.eta:g});"

@@ -20,7 +20,7 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.example import KEY_FILE
 from hushgrid.live.ledger.keys import create
 from hushgrid.live.publish import utc
-from hushgrid.report.plan import PROMISE
+from hushgrid.report.sentence import promise_sentence
 
 LIMITS = {"epsilon": (0.1, 20.0), "eta": (0.0, 1.0)}
 HORIZON = 672  # steps of an epoch: a week
@@ -104,8 +104,7 @@ def promise_of(zone: ZoneService) -> str:
     """What the zone promises, in one sentence."""
     promise = zone.promise
     assert promise is not None
-    text = PROMISE[promise.secret].format(e=promise.epsilon, t=zone.policy.horizon)
-    return f"{text[0].upper()}{text[1:]}."
+    return promise_sentence(zone.policy, promise.secret, promise.epsilon)
 
 
 def budget_of(zone: ZoneService) -> float:

@@ -15,7 +15,7 @@ from hushgrid.live.inside import Inside, why
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.operator.alerts import Seen, alerts
 from hushgrid.live.operator.loads import Loads
-from hushgrid.live.promise import promise_of, sentence
+from hushgrid.live.promise import assumed, promise_of, sentence
 from hushgrid.live.publish import utc
 from hushgrid.live.web.board import Board
 
@@ -126,6 +126,7 @@ class Operator:
         promise = promise_of(zone)
         return {
             "sentence": sentence(zone),
+            "assumptions": list(assumed(zone)),
             "secret": promise.secret,
             "epsilon": promise.epsilon,
             "delta": promise.delta,

@@ -46,7 +46,8 @@ _STANDS = {
 _NUMBER_OR_NONE, _COUNT_OR_NONE = _or_none(NUMBER), _or_none(COUNT)
 _POINT = {"epsilon": NUMBER, "raw": NUMBER, "estimated": NUMBER}
 _PROMISED = {
-    "sentence": TEXT, "secret": {"enum": ["step", "interval", "trajectory", "window"]},
+    "sentence": TEXT, "assumptions": _list(TEXT),
+    "secret": {"enum": ["step", "interval", "trajectory", "window"]},
     "epsilon": NUMBER, "delta": NUMBER, "eta": NUMBER,
 }  # fmt: skip
 _OPERATOR: dict[str, Schema] = {

@@ -51,6 +51,12 @@ export function pairs(list, entries) {
   });
 }
 
+// A list of sentences; nodes are used again.
+export function items(list, texts) {
+  while (list.children.length > texts.length) list.lastElementChild.remove();
+  texts.forEach((text, i) => say(list.children[i] ?? list.appendChild(make("li")), text));
+}
+
 export function width(node, share) {
   node.style.width = `${(100 * Math.min(Math.max(share, 0), 1)).toFixed(1)}%`;
 }

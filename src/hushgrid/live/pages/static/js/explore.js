@@ -92,8 +92,8 @@ function drawn() {
 }
 
 function trust(eta) {
-  if (eta === 1) return " (model not trusted)";
-  return eta === 0 ? " (model trusted entirely)" : "";
+  if (eta === 1) return " (no law of consumption assumed)";
+  return eta === 0 ? " (law of consumption assumed exact)" : "";
 }
 
 function read() {
@@ -105,7 +105,7 @@ function read() {
   find("#epsilon").setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
   if (!point) return;
   const top = Math.round(100 * most(epsilon));
-  say(find("#verdict"), `A fifty-fifty guess may become ${top} to ${100 - top} at most; a price is off by about ${percent(point[kind])}.`);
+  say(find("#verdict"), `Under the assumptions of the promise, a fifty-fifty guess becomes at most ${top} to ${100 - top}; a price is off by about ${percent(point[kind])}.`);
   const ratio = point[kind] / found.chosen[kind];
   const same = Math.abs(ratio - 1) < 0.01;
   say(find("#against"), `${same ? "The same error as this zone's choice" : `${short(ratio)} times the error of this zone's choice`}; the forecast alone, which uses no meter, is off by ${percent(found.forecast)}.`);

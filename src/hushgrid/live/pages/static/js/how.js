@@ -1,7 +1,7 @@
 // The zone's own figures in the explanation; the words are in the page.
 
 import { about, ask } from "./api.js";
-import { find, say, state, width, zone } from "./dom.js";
+import { find, items, say, state, width, zone } from "./dom.js";
 import { most, number, percent, short } from "./format.js";
 import { seenBy } from "./promise.js";
 
@@ -10,6 +10,7 @@ const card = find("#promise");
 function told(promise) {
   const top = most(promise.epsilon);
   say(find("#sentence"), promise.sentence);
+  items(find("#assumptions"), promise.assumptions);
   say(find("#after"), `seeing ${seenBy(promise)}`);
   say(find("#most"), percent(top));
   say(find("#houses"), `The ${number(promise.houses)} homes of the zone share one price, and so its noise.`);
@@ -19,7 +20,7 @@ function told(promise) {
   if (promise.error !== null) {
     say(find("#cost"), `In this zone the published price is off by about ${percent(promise.error)} (root of the mean square of the relative error), about as often up as down.`);
   }
-  say(find("#eta"), `How much noise is enough rests on a public model of how homes are used. The dial η says how far its figures for consumption are trusted: at η = 1 not at all, at η = 0 entirely. Here η is ${short(promise.eta)}.`);
+  say(find("#eta"), `The promise assumes the published model of occupancy. The dial η is the share of each reading's law that may differ from the published law of consumption: at η = 1 no law of consumption is assumed, at η = 0 the law is assumed to be exact. Here η is ${short(promise.eta)}.`);
 }
 
 if (!zone) {

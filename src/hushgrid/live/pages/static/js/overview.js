@@ -2,7 +2,7 @@
 
 import { about, ask, gathered, listen, liveness } from "./api.js";
 import { chart } from "./chart.js";
-import { again, fill, find, make, pairs, say, state, width } from "./dom.js";
+import { again, fill, find, items, make, pairs, say, state, width } from "./dom.js";
 import { clock, digits, number, percent, seconds, short } from "./format.js";
 
 const RECENT = 12; // releases in the table
@@ -152,6 +152,7 @@ function tiles(one) {
   say(find("#missing"), number(missing.meters));
   say(find("#missing-share"), percent(missing.share));
   say(find("#sentence"), promise.sentence);
+  items(find("#assumptions"), promise.assumptions);
 }
 
 function why() {
@@ -251,5 +252,6 @@ function forget() {
   for (const id of ["rates", "loads", "scales", "recent", "why", "budget", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();
   for (const node of document.querySelectorAll(".tiles dd")) say(node, "–");
   say(find("#sentence"), "");
+  items(find("#assumptions"), []);
   say(find("#head"), "–");
 }

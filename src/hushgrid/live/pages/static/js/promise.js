@@ -1,8 +1,8 @@
-// What a promise covers, in words. `secret` says what all of which prices may tell about.
+// The prices a promise is about, in words.
 
 export function seenBy({ secret, horizon, interval_s: interval }) {
-  if (secret === "step") return "one price";
-  if (secret === "window") return "all prices of any one window of time together";
+  if (secret === "step") return "one price, if the occupancy of all other homes is known";
+  if (secret === "window") return "all prices, about what happened within any one window of time";
   const hours = Math.round((horizon * interval) / 3600);
   const span = hours % 24 === 0 ? (hours === 24 ? "a day" : `${hours / 24} days`) : `${hours} hours`;
   return `all prices of ${span} together`;

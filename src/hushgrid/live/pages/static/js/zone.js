@@ -2,7 +2,7 @@
 
 import { about, ask, gathered, listen, liveness } from "./api.js";
 import { chart } from "./chart.js";
-import { again, find, say, state, zone } from "./dom.js";
+import { again, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, most, number, percent, seconds } from "./format.js";
 import { seenBy } from "./promise.js";
 
@@ -167,7 +167,8 @@ async function promised() {
       times = clock(place);
     }
     say(find("#sentence"), promise.sentence);
-    say(find("#odds"), `Somebody who calls it fifty-fifty whether you are at home can get to ${Math.round(100 * most(promise.epsilon))} to ${100 - Math.round(100 * most(promise.epsilon))} at most, by ${seenBy(promise)}.`);
+    items(find("#assumptions"), promise.assumptions);
+    say(find("#odds"), promise.delta ? "" : `Example: for an adversary who thinks it equally likely that you are home or away, the odds become at most ${Math.round(100 * most(promise.epsilon))} to ${100 - Math.round(100 * most(promise.epsilon))}, from ${seenBy(promise)}.`);
     say(find("#cost"), promise.error === null ? "" : `What it costs: the published price is off by about ${percent(promise.error)}.`);
     state(card, "ready");
   } catch (error) {
