@@ -53,7 +53,7 @@ def test_what_init_writes_passes_check(
     assert run("check", folder / "service.toml") == 0
     said = capsys.readouterr().out
     for words in (
-        "Promise: one release changes the odds",
+        "Promise: For an adversary who knows the occupancy of all other homes, one price",
         "Noise: Laplace",
         "Expected price error",
         "whatever anyone consumes",
@@ -146,10 +146,13 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ('secret = "interval"', "all 96 releases together change the odds of anybody's occupancy"),
-        ('secret = "trajectory"', "between any two days of anybody by at most e^0.5"),
-        ("window = {steps = 8}", "any 8 consecutive releases together"),
-        ("gaussian = 500.0\ndelta = 1e-6", "but for a chance of 1e-06"),
+        ('secret = "interval"', "All 96 prices together shift the odds that a home is occupied"),
+        (
+            'secret = "trajectory"',
+            "between any two courses of a home's occupancy by at most a factor of 1.65 (e^0.5)",
+        ),
+        ("window = {steps = 8}", "that differ only within 8 intervals in a row"),
+        ("gaussian = 500.0\ndelta = 1e-6", "times the probability under the other plus 1e-06"),
     ],
 )
 def test_other_promises_in_words(tmp_path: Path, new: str, words: str) -> None:
