@@ -175,7 +175,7 @@ def test_certificates_are_made(left: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "auc", "log_loss"), [("laplace", 0.681985, 0.656221), ("gaussian", 0.175627, 0.197554)]
+    ("name", "auc", "log_loss"), [("laplace", 0.681985, 0.656221), ("gaussian", 0.056452, 0.199677)]
 )
 def test_traces_are_attacked(name: str, auc: float, log_loss: float, tmp_path: Path) -> None:
     """The adversary makes of them what it made of them before."""

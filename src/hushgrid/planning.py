@@ -18,7 +18,7 @@ from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Laplace, Laws, Pure, Worst
 from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.slotwise import spread
-from hushgrid.accounting.temporal import leakage_by_houses
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.calibration import Scheduler, case_loss, exposures_of
 from hushgrid.checks import is_real
 from hushgrid.clamp import RHO, choose_clamp
@@ -220,21 +220,9 @@ class Task:
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
 
     def leakage(self, losses: Floats) -> tuple[float, int, int]:
-        """The worst total leakage, the maximum over the models; its step from 1, and its house.
-
-        A house that is certain under every model, and protected because they disagree, has no
-        chain to forget by: all its losses count.
-        """
-        worst = (-math.inf, 0, 0)
-        for houses, columns, found in leakage_by_houses(self.models, losses):
-            total, own = found[:, columns], losses[:, houses]
-            torn = ((own > 0) & (total <= 0)).any(axis=0)
-            if torn.any():
-                total = np.where(torn, np.maximum(total, own.sum(axis=0)), total)
-            step, column = np.unravel_index(total.argmax(), total.shape)
-            rival = (float(total[step, column]), -int(step) - 1, -int(houses[column]))
-            worst = max(worst, rival)
-        return worst[0], -worst[1], -worst[2]
+        """The worst total leakage, the maximum over the models; its step from 1, and its house."""
+        worst = worst_leakage(self.models, losses)
+        return worst.total, worst.step, worst.house
 
     def _worst(self, t: int, b: float) -> Event:
         exposure, eta = self.scheduler.booked(t), self.policy.eta

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.accounting.temporal import grows_without_end, temporal_leakage
+from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
 from hushgrid.checks import is_real
 from hushgrid.clamp import RHO
 from hushgrid.consumption import Consumption
@@ -76,6 +76,8 @@ def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | No
     e = found.losses.max(axis=1)  # of any house: a bound for all
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
+    if contradicted(temporal_leakage(models, found.losses).total, found.losses).any():
+        return float("inf")  # which model is right is never forgotten
     # whole turns of every calendar, so that a weekend is never left out
     turn = math.lcm(len(e), *(len(model.calendar.slots) for model in models))
     if turn > _MOST_STEPS:

@@ -47,7 +47,9 @@ def temporal_leakage(
     """What all releases together say about each step; the maximum over several models.
 
     `epsilon_t` is (T,) for all houses alike, or (T, houses): the loss of each release. For houses
-    that move together it must be the loss of their block, as `Account.losses` gives it.
+    that move together it must be the loss of their block, as `Account.losses` gives it. A house
+    that every model makes certain has no leakage here, even where the models contradict each
+    other: `worst_leakage` is the figure to state.
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
@@ -77,10 +79,12 @@ def worst_leakage(
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
 ) -> Worst:
-    """The largest total leakage of every house, some houses at a time: memory stays bounded.
+    """The largest total leakage of every house: the figure a plan, a check or an audit states.
 
-    `epsilon_t` as for `temporal_leakage`; with `class_of` (houses,) its columns are classes of
-    houses that lose the same. Houses of one class that every model moves alike are reckoned once.
+    Houses are taken some at a time, so memory stays bounded. `epsilon_t` as for
+    `temporal_leakage`; with `class_of` (houses,) its columns are classes of houses that lose the
+    same. Houses of one class that every model moves alike are computed once. Losses given by house
+    or class are corrected for contradicting models (`with_contradictions`).
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]],
     ...                                 chain_of=[0] * 3)
@@ -106,7 +110,7 @@ def leakage_by_houses(
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
     """(houses, the column of each, total leakage (T, columns)), a few million numbers at a time.
 
-    The maximum over the models; arguments as for `worst_leakage`.
+    The maximum over the models, corrected as in `worst_leakage`; arguments as there.
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
     n = models[0].n_houses if models else 0
@@ -119,7 +123,7 @@ def leakage_by_houses(
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         total = temporal_leakage(models, all_e).total
-        yield np.arange(n), np.arange(n), total
+        yield np.arange(n), np.arange(n), with_contradictions(total, all_e)
         return
     labels = [_chain_of(model) for model in models]
     if e.ndim == 2:
@@ -136,7 +140,33 @@ def leakage_by_houses(
             ]
         )
         members = order[ends[some.start] : ends[some.stop]]
-        yield members, group[members] - some.start, total
+        own = e if e.ndim == 1 else mine
+        yield members, group[members] - some.start, with_contradictions(total, own)
+
+
+def with_contradictions(total: Floats, losses: Floats) -> Floats:
+    """Total leakage (T, houses) with all losses of a house that contradicting models protect.
+
+    Such a house is certain under every model at some step, so its total there is 0, and yet it is
+    protected, so its loss there is not: one model has it occupied, another empty. Every release
+    tells which model is right, and no chain makes that forgotten.
+
+    Args:
+        total: The maximum over the models of the total leakage, (T, houses).
+        losses: What each release tells about each house, (T, houses). One-dimensional losses do
+            not say which houses are protected; then nothing is corrected.
+    """
+    if losses.ndim == 1:
+        return total
+    torn = contradicted(total, losses)
+    if not torn.any():
+        return total
+    return np.where(torn, np.maximum(total, losses.sum(axis=0)), total)
+
+
+def contradicted(total: Floats, losses: Floats) -> Bools:
+    """The houses (N,) that some step protects only because models contradict each other."""
+    return np.asarray(((losses > 0) & (total <= 0)).any(axis=0))
 
 
 def _chain_of(model: OccupancyModel) -> NDArray[np.int32]:

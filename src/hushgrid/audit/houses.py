@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.accounting.compose import Account, compose, sum_up
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.audit.findings import Check
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.audit.realised import Realised, mixed, worst_of_blocks
@@ -82,11 +82,7 @@ def houses(made: Recomputed) -> Houses:
 def _leakage(made: Recomputed, losses: Floats) -> Floats | None:
     if made.terms.veiled or not np.isfinite(losses).all():
         return None
-    total = temporal_leakage(made.terms.models, losses).total
-    # a house certain under each model, protected because they disagree, has no chain to forget by
-    torn = ((losses > 0) & (total <= 0)).any(axis=0)
-    worst = total.max(axis=0)
-    return np.asarray(np.where(torn, np.maximum(worst, losses.sum(axis=0)), worst))
+    return worst_leakage(made.terms.models, losses).each
 
 
 def _composed(made: Recomputed, house: int) -> float | None:

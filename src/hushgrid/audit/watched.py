@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.adversary import Adversary, Exact, Factored, Knowledge, look_back
 from hushgrid.attack import SMALL
 from hushgrid.audit.ledger import Recomputed
@@ -57,7 +57,7 @@ def watched(made: Recomputed) -> Watched | None:
     t, house = np.unravel_index(int(shift.argmax()), shift.shape)
     bound = None
     if terms.policy.gaussian is None:
-        bound = temporal_leakage(terms.models, made.losses[: len(shift)]).worst
+        bound = worst_leakage(terms.models, made.losses[: len(shift)]).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
     return Watched(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))

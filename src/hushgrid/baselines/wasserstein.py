@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calibration import exposures_of
 from hushgrid.laws import Law
@@ -103,16 +103,9 @@ def _largest(setting: Setting, shares: Floats) -> float:
     low, high = promise.epsilon / (8 * len(shares)), promise.epsilon
     while high / low - 1 > 1e-6:
         middle = math.sqrt(low * high)
-        kept = _leakage(setting, middle * shares) <= promise.epsilon
+        kept = worst_leakage(setting.scenario.models, middle * shares).total <= promise.epsilon
         low, high = (middle, high) if kept else (low, middle)
     return low
-
-
-def _leakage(setting: Setting, losses: Floats) -> float:
-    """The worst leakage; a house that only contradicting models leave open has no chain."""
-    total = temporal_leakage(setting.scenario.models, losses).total
-    torn = ((losses > 0) & (total <= 0)).any(axis=0)
-    return float(np.where(torn, np.maximum(total, losses.sum(axis=0)), total).max())
 
 
 WASSERSTEIN = Method("wasserstein", "Wasserstein", True, 0.0, _prepare)

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.durations import duration_text
@@ -41,7 +41,7 @@ def outlook(zone: ZoneService) -> Outlook:
     )
     leakage = None
     if policy.gaussian is None:
-        leakage = temporal_leakage(scenario.models, seen.losses[:day]).worst
+        leakage = worst_leakage(scenario.models, seen.losses[:day]).total
     rho = RHO if promise.rho is None else promise.rho
     return Outlook(seen, promise.secret, promise.epsilon, promise.delta, steps, leakage, day, rho)
 

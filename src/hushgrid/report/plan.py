@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.accounting.temporal import temporal_leakage, with_contradictions
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Plan
 from hushgrid.report.sentence import promise_sentence
@@ -122,7 +122,7 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylabel("scale [Wh]")
     axes[0].set_ylim(bottom=0)
     if with_leakage:
-        total = temporal_leakage(models, found.losses).total
+        total = with_contradictions(temporal_leakage(models, found.losses).total, found.losses)
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
         if found.secret == "interval":
