@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy.stats import beta
 
 from hushgrid.errors import PolicyError
+from hushgrid.intake import Readings
 from hushgrid.learn.em import Design, Fit, fit, homes_of
 from hushgrid.learn.habits import assumed
+from hushgrid.learn.histories import Axis, Histories, axis_of, histories_of, with_labels
+from hushgrid.learn.learned import Learned, Terms, learn
 from hushgrid.learn.private import (
     PARTS,
     UNIT,
@@ -239,3 +245,149 @@ def test_the_model_is_made_of_published_sums_alone() -> None:
     assert isinstance(homes_of(a, slice(0, 1)), Fit)
     for name in ("transition", "natural", "initial", "seen"):
         assert (getattr(a, name) == getattr(b, name)).all()
+
+
+HOUR, DAYS = 3600, 4
+AXIS = Axis(1_357_257_600, HOUR, DAYS * 24)  # a Friday, four days of hours
+SHOWN = (np.arange(AXIS.steps) * HOUR + 4 * 86_400) % (7 * 86_400)
+Row = tuple[str, int, int, int]  # meter, start [epoch s], duration [s], Wh
+
+
+def lived(name: str, seed: int) -> list[Row]:
+    """Four days of one home."""
+    (row,) = homes(1, AXIS.steps, seed)
+    return [(name, AXIS.begins + HOUR * t, HOUR, int(x)) for t, x in enumerate(row)]
+
+
+OTHERS = [row for i in range(4) for row in lived(f"m{i}", 10 + i)]
+
+
+def laid(rows: Iterable[Row], labels: Iterable[tuple[str, int, int]] = ()) -> Histories:
+    found = histories_of(Readings.of(*zip(*rows, strict=True)), AXIS, SHOWN)
+    known = [one for one in labels if one[0] in found.ids]
+    if not any(0 <= at - AXIS.begins < AXIS.steps * HOUR for _, at, _ in known):
+        return found
+    names, start, occupied = zip(*known, strict=True)
+    return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
+
+
+def learned_from(found: Histories) -> Learned:
+    return learn(found, assumed(HOUR), Terms(law="lognormal", prototypes=1, iterations=6))
+
+
+def vectors(found: Histories) -> dict[str, np.ndarray]:
+    """What each fitted home gives to the sums."""
+    result = learned_from(found)
+    given = contributions(result.own, TOP)
+    return {
+        found.ids[i]: np.concatenate([part.ravel() for part in parts])
+        for i, parts in zip(result.usable, given, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def base() -> dict[str, np.ndarray]:
+    """The target as it was before it changed, among the others."""
+    return vectors(laid([*OTHERS, *lived("target", 99)]))
+
+
+stamps = st.one_of(
+    st.integers(0, 4_102_444_799),
+    st.integers(AXIS.begins - 3 * 86_400, AXIS.begins + (DAYS + 3) * 86_400),
+    st.integers(-72, 24 * (DAYS + 3)).map(lambda hour: AXIS.begins + HOUR * hour),
+)
+strays = st.lists(
+    st.tuples(
+        stamps,
+        st.sampled_from([1, 60, 900, 1800, HOUR, 7200, 86_400, 366 * 86_400]),
+        st.one_of(st.integers(-3000, 9000), st.sampled_from([10**12, -(10**12)])),
+    ),
+    max_size=30,
+)
+KINDS = ("none", "lived", "zero", "top", "huge", "export", "gaps", "still", "doubled")
+
+
+def shaped(kind: str, t: int, x: int) -> list[int]:
+    """The readings [Wh] of step t, where x is what the home would have used."""
+    values = {
+        "none": [],
+        "zero": [0],
+        "top": [TOP],
+        "huge": [10**9],
+        "export": [-x],
+        "gaps": [x] if t % 3 else [],
+        "still": [x if t < 40 else 31],  # nothing happens for two days
+        "doubled": [x // 4] * 2,
+    }
+    return values.get(kind, [x])
+
+
+marks = st.lists(st.tuples(stamps, st.sampled_from([-1, 0, 1])), max_size=20)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(KINDS),
+    st.integers(-200, 200),
+    strays,
+    marks,
+    st.sampled_from(["target", "a", "zz", "m00"]),
+    st.booleans(),
+)
+@example("none", 0, [], [], "target", False)
+@example("lived", 0, [(AXIS.begins - 200 * 86_400, HOUR, 5)], [], "target", True)
+def test_one_home_moves_its_own_vector_alone(
+    base: dict[str, np.ndarray], kind: str, shift: int, stray, marked, name: str, first: bool
+) -> None:
+    """Other values, stamps, durations, number of readings, labels, id, order, or nothing at all.
+
+    Every other home gives the same vector to the bit, and the sums move by what is charged at most.
+    """
+    own = [
+        (name, at + HOUR * shift, length, value)
+        for t, (_, at, length, wh) in enumerate(lived(name, 7))
+        for value in shaped(kind, t, wh)
+    ]
+    own += [(name, *one) for one in stray]
+    rows = [*own, *OTHERS] if first else [*OTHERS, *own]
+    found = vectors(laid(rows, [(name, *mark) for mark in marked]))
+    for other in ("m0", "m1", "m2", "m3"):
+        assert (found[other] == base[other]).all()
+    nothing = np.zeros_like(base["m0"])
+    sums = [sum(every.values(), nothing) for every in (base, found)]
+    assert set(found) <= {"m0", "m1", "m2", "m3", name}
+    assert np.abs(sums[0] - sums[1]).sum() <= 2 * PARTS * UNIT
+
+
+def test_labels_of_one_home_leave_the_states_of_others() -> None:
+    """Under a prior that does not tell states apart, they are named home by home."""
+    rng, steps = np.random.default_rng(3), 192
+    odd = np.arange(steps) % 2 == 1
+    same = Design(odd.astype(np.int32), np.zeros(steps, np.int32), (np.eye(2) * 20 + 1)[None],
+                  starts=(0.5,), iterations=30)  # fmt: skip
+    state = np.cumsum(rng.random((3, steps)) < 0.08, axis=1) % 2
+    small = np.where(state, 20, 10) * rng.lognormal(0, 0.05, state.shape)
+    large = np.where(state, 500, 1000) * rng.lognormal(0, 0.6, state.shape)
+    x = np.rint(np.where(odd, small, large))
+    labels = np.full(x.shape, -1, np.int8)
+    labels[0, :48] = 0
+    bare, labelled = fit(x, same), fit(x, same, labels=labels)
+    for name in ("sums", "moves", "transition", "initial"):
+        assert (getattr(bare, name)[1:] == getattr(labelled, name)[1:]).all()
+
+
+def test_stamps_of_one_home_do_not_move_the_sums_of_the_others() -> None:
+    """One reading a month early: an axis made to hold it would move all homes' vectors."""
+    rows = [row for i in range(40) for row in lived(f"m{i:02d}", i)]
+    early = ("m00", AXIS.begins - 28 * 86_400, HOUR, 5)
+    sums = [
+        statistics(learned_from(laid(every)).own, TOP).vector for every in (rows, [*rows, early])
+    ]
+    assert (sums[0] == sums[1]).all()
+    readings = Readings.of(*zip(*rows, early, strict=True))
+    ends = AXIS.begins + AXIS.steps * HOUR
+    assert axis_of(readings, HOUR, begins=AXIS.begins, ends=ends) == AXIS
+    wide = axis_of(readings, HOUR)
+    shown = (np.arange(wide.steps) * HOUR + 4 * 86_400) % (7 * 86_400)
+    stretched = statistics(learned_from(histories_of(readings, wide, shown)).own, TOP).vector
+    assert np.abs(stretched - sums[0]).sum() > 2 * PARTS * UNIT

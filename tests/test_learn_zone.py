@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hushgrid.cli import main
-from hushgrid.errors import ConfigError, IntakeError, ModelError
+from hushgrid.errors import ConfigError, IntakeError, ModelError, PolicyError
 from hushgrid.intake import Readings
 from hushgrid.laws import LogNormal, Mixture, Uniform
 from hushgrid.learn.habits import assumed
 from hushgrid.learn.histories import (
+    Axis,
     Histories,
     ailments,
     axis_of,
     fit_to_learn,
     histories_of,
+    of_meters,
     vacant_days,
     with_labels,
 )
-from hushgrid.learn.judge import trust_of
+from hushgrid.learn.judge import marginal_scores, trust_of
 from hushgrid.learn.learned import Terms, learn
+from hushgrid.learn.offered import Asked, offered
 from hushgrid.learn.trust import clopper_pearson, held_against, welch
 from hushgrid.live.config import load_deployment
+from hushgrid.noise import SimulatedNoise
+from hushgrid.report.learn import learned_prose, learned_values
 from hushgrid.zonefile import load_zone
 
 STEPS = 28 * 48
@@ -62,6 +68,14 @@ def csv(path: Path, wh: np.ndarray, begins: int = BEGINS) -> Path:
                 lines.append(f"m{i:03d},{stamp}Z,1800,{int(x)}")
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def public(folder: Path, homes: int = 16) -> list[str]:
+    """The axis and the list of meters as arguments, which a budget needs."""
+    meters = folder / "meters.txt"
+    meters.write_text("".join(f"m{i:03d}\n" for i in range(homes)))
+    first, last = (f"{np.datetime64(at, 's')}Z" for at in (BEGINS, BEGINS + 1800 * STEPS))
+    return ["--from", first, "--to", last, "--interval", "PT30M", "--meters", str(meters)]
 
 
 def run(*arguments: str) -> int:
@@ -157,9 +171,15 @@ def test_check_holds_private_models_back(
 def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -> None:
     asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "3", "--bound", "5000"]
     out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
+    asked += public(tmp_path)
     assert run("learn", *asked, *out, "--eta", "0.2", "--eta-set-by", "a test") == 0
     values = json.loads((tmp_path / "x.json").read_text())
     assert (values["provenance"], values["epsilon_spent"], values["eta"]) == ("pooled", 3.0, 0.2)
+    assert values["held_out"]["noise"]
+    for name in ("zone.toml", "service.toml", "theta.json"):
+        text = (tmp_path / name).read_text()
+        assert f"{values['held_out']['log_likelihood']:.4g}" not in text
+        assert "held" not in text
     service = tmp_path / "service.toml"
     service.write_text(service.read_text().replace("[service]", "[service]\nbudget = 13.0"))
     (zone,) = load_deployment(service).zones
@@ -298,7 +318,8 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
     folder: Path, tmp_path: Path
 ) -> None:
     """But through noise: with the noise left out, two utilities' files differ in the sums alone."""
-    asked = ["--pool-budget", "2", "--bound", "5000", "--no-figures", "--begins", "2013-03-01"]
+    asked = ["--pool-budget", "2", "--bound", "5000", "--no-figures", *public(tmp_path)]
+    asked += ["--begins", "2013-03-01"]
     told = []
     for seed in (1, 2):
         wh, home = lived_in(16, seed=seed)
@@ -317,11 +338,94 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
     assert told[0][0]["policy"]["eta_set_by"] == "nobody set eta"
 
 
+def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> None:
+    """Fifteen homes, the fewest: one lives there, is never seen, stands still, or has other days.
+
+    Which meters are listed, how many, in which order, when the service begins, whether there is a
+    model at all: nothing of it depends on that home. A meter that is not listed has no part in it.
+    """
+    wh, _ = lived_in(16)
+    wh = wh[:, : 8 * 48]
+    worlds = [wh.copy() for _ in range(4)]
+    worlds[1][7] = np.nan
+    worlds[2][7] = 50
+    worlds[3][7, : 7 * 48] = np.nan
+    asked = ["--pool-budget", "2", "--bound-budget", "1", "--no-figures", *public(tmp_path, 15)]
+    told = []
+    for i, world in enumerate(worlds):
+        file, out = csv(tmp_path / f"{i}.csv", world), tmp_path / str(i)
+        if i == 3:
+            file.write_text(file.read_text() + "m007,2030-01-01T00:00:00Z,3600,77\n")
+        assert run("learn", "--readings", str(file), *asked, "--out", str(out)) == 0
+        content = tomllib.loads((out / "zone.toml").read_text())
+        (group,) = content["houses"]
+        assert group["meters"] == [f"m{i:03d}" for i in range(15)]
+        del group["absent"], group["present"], group["bound"], content["learned"]["digest"]
+        theta = json.loads((out / "theta.json").read_text())
+        begins = tomllib.loads((out / "service.toml").read_text())["service"].pop("begins")
+        assert begins.year < 2030
+        told.append((content, theta["chains"][0]["chain_of"]))
+    assert all(one == told[0] for one in told)
+
+
+def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> None:
+    wh, _ = lived_in(15)
+    found = histories(wh[:, : 5 * 48])
+    found = replace(found, shown=found.shown[: 5 * 48])
+    result = learn(found, assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
+    auto = replace(result, terms=Terms())
+    for asked in (Asked(pool_budget=1.0), Asked(bound_budget=1.0)):
+        with pytest.raises(PolicyError, match="begin, end, step and meters"):
+            offered(result, found, asked, SimulatedNoise(1))
+    public = replace(found, declared=True)
+    assert offered(result, public, Asked(pool_budget=1.0), SimulatedNoise(1)).epsilon == 1.0
+    with pytest.raises(PolicyError, match="'auto'"):
+        offered(auto, public, Asked(pool_budget=1.0), SimulatedNoise(1))
+
+
+def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
+    """And nothing public has the score: it is computed from readings."""
+    found = replace(histories(lived_in(15)[0]), declared=True)
+    result = learn(found, assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
+    asked = Asked(pool_budget=0.5, bound=5000)
+    made = offered(result, found, asked, SimulatedNoise(1))
+    values = learned_values(result, made, asked, found)
+    late = found.steps(slice(21 * 48, 28 * 48))
+    score = marginal_scores(late, made.public, np.zeros(15, np.intp), 5000)
+    assert values["held_out"]["log_likelihood"] == pytest.approx(np.nanmean(score), abs=1e-12)
+    assert result.held_out is not None
+    assert values["held_out"]["log_likelihood"] < result.held_out.log_likelihood - 0.1
+    prose = learned_prose(values)
+    assert f"with its noise, the last 7 days score {np.nanmean(score):.3f}" in prose
+    assert "For the operator only" in prose
+    assert f"{result.held_out.log_likelihood:.3f}" not in prose
+
+
+def test_a_list_of_meters_is_kept_in_its_order() -> None:
+    readings = Readings.of(["a", "b"], [0, 0], [1800] * 2, [1, 2])
+    found = histories_of(readings, Axis(0, 1800, 1), np.zeros(1, np.int64))
+    listed = of_meters(found, ["c", "b"])
+    assert listed.ids == ("c", "b")
+    assert np.isnan(listed.wh[0]).all()
+    assert listed.wh[1].tolist() == [2.0]
+    with pytest.raises(IntakeError, match="'b' is listed twice"):
+        of_meters(found, ["b", "a", "b"])
+    with pytest.raises(IntakeError, match="empty"):
+        of_meters(found, [])
+    # whether a label fits is up to single homes: of a declared axis it is dropped
+    kept = with_labels(
+        replace(listed, declared=True), ["x", "b", "b"], np.array([0, -9000, 0]),
+        np.array([1, 1, 0], np.int8),
+    )  # fmt: skip
+    assert kept.labels is not None
+    assert kept.labels.tolist() == [[-1], [0]]
+
+
 def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> None:
     """Scores of the homes that it was made of, under it and no other: nobody has drifted."""
     readings = ["--readings", str(folder / "readings.csv")]
     asked = ["--pool-budget", "50", "--bound", "5000", "--no-figures", "--out", str(tmp_path)]
-    assert run("learn", *readings, *asked) == 0
+    assert run("learn", *readings, *asked, *public(tmp_path)) == 0
     assert run("model", "validate", str(tmp_path), *readings) == 0
     content = json.loads((tmp_path / "model.json").read_text())
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
@@ -341,6 +445,14 @@ def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> 
         (["--pool-budget", "-1"], "pool budget"),
         (["--survey", "nowhere.csv"], "nowhere.csv does not exist"),
         (["--interval", "700"], "divides a day"),
+        (["--interval", "half an hour"], "interval is 'half an hour'"),
+        (["--from", "soon"], "from is 'soon'"),
+        (["--from", "2013-01-04T00:10Z"], "from is 2013-01-04T00:10:00Z"),
+        (["--to", "2012-01-01"], "from is not before to"),
+        (["--meters", "nowhere.txt"], "nowhere.txt does not exist"),
+        (["--bound-budget", "0"], "bound budget"),
+        (["--bound-budget", "1", "--interval", "1800"], "--from, --to, --meters are not"),
+        (["--pool-budget", "1"], "give --from, --to, --interval and --meters"),
     ],
 )
 def test_bad_options_are_one_sentence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,15 +44,39 @@ def read_histories(
     mapping: str,
     time_zone: str,
     seconds: int | None,
+    begins: int | None = None,
+    ends: int | None = None,
+    meters: Sequence[str] | None = None,
     labels: Path | None = None,
     watch: Watch | None = None,
 ) -> Histories:
-    """Readings on one axis of local time, with labels where a file has them."""
+    """Readings on one axis of local time, with labels where a file has them.
+
+    Args:
+        path: File of readings in any format that `hushgrid import` reads.
+        mapping: Names of the columns: canonical, lcl or pecan.
+        time_zone: Its clocks show the times of day.
+        seconds: Step [s]; else the length of most readings.
+        begins: First step [UTC epoch s]; else that of the earliest reading.
+        ends: End of the last step [UTC epoch s]; else that of the latest reading.
+        meters: Homes, in this order; else those that the file names.
+        labels: File of known occupancy.
+        watch: Called with the bytes read.
+
+    Returns:
+        Histories, `declared` where step, begin, end and meters were all given.
+    """
     from dataclasses import replace
     from zoneinfo import ZoneInfo
 
     from hushgrid.errors import IntakeError
-    from hushgrid.learn.histories import axis_of, histories_of, with_labels, with_silent
+    from hushgrid.learn.histories import (
+        axis_of,
+        histories_of,
+        of_meters,
+        with_labels,
+        with_silent,
+    )
     from hushgrid.live.local import local_seconds
 
     try:
@@ -63,21 +88,31 @@ def read_histories(
         ) from None
     parsed = read_readings(path, mapping, watch)
     try:
-        axis = axis_of(parsed.readings, seconds)
+        axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
     shown = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
     found = histories_of(parsed.readings, axis, shown)
     counts = {**found.counts, "malformed rows": parsed.malformed}
-    found = replace(found, counts=counts, problems=parsed.problems)
-    if parsed.malformed:
+    declared = None not in (seconds, begins, ends, meters)
+    found = replace(found, counts=counts, problems=parsed.problems, declared=declared)
+    if meters is not None:
+        found = of_meters(found, meters)
+    elif parsed.malformed:
         found = with_silent(found, _meters_named(path, mapping))
     if labels is None:
         return found
     import numpy as np
 
-    meters, start, occupied = read_labels(labels)
-    return with_labels(found, meters, np.array(start, np.int64), np.array(occupied, np.int8))
+    names, start, occupied = read_labels(labels)
+    return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
+
+
+def read_meters(path: Path) -> list[str]:
+    """The meter ids of a text file, one on each line; empty lines are left out."""
+    from hushgrid.files import read_text
+
+    return [name for line in read_text(path).splitlines() if (name := line.strip())]
 
 
 def _meters_named(path: Path, mapping: str) -> set[str]:

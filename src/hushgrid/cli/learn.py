@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hushgrid.cli.common import Json, need, put_json, say, stages
+
+if TYPE_CHECKING:
+    from hushgrid.learn.offered import Asked
 
 
 def learn(
@@ -30,8 +33,20 @@ def learn(
     ] = None,
     zone: Annotated[str, typer.Option(help="Name of the zone.")] = "learned",
     time_zone: Annotated[str, typer.Option(help="Whose times of day habits keep.")] = "UTC",
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="First step, UTC; else the earliest reading."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="End of the last step; else the latest reading."),
+    ] = None,
     interval: Annotated[
-        int | None, typer.Option(min=60, help="Steps [s]; else as long as most readings.")
+        str | None,
+        typer.Option(metavar="STEP", help="Steps: 1800 [s] or PT30M; else as most readings are."),
+    ] = None,
+    meters: Annotated[
+        Path | None, typer.Option(help="Meters of the zone, one a line; else all in the readings.")
     ] = None,
     prototypes: Annotated[int, typer.Option(min=0, help="Shared models; 0: one a home.")] = 4,
     law: Annotated[str, typer.Option(help="auto, lognormal, gamma or histogram.")] = "auto",
@@ -40,10 +55,17 @@ def learn(
         int | None, typer.Option(min=1, help="Contract bound [Wh a step]; else that of 10 kW.")
     ] = None,
     bound_budget: Annotated[
-        float | None, typer.Option(help="Choose the bound by a private quantile of this epsilon.")
+        float | None,
+        typer.Option(
+            help="Choose the bound by a private quantile of this epsilon; needs what a pool needs."
+        ),
     ] = None,
     pool_budget: Annotated[
-        float | None, typer.Option(help="Publish one pooled model at the cost of this epsilon.")
+        float | None,
+        typer.Option(
+            help="Publish one pooled model at the cost of this epsilon; needs --from, --to,"
+            " --interval and --meters."
+        ),
     ] = None,
     eta: Annotated[
         float | None, typer.Option(min=0, max=1, help="Set eta yourself; needs --eta-set-by.")
@@ -65,7 +87,7 @@ def learn(
 
     Example: hushgrid learn --readings readings.parquet --out learned --time-zone Europe/Zurich
     """
-    from hushgrid.cli.histories import read_habits, read_histories
+    from hushgrid.cli.histories import read_habits, read_histories, read_meters
     from hushgrid.cli.learned import draw, write
     from hushgrid.cli.survey import survey_prose, zone_from_survey
     from hushgrid.files import make_folder
@@ -78,15 +100,19 @@ def learn(
     asked = Asked(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
         need("matplotlib", "plot")
+    seconds, first, last = _seconds(interval), _instant("from", begin), _instant("to", end)
     if readings is None:
-        values = zone_from_survey(out, survey, mix, zone, interval or 900, time_zone, bound)
+        values = zone_from_survey(out, survey, mix, zone, seconds or 900, time_zone, bound)
         say(survey_prose(values), json)
         put_json(values, json)
         return
+    given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
+    _need_public(asked, [name for name, value in given.items() if value is None])
     make_folder(out)
     with stages() as watch:
         found = read_histories(
-            readings, mapping=mapping, time_zone=time_zone, seconds=interval, labels=labels,
+            readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
+            ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
             watch=watch,
         )  # fmt: skip
         habits = read_habits(survey, residents, found.seconds)
@@ -104,3 +130,51 @@ def learn(
     say(learned_prose(values), json)
     written += put_json(values, json)
     say("\nWritten:\n" + "\n".join(f"  {path}" for path in written), json)
+
+
+def _need_public(asked: Asked, missing: list[str]) -> None:
+    """Refuse a budget where readings would decide what no noise covers."""
+    from hushgrid.errors import PolicyError
+
+    if missing and (asked.pool_budget is not None or asked.bound_budget is not None):
+        word = "pool-budget" if asked.pool_budget is not None else "bound-budget"
+        raise PolicyError(
+            f"{word} is set but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not:"
+            " taken from readings, they would publish without noise what one home did; give"
+            " --from, --to, --interval and --meters."
+        )
+
+
+def _seconds(interval: str | None) -> int | None:
+    """A step in seconds."""
+    from hushgrid.errors import IntakeError
+    from hushgrid.live.durations import seconds_of
+
+    if interval is None:
+        return None
+    found = seconds_of(int(interval) if interval.isdecimal() else interval)
+    if found is None or found < 60:
+        raise IntakeError(
+            f"interval is {interval!r}; give 60 seconds or more, such as 1800 or PT30M."
+        )
+    return found
+
+
+def _instant(word: str, text: str | None) -> int | None:
+    """Seconds since 1970 of a date or date-time; UTC where it has no offset."""
+    from hushgrid.errors import IntakeError
+    from hushgrid.live.durations import instant_of
+
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    found = None if at is None else instant_of(at if at.tzinfo else at.replace(tzinfo=UTC))
+    if found is None:
+        raise IntakeError(
+            f"{word} is {text!r}; give a date or time from 1970 on, such as 2026-01-05 or"
+            " 2026-01-05T00:00Z."
+        )
+    return found

@@ -1,9 +1,10 @@
 """Hidden Markov models of many homes at once, fitted by expectation-maximisation.
 
 Home h has K hidden states. They move by `transition[h, slot of the arriving step]`; a reading has a
-law by state and slot group. Without labels state 0 is the one that uses least. What rises with
-every iteration is the log-likelihood plus the log of the priors: pseudo-counts of moves and a few
-readings spread like the home's own (families.py).
+law by state and slot group. In a home without labels state 0 is the one that uses least. What rises
+with every iteration is the log-likelihood plus the log of the priors: pseudo-counts of moves and a
+few readings spread like the home's own (families.py). A home's fit depends, to the bit, on the
+design, its own readings and its own labels alone.
 """
 
 from __future__ import annotations
@@ -184,8 +185,10 @@ def _fitted(
         best, left = work.started(starts[0]), design.iterations
     assert best is not None
     work.iterate(best, left, tick)
-    if labels is None and _exchangeable(design.moves):
-        work.reorder(best)
+    if _exchangeable(design.moves):
+        # home by home: labels of one home leave the others' states as they are
+        free = np.full(len(x), True) if labels is None else (labels == -1).all(axis=1)
+        work.reorder(best, np.flatnonzero(free))
     likelihood = work.settle(best)
     seen, means = work.usage()
     share = seen.sum(axis=2, keepdims=True) / np.maximum(seen.sum(axis=(1, 2)), 1)[:, None, None]

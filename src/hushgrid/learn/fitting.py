@@ -167,13 +167,13 @@ class Fitting:
         rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, chosen]]
         return np.array(rows, np.float64)
 
-    def reorder(self, state: State) -> None:
-        """Name states by what they use: state 0 the least."""
+    def reorder(self, state: State, homes: Homes) -> None:
+        """Name the states of these homes by what they use: state 0 the least."""
         self.settle(state)
         seen, means = self.usage()
         share = seen.sum(axis=2, keepdims=True)
         order = np.argsort((share * means).sum(axis=1), axis=1, kind="stable")
-        for h in self.homes:
+        for h in homes:
             k = order[h]
             state.initial[h] = state.initial[h, k]
             state.natural[h] = state.natural[h][:, k]
@@ -186,7 +186,8 @@ class Fitting:
     def usage(self) -> tuple[Floats, Floats]:
         """(homes, groups, states): expected readings, and their mean [Wh]."""
         seen = self.counts.sum(axis=1)
-        energy = np.einsum("hmgk,hm->hgk", self.counts, self.each)
+        # added up value by value: a home's sums must not depend on how far others are padded
+        energy = (self.counts * self.each[:, :, None, None]).sum(axis=1)
         overall = (self.weight * self.each).sum(axis=1) / np.maximum(self.weight.sum(axis=1), 1)
         means = np.where(seen > 1e-6, energy / np.maximum(seen, 1e-6), overall[:, None, None])
         return seen, means

@@ -6,6 +6,7 @@ it. Nothing here names a reading: homes are named by meter id and by what ails t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,8 @@ class Histories:
 
     `shown` (steps,): what local clocks show [s since Monday 0:00]. `counts`: how many readings were
     duplicates, conflicts, malformed, incomplete; `problems`: why the first rows were malformed.
-    `labels` (homes, steps): 1 occupied, 0 not, -1 unknown.
+    `labels` (homes, steps): 1 occupied, 0 not, -1 unknown. `declared`: axis, step and ids come from
+    public arguments, none of them from readings; anything published at a privacy budget needs it.
     """
 
     ids: tuple[str, ...]
@@ -53,6 +55,7 @@ class Histories:
     counts: Mapping[str, int]
     labels: Labels | None = None
     problems: tuple[str, ...] = ()
+    declared: bool = False
 
     @property
     def steps_a_day(self) -> int:
@@ -91,9 +94,29 @@ class Axis:
     steps: int
 
 
-def axis_of(readings: Readings, seconds: int | None = None) -> Axis:
-    """The steps that hold all readings; without `seconds` as long as most readings are."""
-    if not len(readings):
+def axis_of(
+    readings: Readings,
+    seconds: int | None = None,
+    *,
+    begins: int | None = None,
+    ends: int | None = None,
+) -> Axis:
+    """The axis of time: what is given of it, and the rest from the readings of all homes.
+
+    Whatever is taken from readings is moved by the time stamps of any one home. With all three
+    given the readings have no part in it.
+
+    Args:
+        readings: Of all homes.
+        seconds: Length of a step [s]; else as long as most readings are.
+        begins: First step [UTC epoch s], on a border of steps; else that of the earliest reading.
+        ends: End of the last step [UTC epoch s]; else that of the latest reading.
+
+    Raises:
+        IntakeError: The step does not divide a day, a border is not on a step, there are no steps
+            or too many of them, or there is no reading to take a missing part from.
+    """
+    if None in (seconds, begins, ends) and not len(readings):
         raise IntakeError("there are no readings; give a file with at least one home.")
     if seconds is None:
         lengths, count = np.unique(readings.duration, return_counts=True)
@@ -102,9 +125,19 @@ def axis_of(readings: Readings, seconds: int | None = None) -> Axis:
         raise IntakeError(
             f"readings last {seconds} s; give an interval that divides a day, such as 1800."
         )
-    begins = int(readings.start.min()) // seconds * seconds
-    end = int((readings.start + readings.duration).max())
-    steps = -(-(end - begins) // seconds)
+    for word, at in (("from", begins), ("to", ends)):
+        if at is not None and at % seconds:
+            raise IntakeError(
+                f"{word} is {np.datetime64(at, 's')}Z, within a step of {seconds} s; give a time at"
+                " which a step begins, counted from midnight UTC."
+            )
+    if begins is None:
+        begins = int(readings.start.min()) // seconds * seconds
+    if ends is None:
+        ends = int((readings.start + readings.duration).max())
+    steps = -(-(ends - begins) // seconds)
+    if steps < 1:
+        raise IntakeError("from is not before to or the last reading; give an earlier one.")
     if steps > MOST_STEPS:
         raise IntakeError(
             f"readings span {steps} steps; give at most {MOST_STEPS}: is a date wrong?"
@@ -113,11 +146,15 @@ def axis_of(readings: Readings, seconds: int | None = None) -> Axis:
 
 
 def histories_of(readings: Readings, axis: Axis, shown: NDArray[np.int64]) -> Histories:
-    """Readings laid on an axis; each reading counts once, duplicates and overlaps are counted."""
+    """Readings laid on an axis; each reading counts once, duplicates and overlaps are counted.
+
+    A home's row depends on its own readings and the axis alone; what is outside is dropped.
+    """
     done = settle(readings, axis.seconds)
     wh = np.full((len(readings.ids), axis.steps), np.nan)
     at = (done.complete.start - axis.begins) // axis.seconds
-    wh[done.complete.code, at] = done.complete.wh
+    inside = (at >= 0) & (at < axis.steps)
+    wh[done.complete.code[inside], at[inside]] = done.complete.wh[inside]
     counts = {
         "duplicates": done.duplicates,
         "conflicts": done.conflicts,
@@ -134,22 +171,46 @@ def with_silent(found: Histories, meters: Collection[str]) -> Histories:
     return replace(found, ids=(*found.ids, *silent), wh=np.concatenate([found.wh, none]))
 
 
+def of_meters(found: Histories, meters: Sequence[str]) -> Histories:
+    """The histories of a list of meters, in its order; those of other meters are dropped.
+
+    Args:
+        found: Histories of any meters.
+        meters: Each once. One without readings gets a row of NaN.
+
+    Raises:
+        IntakeError: The list is empty, or a meter is in it twice.
+    """
+    again = sorted(name for name, count in Counter(meters).items() if count > 1)
+    if again or not meters:
+        what = f"meter {again[0]!r} is listed twice" if again else "the list of meters is empty"
+        raise IntakeError(f"{what}; give each meter once.")
+    every = with_silent(found, meters)
+    place = {name: i for i, name in enumerate(every.ids)}
+    return every.homes(np.array([place[name] for name in meters], np.intp))
+
+
 def with_labels(
     found: Histories, meters: Sequence[str], start: NDArray[np.int64], occupied: NDArray[np.int8]
 ) -> Histories:
-    """Histories with labels of some steps; refused where a meter is unknown or no time fits."""
+    """Histories with labels of some steps.
+
+    Refused where a meter is unknown or no time fits. Of declared histories such labels are dropped
+    instead: whether they are there is up to single homes.
+    """
     labels = np.full(found.wh.shape, -1, np.int8)
     home = {name: i for i, name in enumerate(found.ids)}
     unknown = next((name for name in meters if name not in home), None)
-    if unknown is not None:
+    if unknown is not None and not found.declared:
         raise IntakeError(f"a label is of meter {unknown!r}, which has no readings; leave it out.")
     if not np.isin(occupied, (-1, 0, 1)).all():
         raise IntakeError("a label is none of 0, 1 and nothing; give 1 for occupied, 0 for not.")
     at = (start - found.begins) // found.seconds
     inside = (at >= 0) & (at < found.wh.shape[1])
-    if len(inside) and not inside.any():
+    if len(inside) and not inside.any() and not found.declared:
         raise IntakeError("no label is of a time that has readings; give labels of the same days.")
-    rows = np.array([home[name] for name in meters], np.intp)
+    rows = np.array([home.get(name, -1) for name in meters], np.intp)
+    inside &= rows >= 0
     labels[rows[inside], at[inside]] = occupied[inside]
     return replace(found, labels=labels)
 

@@ -66,9 +66,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Days that a fit did not see: mean log-likelihood of a reading by slot of the day [nats].
+    """The last days: mean log-likelihood of a reading by slot of the day [nats].
 
-    `plain` is that of one law for all times of day and states.
+    `plain` is that of one law for all times of day and states, fitted to the days before. All of it
+    is computed from readings without noise.
     """
 
     days: float
@@ -225,11 +226,10 @@ def _family(
     found: Histories, habits: Habits, terms: Terms, begin: Watch
 ) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
     """The family of laws, what each that was tried reached on held-out days, and both parts."""
-    steps, day = found.wh.shape[1], found.steps_a_day
-    late = int(steps * HELD_OUT) // day * day
-    if late < LEAST_HELD * day:
+    parts = parted(found)
+    if parts is None:
         return (AUTO[0] if terms.law == "auto" else terms.law), {}, None, None
-    early, after = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
+    early, after = parts
     if terms.law != "auto":
         return terms.law, {}, early, after
     tried: dict[str, float] = {}
@@ -246,6 +246,16 @@ def _family(
         tried[family] = float(expected(rest.wh, under).log_likelihood.sum() / max(seen, 1))
     best = max(tried, key=lambda name: tried[name])
     return next(f for f in AUTO if f == best), tried, early, after
+
+
+def parted(found: Histories) -> tuple[Histories, Histories] | None:
+    """All days but the last ones, and the last ones; None where there are too few with readings."""
+    steps, day = found.wh.shape[1], found.steps_a_day
+    late = int(steps * HELD_OUT) // day * day
+    if late < LEAST_HELD * day:
+        return None
+    parts = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
+    return parts if all(np.isfinite(part.wh).any() for part in parts) else None
 
 
 def _sample(found: Histories) -> Ints:
@@ -266,8 +276,15 @@ def _held_out(
     models = grouped_models(own, before, shared.which, shared.k)
     judged = publics(models, terms.starts, shared.which)
     top = max(int(np.nanmax(late.wh)) if np.isfinite(late.wh).any() else 1, 1)
-    score = marginal_scores(late, judged, shared.which, top)
-    level = plain_scores(early, late, shared.which, shared.k)
+    return last_days(early, late, judged, shared.which, top), judged
+
+
+def last_days(
+    early: Histories, late: Histories, public: tuple[Public, ...], which: Ints, top: int
+) -> HeldOut:
+    """Scores of the last days under models; `which` (homes,) is the model of each home."""
+    score = marginal_scores(late, public, which, top)
+    level = plain_scores(early, late, which, len(public))
     slot = late.shown % DAY // late.seconds
     by = [
         np.nanmean(np.append(score[:, slot == s], np.nan))
@@ -281,10 +298,9 @@ def _held_out(
         else np.nan
         for s in range(late.steps_a_day)
     ]
-    found = HeldOut(
+    return HeldOut(
         late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score))
     )
-    return found, judged
 
 
 def _accuracy(

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.checks import is_real
 from hushgrid.errors import PolicyError
 from hushgrid.learn.em import Fit
 from hushgrid.learn.histories import Histories, clamped
 from hushgrid.learn.judge import daily_scores, trust_of
-from hushgrid.learn.learned import Learned
+from hushgrid.learn.learned import HeldOut, Learned, last_days, parted
 from hushgrid.learn.private import (
     PARTS,
     Provenance,
@@ -49,6 +50,10 @@ class Asked:
     eta_set_by: str = ""
 
     def __post_init__(self) -> None:
+        budgets = (("pool budget", self.pool_budget), ("bound budget", self.bound_budget))
+        for word, budget in budgets:
+            if budget is not None and not (is_real(budget) and budget > 0):
+                raise PolicyError(f"{word} is {budget}; give a positive epsilon.")
         if self.eta is not None and not self.eta_set_by.strip():
             raise PolicyError(
                 f"eta is {self.eta:g} but eta-set-by is not set; say who set it, and why."
@@ -62,6 +67,8 @@ class Offered:
     `models` are hidden ones, one for each of `public`; `which` (fitted homes,) the one of each
     home. `eta_by` goes into the zone file; `eta_basis` has figures in it and stays with the
     utility. `daily` (fitted homes, 3): mean, standard deviation and number of daily scores.
+    `held_out`: the last days under what is offered, so of a pooled model under the one with noise,
+    whose sums have these days in them too; it is computed from readings and stays with the utility.
     """
 
     provenance: Provenance
@@ -77,20 +84,35 @@ class Offered:
     public: tuple[Public, ...]
     which: Ints
     daily: NDArray[np.float64]
+    held_out: HeldOut | None
 
 
 def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Offered:
-    """The homes' own models, or a pooled one with noise where a budget is given for it."""
+    """The homes' own models, or a pooled one with noise where a budget is given for it.
+
+    Args:
+        result: What was learned from `found`.
+        found: Histories of all homes.
+        asked: Budgets, bound and eta.
+        noise: Source of the noise on sums and counts.
+
+    Raises:
+        PolicyError: A budget is given, but the axis, the homes or the law would be chosen by
+            readings, or there are too few homes.
+    """
+    _check_public(result, found, asked)
     bound, bound_by, cost = _bound(result, found, asked, noise)
     usable = clamped(found.homes(result.usable), bound)
     models, public, which = result.shared.models, result.public, result.shared.which
     provenance: Provenance = "private"
+    held_out = result.held_out
     trust, note = result.trust, (
         "The models come from these homes without noise: nothing they shape may be published,"
         " and hushgrid check holds a service to that."
     )  # fmt: skip
     if asked.pool_budget is not None:
-        told = noisy(statistics(result.own, bound), asked.pool_budget, noise)
+        exact = statistics(result.own, bound, homes=len(result.ids))
+        told = noisy(exact, asked.pool_budget, noise)
         which = np.zeros(len(result.usable), np.intp)
         models = pooled_model(result.own, told, bound)
         public = publics(models, result.terms.starts, which)
@@ -103,6 +125,8 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
         )
         # other laws than those that were judged
         trust = trust_of(usable, public, which, result.terms.starts, bound)
+        parts = parted(usable)
+        held_out = None if parts is None else last_days(*parts, public, which, bound)
     eta, eta_by, basis = _eta(trust, provenance, asked)
     return Offered(
         provenance=provenance,
@@ -118,7 +142,23 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
         public=public,
         which=which,
         daily=daily_scores(usable, public, which, bound),
+        held_out=held_out,
     )
+
+
+def _check_public(result: Learned, found: Histories, asked: Asked) -> None:
+    """What noise does not cover must not come from readings."""
+    if asked.pool_budget is None and asked.bound_budget is None:
+        return
+    if not found.declared:
+        raise PolicyError(
+            "a budget is set but the axis of time or the list of homes comes from readings, which"
+            " no noise covers; give begin, end, step and meters."
+        )
+    if asked.pool_budget is not None and result.terms.law == "auto":
+        raise PolicyError(
+            "law is 'auto', which readings decide and no noise covers; give gamma or lognormal."
+        )
 
 
 def _bound(result: Learned, found: Histories, asked: Asked, noise: Noise) -> tuple[int, str, float]:

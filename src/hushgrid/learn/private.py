@@ -1,11 +1,22 @@
 """Models of many homes that may be published: noisy sums, and bounds by a noisy count.
 
-Who is protected is a home with its whole history: two datasets are neighbours when one home is
-replaced by any other. Every home is fitted alone, under public priors; what it gives to the sum is
-a vector of whole numbers whose sum of sizes is at most `PARTS * UNIT`, whatever its readings are.
-So replacing a home moves the sum by at most twice that, and one draw of integer Laplace noise of
-scale 2 * PARTS * UNIT / epsilon on each entry makes the sums epsilon-differentially private. The
-models made of them cost nothing more.
+The unit of protection is a home with its whole history: all readings and labels of one meter of a
+public list. Two datasets are neighbours when that history is replaced by any other: other values,
+time stamps, durations, another number of readings, or none.
+
+1. The design is public. Begin, end and step of the axis, the list of meters, time zone, habits, the
+   family of laws, priors, starts and ties are arguments (`Histories.declared`, `offered`).
+2. A home's vector depends on the design and its own history alone, to the bit. Its row holds its
+   own readings inside the axis (`histories_of`); what ails it is computed from its row (`ailments`)
+   and drops that home only; its labels and days without activity come from its row; its fit from
+   these and the design (`fit`). A home that is dropped or has no readings gives a vector of zeros.
+3. A vector has whole numbers of 0 or more that add up to `PARTS * UNIT` at most.
+
+So a neighbour differs in one term of the sum, and the sum moves by at most `2 * PARTS * UNIT` (L1).
+Integer Laplace noise of scale 2 * PARTS * UNIT / epsilon on each entry makes the sums
+epsilon-differentially private. The number of entries is the design's. The models are made of the
+noisy sums and the design, so they cost nothing more. How many homes could be fitted is a secret;
+how many are on the list is not, and only that number decides whether a pool is large enough.
 """
 
 from __future__ import annotations
@@ -42,7 +53,7 @@ class Statistics:
     shares: Whole
     laws: Whole
     moves: Whole
-    homes: int
+    homes: int  # on the public list, fitted or not
     epsilon: float | None  # None: no noise in it, not to be published
 
     @property
@@ -51,14 +62,24 @@ class Statistics:
         return np.concatenate([part.ravel() for part in (self.shares, self.laws, self.moves)])
 
 
-def statistics(own: Fit, top: int) -> Statistics:
-    """The sums without noise; `top` [Wh] is the public bound that scales the features."""
+def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
+    """The sums without noise.
+
+    Args:
+        own: Fits of the homes that could be fitted.
+        top: Public bound [Wh] that scales the features.
+        homes: How many homes there are, fitted or not, a public number; else as many as fits.
+            Where a home's own readings decide whether it is fitted, it must be given.
+
+    Raises:
+        PolicyError: The law has other features than two.
+    """
     if own.design.family not in ("gamma", "lognormal"):
         raise PolicyError(f"law is {own.design.family!r}; pooled models need gamma or lognormal.")
     shares, laws, moves = (
         np.sum(column, axis=0) for column in zip(*contributions(own, top), strict=True)
     )
-    return Statistics(shares, laws, moves, own.homes, None)
+    return Statistics(shares, laws, moves, own.homes if homes is None else homes, None)
 
 
 def contributions(own: Fit, top: int) -> list[tuple[Whole, Whole, Whole]]:
@@ -170,7 +191,7 @@ _A_DAY = 48.0  # readings' worth of a home's share, against the prior on laws
 
 
 def own_days(own: Fit) -> float:
-    """Days of history, a public number: what the sums weigh against the priors."""
+    """Days of the axis, a public number: what the sums weigh against the priors."""
     return max(float(len(own.design.slot)) / (float(own.moves.shape[1]) / 2), 1.0)
 
 

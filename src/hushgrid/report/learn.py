@@ -57,18 +57,19 @@ def learned_values(found: Learned, made: Offered, asked: Asked, given: Histories
             "reasoning": made.trust.reasoning,
         },
         "accuracy": found.accuracy,
-        "held_out": _held(found),
+        "held_out": _held(found, made),
     }
 
 
-def _held(found: Learned) -> dict[str, Any] | None:
-    held = found.held_out
+def _held(found: Learned, made: Offered) -> dict[str, Any] | None:
+    held = made.held_out
     if held is None:
         return None
     worst = int(np.nanargmin(held.by_slot)) if np.isfinite(held.by_slot).any() else 0
     minute = worst * found.seconds // 60
     return {
         "days": held.days,
+        "noise": made.provenance == "pooled",
         "log_likelihood": held.log_likelihood,
         "plain": float(np.nanmean(held.plain)),
         "by_slot": held.by_slot.tolist(),
@@ -125,11 +126,14 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     ]
     held = values.get("held_out")
     if held:
+        under = "under the published model, with its noise, " if held.get("noise") else ""
         lines.append(
-            f"Held out: the last {held['days']:g} days score {held['log_likelihood']:.3f} a"
+            f"Held out: {under}the last {held['days']:g} days score {held['log_likelihood']:.3f} a"
             f" reading; one law for all hours scores {held['plain']:.3f}. Worst slot"
             f" {held['worst_slot']}: {held['worst']:.3f}."
         )
+    if values["provenance"] == "pooled":
+        lines.append(_POOLED)
     for what, names in values["ailments"].items():
         days = values["vacant_days"] if what.startswith("vacant") else {}
         told = [f"{name} ({days[name]} days)" if name in days else name for name in names[:8]]
@@ -158,6 +162,11 @@ def learned_prose(values: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+_POOLED = (
+    "For the operator only: every score, log-likelihood, accuracy and count here is computed from"
+    " readings without noise. The last days are in the sums of the published model too; the"
+    " log-likelihood and any accuracy are of the homes' own fits, before noise."
+)
 _TRAINED = {
     "without_labels": "without labels",
     "without_labels_on_the_rest": "without labels, on unlabelled days",
