@@ -1,7 +1,8 @@
 """From a promise to a policy: the noise of every step, the clamp, the expected error.
 
 Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
-step from all releases of the horizon; `trajectory`, a house's whole horizon.
+step from all releases, of the horizon or of a run of horizons; `trajectory`, a house's whole
+horizon.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.slotwise import spread
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.calibration import Scheduler, case_loss, exposures_of
-from hushgrid.checks import is_real
+from hushgrid.checks import is_real, is_whole
 from hushgrid.clamp import RHO, choose_clamp
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PlanError, PolicyError
@@ -43,7 +44,8 @@ class Plan:
 
     `losses` is (T, houses): what each release tells about each house; `house` and `step` are where
     the promise binds. `leakage` is the worst total leakage about one step of one house, None where
-    releases have no epsilon of their own.
+    releases have no epsilon of their own. `running`: the steps that leakage was counted over, with
+    the horizon's releases again and again; None for the horizon on its own.
     """
 
     secret: Secret
@@ -58,6 +60,7 @@ class Plan:
     step: int
     prospect: Prospect
     assumptions: tuple[str, ...]
+    running: int | None = None
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
@@ -78,12 +81,16 @@ def plan(
     rho: float | None = RHO,
     slotwise: bool = False,
     gaussian: bool = False,
+    running: int | None = None,
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
 
     `terms` carries eta, the horizon and the rules; its epsilon plays no part. `rho`: the relative
     error to expect of the model above a clamp; None keeps the contract bounds (or the terms' own
     clamp). `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
+    `running`: count leakage (the secret interval) over so many steps, with the horizon's releases
+    again and again and the chain going on; None counts the horizon on its own. Take
+    `accounting.epochs.running_steps` for a number after which nothing changes.
 
     >>> from hushgrid.laws import Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -95,22 +102,22 @@ def plan(
     """
     terms = Policy(1.0) if terms is None else terms
     _check(secret, epsilon, delta, terms, slotwise, gaussian)
+    _check_running(models, terms.horizon, running, slotwise)
     world = (models, zone, consumption)
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
         policy = replace(terms, epsilon=epsilon, delta=delta, gaussian=multiple, eta=1.0)
-        return _made(Task(world, tariff, policy), secret, epsilon, delta)
+        return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
-    task = Task(world, tariff, bare)
+    task = Task(world, tariff, bare, running)
     best = _solved(task, secret, epsilon, delta, slotwise)
     if rho is not None:
         for _ in range(_ROUNDS):
             clamp = choose_clamp(*world, best.policy, rho).clamp
             if clamp == best.policy.clamp:
                 break
-            rival = _solved(
-                Task(world, tariff, replace(bare, clamp=clamp)), secret, epsilon, delta, slotwise
-            )
+            cut = Task(world, tariff, replace(bare, clamp=clamp), running)
+            rival = _solved(cut, secret, epsilon, delta, slotwise)
             if rival.prospect.with_cut(rho) >= best.prospect.with_cut(rho):
                 break
             best = rival
@@ -127,13 +134,33 @@ def examine(
     secret: Secret = "step",
     epsilon: float | None = None,
     delta: float = 0.0,
+    running: int | None = None,
 ) -> Plan:
     """What a given policy does and costs, in the words of a plan; nothing is searched for.
 
-    `epsilon` and `delta` are what is promised about the secret, by default the policy's.
+    `epsilon` and `delta` are what is promised about the secret, by default the policy's; `running`
+    as for `plan`.
     """
     promised = policy.epsilon if epsilon is None else epsilon
-    return _made(Task((models, zone, consumption), tariff, policy), secret, promised, delta)
+    _check_running(models, policy.horizon, running, bool(policy.epsilon_t))
+    task = Task((models, zone, consumption), tariff, policy, running)
+    return _made(task, secret, promised, delta)
+
+
+def _check_running(
+    models: Sequence[OccupancyModel], horizon: int, running: int | None, uneven: bool
+) -> None:
+    if running is None:
+        return
+    if not (is_whole(running) and running >= horizon):
+        raise PlanError(f"running is {running}; give a whole number, {horizon} steps or more.")
+    turn = math.lcm(*(len(model.calendar.slots) for model in models))
+    if uneven and horizon % turn:
+        raise PlanError(
+            f"the horizon is {horizon} steps, no whole number of turns of the calendars ({turn}),"
+            " so repeating an uneven schedule puts it at other times of the day; give a multiple,"
+            " or an even schedule."
+        )
 
 
 def _check(
@@ -177,9 +204,11 @@ World = tuple[Sequence[OccupancyModel], Zone, Consumption]
 class Task:
     """What is asked again and again while an epsilon is searched for."""
 
-    def __init__(self, world: World, tariff: Tariff, policy: Policy) -> None:
+    def __init__(
+        self, world: World, tariff: Tariff, policy: Policy, running: int | None = None
+    ) -> None:
         self.models, self.zone, self.consumption = world
-        self.tariff, self.policy = tariff, policy
+        self.tariff, self.policy, self.running = tariff, policy, running
         # demand that answers rates is planned for at its usual size; losses are then capped
         self._capped = self.consumption.reacts and policy.eta < 1
         usual = replace(self.consumption, elasticity=None)
@@ -189,6 +218,8 @@ class Task:
                 f"policy blocks is {policy.blocks!r}, which bounds less than what a release tells"
                 " about a house that moves with others; give the rule block."
             )
+        if running is not None:  # epsilons are asked for by the step, of every step
+            policy = replace(policy, horizon=running, epsilon_t=())
         self.scheduler = Scheduler(exposures, policy)
         self._lost: dict[tuple[int, float, float], Floats] = {}
         self._events: dict[tuple[int, float], Event] = {}
@@ -204,14 +235,25 @@ class Task:
 
     def losses(self, each: Sequence[float]) -> Floats:
         """(T, houses): what every release tells about every house."""
-        rows = []
+        distinct, row = self._losses(each)
+        return distinct[row]
+
+    def _losses(self, each: Sequence[float]) -> tuple[Floats, NDArray[np.intp]]:
+        """The distinct losses (rows, houses) of releases, and the row of every step."""
+        rows: dict[int, int] = {}  # by the array that is kept
+        found: list[Floats] = []
+        place: list[int] = []
         for t, (epsilon, b) in enumerate(zip(each, self.scales(each), strict=True), 1):
             key = (id(self.scheduler.booked(t)), b, epsilon if self._capped else 0.0)
             if key not in self._lost:
                 lost = self.scheduler.losses(t, b)
                 self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self._capped else lost
-            rows.append(self._lost[key])
-        return np.array(rows)
+            lost = self._lost[key]
+            if id(lost) not in rows:
+                rows[id(lost)] = len(found)
+                found.append(lost)
+            place.append(rows[id(lost)])
+        return np.array(found), np.array(place)
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
         """For every step an event that dominates what its release tells about any house."""
@@ -219,9 +261,16 @@ class Task:
             return [Pure(epsilon) for epsilon in each]
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
 
-    def leakage(self, losses: Floats) -> tuple[float, int, int]:
-        """The worst total leakage, the maximum over the models; its step from 1, and its house."""
-        worst = worst_leakage(self.models, losses)
+    def leakage(self, each: Sequence[float]) -> tuple[float, int, int]:
+        """The worst total leakage, the maximum over the models; its step from 1, and its house.
+
+        Over `running` steps where that is set: `each` again and again, and the chain goes on.
+        """
+        if self.running is not None:
+            each = [each[t % len(each)] for t in range(self.running)]
+        distinct, row = self._losses(each)
+        kinds, class_of = np.unique(distinct, axis=1, return_inverse=True)
+        worst = worst_leakage(self.models, kinds[row], class_of.ravel())
         return worst.total, worst.step, worst.house
 
     def _worst(self, t: int, b: float) -> Event:
@@ -260,7 +309,7 @@ def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: 
     uneven = () if min(each) == top else tuple(each)
     policy = replace(task.policy, epsilon=top, epsilon_t=uneven)
     return _made(
-        Task((task.models, task.zone, task.consumption), task.tariff, policy),
+        Task((task.models, task.zone, task.consumption), task.tariff, policy, task.running),
         secret,
         epsilon,
         delta,
@@ -272,7 +321,7 @@ def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[flo
     if secret == "step":
         return lambda each: max(each)
     if secret == "interval":
-        return lambda each: task.leakage(task.losses(each))[0]
+        return lambda each: task.leakage(each)[0]
     if delta == 0:
         return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
     return lambda each: compose(task.worst_events(each), delta)
@@ -322,7 +371,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     losses = task.losses(each)
     leakage, step = None, 1
     if policy.gaussian is None:
-        leakage, step, house = task.leakage(losses)
+        leakage, step, house = task.leakage(each)
     if secret != "interval":
         reach = task.scheduler.zone.bound / np.array([c.scale for c in calibrations])[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)
@@ -344,6 +393,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
         step,
         prospect(task.models, task.consumption, task.tariff, policy, scales),
         assumptions(secret, policy, task.consumption, len(task.models)),
+        task.running,
     )
 
 

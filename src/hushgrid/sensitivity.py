@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.accounting.epochs import running_steps
 from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
+from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.checks import is_real
 from hushgrid.clamp import RHO
 from hushgrid.consumption import Consumption
@@ -89,6 +91,22 @@ def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | No
             return max(now, found.leakage)
         turns, before = turns * 2, now
     return float("inf")
+
+
+def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
+    """Steps of a run of horizons that stands for any number of them; PlanError if none does."""
+    if secret != "interval":
+        raise PlanError(
+            f"continued is asked for the secret {secret}; leakage across horizons is counted for"
+            " the secret interval."
+        )
+    found = running_steps(models, horizon, STEPS_PER_DAY)
+    if found is None:
+        raise PlanError(
+            "leakage does not fade in 32 days for some house, so no promise covers horizons before"
+            " and after; plan the horizon on its own, or give models in which occupancy can change."
+        )
+    return found
 
 
 def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) -> None:

@@ -25,6 +25,9 @@ def plan(
     clamp: Annotated[bool, typer.Option(help="Choose a clamp below the contract bound.")] = True,
     slotwise: Annotated[bool, typer.Option(help="Spend where the chain mixes.")] = False,
     gaussian: Annotated[bool, typer.Option(help="Gaussian noise (trajectory, delta).")] = False,
+    continued: Annotated[
+        bool, typer.Option(help="Count leakage with such horizons before and after (interval).")
+    ] = False,
     within: Annotated[
         float | None, typer.Option(help="Refuse an expected error above this share of the load.")
     ] = None,
@@ -65,6 +68,8 @@ def plan(
         "slotwise": slotwise,
         "gaussian": gaussian,
     }
+    if continued:
+        asked["running"] = options.running(scenario.models, terms.horizon, secret)
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
     with progress("planning", dials) as tick:
         found = planned(*world, **asked)

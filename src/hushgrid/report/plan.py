@@ -35,6 +35,7 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "gaussian": found.policy.gaussian,
         "epsilon_any": finite_or_none(found.epsilon_any),
         "leakage_max": found.leakage,
+        "running": found.running,
         "leakage_endless": finite_or_none(endless),
         "limiting": {"house": found.house, "step": found.step},
         "rmsre_paper": prospect.estimated(rho) if estimated else prospect.with_cut(rho),
@@ -68,14 +69,17 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
         lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by density class.")
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
-        lines.append(f"Leakage about one step of one house over the horizon: {found.leakage:.3f}.")
+        over = "the horizon on its own"
+        if found.running is not None:
+            over = f"a run of {found.running} steps, the horizon again and again"
+        lines.append(f"Leakage about one step of one house over {over}: {found.leakage:.3f}.")
         if endless is not None:
             more = (
                 "grows without end" if math.isinf(endless) else f"stays at or below {endless:.3f}"
             )
             hint = ""
             if found.secret == "interval" and endless > found.epsilon * 1.005:
-                hint = " (a longer policy.horizon promises for longer)"
+                hint = " (plan with --continued to promise that)"
             lines.append(f"Repeated for ever, it {more}{hint}.")
     lines += [
         "",

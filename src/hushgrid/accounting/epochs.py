@@ -1,0 +1,166 @@
+"""Leakage that goes on across epochs: one chain of occupancy, releases with silence between them.
+
+An epoch that begins gives no house a new life. Its occupancy goes on by the same chain, so what
+earlier epochs published counts at every step of the new one, and what the new one publishes counts
+at every step before. Proofs: docs/proofs/temporal.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.accounting.temporal import Leakage, temporal_leakage
+from hushgrid.carry import into
+from hushgrid.errors import PolicyError
+from hushgrid.occupancy import OccupancyModel, possible_states
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+FORGOTTEN = 1e-7  # the share of a leakage that no longer counts
+PERIODS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of silence; a chain that needs more never forgets
+_ROUNDING = 1e-13  # added to a logarithm of products of many matrices
+
+
+def continued_leakage(
+    models: OccupancyModel | Sequence[OccupancyModel],
+    epochs: Sequence[ArrayLike],
+    gaps: Sequence[int] = (),
+) -> tuple[Leakage, ...]:
+    """The leakage of several epochs of the same houses as one continuing chain.
+
+    Args:
+        models: Theta, with calendars that count from step 1 of the first epoch.
+        epochs: the losses of each epoch's releases, (T,) or (T, houses) as for `temporal_leakage`.
+        gaps: steps without a release before the second epoch, the third, ...; 0 where not given.
+
+    Returns:
+        One `Leakage` an epoch: what the releases of all epochs say about its steps.
+
+    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> [round(one.worst, 6) for one in continued_leakage(theta, [[0.5], [0.5, 0.5]])]
+    [1.10627, 1.20726]
+    """
+    n = models.n_houses if isinstance(models, OccupancyModel) else models[0].n_houses
+    rows = [np.asarray(one, np.float64) for one in epochs]
+    silent = [*gaps, *[0] * (len(rows) - 1 - len(gaps))]
+    if not rows or len(silent) != len(rows) - 1 or min(silent, default=0) < 0:
+        raise PolicyError(
+            f"there are {len(rows)} epochs and {len(gaps)} gaps; give one epoch or more, and a gap"
+            " of 0 steps or more between two of them."
+        )
+    wide = [np.repeat(one[:, None], n, axis=1) if one.ndim == 1 else one for one in rows]
+    parts, ends = [wide[0]], [(0, len(wide[0]))]
+    for gap, one in zip(silent, wide[1:], strict=True):
+        begin = ends[-1][1] + gap
+        parts += [np.zeros((gap, n)), one]
+        ends.append((begin, begin + len(one)))
+    whole = temporal_leakage(models, np.concatenate(parts))
+    return tuple(
+        Leakage(whole.backward[a:b], whole.forward[a:b], whole.total[a:b]) for a, b in ends
+    )
+
+
+def kept_by_silence(models: Sequence[OccupancyModel], first: int, last: int) -> float:
+    """The largest share of a leakage at step `first` that is left at step `last`, or back.
+
+    Nothing is published in between. It holds for every house and model, for leakage of any size
+    and whatever the law of occupancy at `first`: by Birkhoff and Hopf, positive matrices M shrink
+    Hilbert's distance by tanh(D / 4), D the largest log of M_ik M_jl / (M_jk M_il). Houses that
+    models contradict each other about keep all of it.
+
+    Args:
+        models: Theta; Pi is the law of step 1, which decides what is possible later.
+        first: a step, from 1.
+        last: a later step, or the same.
+
+    Returns:
+        A share from 0 to 1.
+
+    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> [round(kept_by_silence([theta], 1, t), 3) for t in (1, 2, 10)]
+    [1.0, 0.714, 0.045]
+    """
+    if first == last:
+        return 1.0
+    if len(models) > 1 and _torn(models, last):
+        return 1.0
+    return max(_kept(model, p, first, last) for model in models for p in range(len(model.chains)))
+
+
+def running_steps(models: Sequence[OccupancyModel], horizon: int, period: int) -> int | None:
+    """Steps after which a run of the same terms is like any later one; None if it never forgets.
+
+    The run holds the first horizon as it is followed by others, and a whole period of the calendars
+    with enough before and after it. It is a whole number of horizons.
+    """
+    turn = int(np.lcm.reduce([len(model.calendar.slots) for model in models]))
+    for days in PERIODS:
+        memory = days * period
+        if kept_by_silence(models, turn + 1, turn + 1 + memory) <= FORGOTTEN:
+            steps = horizon + turn + 2 * memory
+            return -(-steps // horizon) * horizon
+    return None
+
+
+def _kept(model: OccupancyModel, p: int, first: int, last: int) -> float:
+    piece = model.chains[p]
+    chains = np.unique(piece.chain_of)
+    possible = next(islice(possible_states(model), first - 1, None))[p][chains]
+    states = possible.shape[1]
+    product = np.broadcast_to(np.eye(states), (len(chains), states, states))
+    moves = product > 0
+    for t in range(first + 1, last + 1):
+        a = into(model, piece, chains, t)
+        product, moves = product @ a, moves @ (a > 0)
+    return max(
+        _coefficient(m[rows], b[rows]) for m, b, rows in zip(product, moves, possible, strict=True)
+    )
+
+
+def _coefficient(matrix: Floats, moves: Bools) -> float:
+    """Birkhoff's coefficient of the rows of possible states; columns never reached drop out."""
+    reached = moves.any(axis=0)
+    matrix, moves = matrix[:, reached], moves[:, reached]
+    if len(matrix) < 2 or matrix.shape[1] < 2:
+        return 0.0
+    if not (moves.all() and matrix.min() > 0):
+        return 1.0
+    logs = np.log(matrix)
+    widest = 0.0
+    for row in logs:
+        apart = row - logs
+        widest = max(widest, float((apart.max(axis=1) - apart.min(axis=1)).max()))
+    return float(np.tanh((widest + _ROUNDING) / 4))
+
+
+def _torn(models: Sequence[OccupancyModel], last: int) -> bool:
+    """Whether models that are certain about a house contradict each other, at any step so far."""
+    walks = [islice(possible_states(model), last) for model in models]
+    seen: dict[tuple[int, ...], object] = {}  # states are kept, so that no other gets their id
+    for states in zip(*walks, strict=True):
+        mark = tuple(id(one) for one in states)
+        if mark in seen:
+            continue
+        seen[mark] = states
+        each: Bools = np.array([_of_houses(*pair) for pair in zip(models, states, strict=True)])
+        by_one = np.any(np.all(each, axis=2), axis=0)
+        if np.any(np.all(np.any(each, axis=0), axis=1) & ~by_one):
+            return True
+    return False
+
+
+def _of_houses(model: OccupancyModel, states: tuple[Bools, ...]) -> Bools:
+    """(houses, 2): whether each house may be absent, present."""
+    out = np.zeros((model.n_houses, 2), np.bool_)
+    for piece, possible in zip(model.chains, states, strict=True):
+        numbers = np.arange(possible.shape[1])
+        for place in range(piece.size):
+            home = (numbers >> (piece.size - 1 - place)) & 1 == 1
+            sides = np.stack([possible[:, ~home].any(axis=1), possible[:, home].any(axis=1)], 1)
+            out[piece.members[:, place]] = sides[piece.chain_of]
+    return out
