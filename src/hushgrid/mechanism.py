@@ -125,6 +125,11 @@ class Draws:
     def __repr__(self) -> str:
         return f"Draws(t={self.t})"
 
+    @property
+    def cost(self) -> float:
+        """What the release loses at most: under a window the look and the publication together."""
+        return self.calibration.epsilon + (self.look.epsilon if self.look else 0.0)
+
 
 def prepare(state: State, noise: Noise) -> Draws:
     """Draw the noise of the next step (Algorithm 1, line 12), from what is public alone."""

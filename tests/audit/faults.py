@@ -12,6 +12,7 @@ from hushgrid.audit.terms import Terms
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import Release
 from hushgrid.noise import Noise, SimulatedNoise
+from hushgrid.sums import Spent
 
 
 class Weak(Noise):
@@ -138,7 +139,7 @@ def dropped_house(terms: Terms, *, seed: int | None = None) -> _Own:
 class _Reset(Hushgrid):
     def publish(self, readings: Any) -> Any:
         if self._state.t == self.terms.policy.horizon // 2 + 1:
-            self._spent = 0.0
+            self._spent = Spent()
         return super().publish(readings)
 
 

@@ -6,7 +6,6 @@ is computed again from public models, so saving it is saving a list.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism import Release, State
 from hushgrid.policy import MAX_SCALE
+from hushgrid.sums import sum_up
 
 Floats = NDArray[np.float64]
 
@@ -54,16 +54,6 @@ def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
     if not events or sum_up(event.pure for event in events) <= epsilon:
         return 0.0
     return float(_composed(events).get_delta_for_epsilon(epsilon))
-
-
-def sum_up(losses: Iterable[float]) -> float:
-    """A sum that is never too small: exact, then rounded up if it was rounded at all."""
-    values = list(losses)
-    total = math.fsum(values)
-    if math.isinf(total):
-        return total
-    rest = math.fsum([*values, -total])
-    return math.nextafter(total, math.inf) if rest > 0 else total
 
 
 def _events(losses: Iterable[float | Event]) -> list[Event]:

@@ -20,6 +20,7 @@ from hushgrid.audit.terms import Terms
 from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import State
+from hushgrid.sums import Spent
 
 Ints = NDArray[np.int64]
 
@@ -357,20 +358,20 @@ def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
         return Check(
             name, "not_checked", f"Not checked on the publisher: {horizon} steps are too many."
         )
-    publisher, spent = factory(terms, seed=seed + 13), 0.0
+    publisher, spent = factory(terms, seed=seed + 13), Spent()
     readings = first.zone.bound.astype(np.int64) // 2
     limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
     for t in range(1, horizon + 1):
         one = seen(publisher.publish(readings.copy()))
         if one.from_readings:
             due = first.scheduler.at(t, rates).epsilon
-            spent += due if one.epsilon is None else max(one.epsilon, 0.0)
-        if spent > limit * (1 + 1e-9):
+            spent = spent.add(due if one.epsilon is None else max(one.epsilon, 0.0))
+        if terms.budget is not None and spent.exceeds(terms.budget):
             return Check(
                 name,
                 "failed",
-                f"By step {t} the publisher has spent {spent:.6g} of a budget of {limit:g} and goes"
-                " on: it lost count, or began to count anew.",
+                f"By step {t} the publisher has spent {spent.total:.6g} of a budget of {limit:g}"
+                " and goes on: it lost count, or began to count anew.",
                 t,
             )
         rates.append(one.rate if one.rate is not None else 0.0)
@@ -382,7 +383,7 @@ def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
             horizon + 1,
         )
     within = "no budget is set" if terms.budget is None else f"within the budget of {limit:g}"
-    return Check(name, "passed", f"{horizon} steps spend {spent:.6g}; {within}.")
+    return Check(name, "passed", f"{horizon} steps spend {spent.total:.6g}; {within}.")
 
 
 def _beyond(publisher: Any, readings: Ints) -> bool:

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.compose import Account, compose, sum_up
+from hushgrid.accounting.compose import Account, compose
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.audit.findings import Check
 from hushgrid.audit.ledger import Recomputed
@@ -17,6 +17,7 @@ from hushgrid.audit.realised import Realised, mixed, worst_of_blocks
 from hushgrid.audit.terms import Terms
 from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import HushgridError
+from hushgrid.sums import sum_up
 
 Floats = NDArray[np.float64]
 

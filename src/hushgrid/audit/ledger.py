@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from hushgrid.errors import HushgridError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import Release, State, follows, replay, skip
+from hushgrid.sums import Spent
 
 Floats = NDArray[np.float64]
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
@@ -427,7 +429,7 @@ def budget(
             epoch.first + entry.step - 1,
             entry.epsilon,
             entry.place,
-            entry.carried + models.get(epoch.digest, 0.0),
+            (entry.carried, models.get(epoch.digest, 0.0)),
         )
         for epoch in evidence.epochs
         for entry in epoch.entries
@@ -436,26 +438,27 @@ def budget(
     restart = _restart(evidence)
     if restart is not None:
         return restart
-    total = math.fsum(epsilon for _, epsilon, _, _ in spent)
+    total = Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total
     if terms is None or terms.budget is None:
         text = f"All releases together state {total:.6g};"
         if terms is None:
             return Check("budget", "not_checked", f"{text} needs --config.")
         return Check("budget", "passed", f"{text} no budget is set.")
-    start, running = 0, 0.0
+    start, running = 0, Fraction()
     for n, (t, epsilon, place, before) in enumerate(spent):
-        running += epsilon
+        running += Fraction(epsilon)
         while spent[start][0] <= t - terms.policy.horizon:
-            running -= spent[start][1]
+            running -= Fraction(spent[start][1])
             start += 1
-        if running + before > terms.budget * (1 + 1e-9):
-            brought = f" and {before:.6g} from before" if before else ""
+        if Spent(running).add(*before).exceeds(terms.budget):
+            earlier = Spent().add(*before).total
+            brought = f" and {earlier:.6g} from before" if earlier else ""
             return Check(
                 "budget",
                 "failed",
                 f"Record {place} brings the spending of {n - start + 1} releases within one horizon"
-                f" to {running:.6g}{brought}, above the budget of {terms.budget:g}: the count began"
-                " anew.",
+                f" to {float(running):.6g}{brought}, above the budget of {terms.budget:g}: the"
+                " count began anew.",
                 place,
             )
     text = f"All releases together state {total:.6g}, within the budget of {terms.budget:g}"

@@ -24,6 +24,7 @@ from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
+from hushgrid.sums import Spent
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -132,7 +133,7 @@ class Hushgrid:
     def __init__(self, terms: Terms, noise: Noise, first: State) -> None:
         self.terms, self.noise = terms, noise
         self._first = self._state = first
-        self._spent, self._last = 0.0, None
+        self._spent, self._last = Spent(), None
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
         self._public = Public.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
@@ -147,12 +148,11 @@ class Hushgrid:
             draws = prepare(state, self.noise)
         except HorizonError:
             return self._forecast()
-        cost = draws.calibration.epsilon + (draws.look.epsilon if draws.look else 0.0)
-        if self.terms.budget is not None and not self._spent + cost <= self.terms.budget:
+        if not self._spent.fits(draws.cost, self.terms.budget):
             return self._forecast()
         release, self._state = step(state, tally(readings, state.zone.bound), draws)
         _, self._public = self._public.learn(release.load_hat, release.scale, state.rates)
-        self._spent = math.nextafter(self._spent + cost, math.inf)
+        self._spent = self._spent.add(release.epsilon)
         self._last = release
         return release
 

@@ -5,15 +5,13 @@ Everything in it is public: whoever has the ledger and the zone file has it too.
 
 from __future__ import annotations
 
-import math
-
-from hushgrid.accounting.compose import sum_up
 from hushgrid.errors import LedgerError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.standing import Epoch, Published, Standing
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State, replay, skip
+from hushgrid.sums import Spent
 
 
 class Course:
@@ -21,7 +19,7 @@ class Course:
 
     state: State
     public: Public
-    spent: float
+    spent: Spent
 
     def __init__(self, service: ZoneService) -> None:
         self._service = service
@@ -66,18 +64,13 @@ class Course:
         again = shown.release(epoch)
         _, self.public = self.public.learn(again.load_hat, again.scale, self.state.rates)
         self.state = replay(self.state, again)
-        self.spent = up(self.spent + again.epsilon)
+        self.spent = self.spent.add(again.epsilon)
 
     def _pass(self, rate: float) -> None:
         self.public = self.public.passed()
         self.state = skip(self.state, rate)
 
 
-def spent_before(service: ZoneService, standing: Standing) -> float:
-    """What is lost before an epoch's first release: by who brought most along, and on models."""
-    return sum_up((standing.carried, service.learned.epsilon))
-
-
-def up(value: float) -> float:
-    """A sum of losses is never booked too small."""
-    return math.nextafter(value, math.inf)
+def spent_before(service: ZoneService, standing: Standing) -> Spent:
+    """What is lost before an epoch's first release: the most a house brought along, and models."""
+    return Spent().add(standing.carried, service.learned.epsilon)

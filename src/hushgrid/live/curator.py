@@ -19,7 +19,7 @@ import numpy as np
 
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
-from hushgrid.live.course import Course, up
+from hushgrid.live.course import Course
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
 from hushgrid.live.inside import Inside
@@ -166,15 +166,19 @@ class Curator:
     def status(self) -> Status:
         """Where the zone stands."""
         budget = self.service.budget
-        left = None if budget is None else max(budget - self._spent, 0.0)
+        left = None if budget is None else self._spent.left(budget)
         state = "publishing" if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
-        return Status(self.service.id, self.t - 1, self._spent, left, self._missing, state)
+        return Status(self.service.id, self.t - 1, self._spent.total, left, self._missing, state)
 
     @property
     def inside(self) -> Inside:
         """Why the next release gets its noise, and who does not take prices; for the operator."""
-        return Inside.of(self._draws, tuple(sorted(self._away)))
+        draws, budget = self._draws, self.service.budget
+        paid = None
+        if draws is not None and budget is not None and draws.cost > 0:
+            paid = self._spent.more(draws.cost, budget)
+        return Inside.of(draws, tuple(sorted(self._away)), paid)
 
     @property
     def releases(self) -> tuple[Published, ...]:
@@ -210,7 +214,7 @@ class Curator:
         self._watch("recorded")
         if published.source == "readings":
             self._learn(published.load_hat or 0, published.scale)
-            self._spent = up(self._spent + published.epsilon)
+            self._spent = self._spent.add(published.epsilon)
             self._state = state
         else:
             self._pass(published.rate)
@@ -299,11 +303,7 @@ class Curator:
                 "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
             )
             return None
-        cost = draws.calibration.epsilon + (draws.look.epsilon if draws.look else 0.0)
-        budget = self.service.budget
-        if budget is not None and not self._spent + cost <= budget:
-            return None
-        return draws
+        return draws if self._spent.fits(draws.cost, self.service.budget) else None
 
     def _learn(self, load_hat: int, scale: float) -> None:
         _, self._public = self._public.learn(load_hat, scale, self._state.rates)

@@ -14,7 +14,8 @@ class Inside:
 
     `scale` [Wh]; `epsilon` and `epsilon_any` of all that it spends; `house` and `model` (numbers
     from 0, None where there is none) set the scale; `protected`: how many houses are.
-    `away`: publishers, by number, that did not take the last release.
+    `away`: publishers, by number, that did not take the last release. `paid`: how many releases
+    of that epsilon the budget still pays for; None without a budget or a cost.
     """
 
     scale: float | None
@@ -24,21 +25,23 @@ class Inside:
     model: int | None
     protected: int | None
     away: tuple[int, ...] = ()
+    paid: int | None = None
 
     @classmethod
-    def of(cls, draws: Draws | None, away: tuple[int, ...] = ()) -> Inside:
+    def of(cls, draws: Draws | None, away: tuple[int, ...] = (), paid: int | None = None) -> Inside:
         """Of what is drawn already; nothing where the next release has no noise of its own."""
         if draws is None:
             return cls(None, None, None, None, None, None, away)
         own, look = draws.calibration, draws.look
         return cls(
             own.scale,
-            own.epsilon + (look.epsilon if look else 0.0),
+            draws.cost,
             own.epsilon_any + (look.epsilon_any if look else 0.0),
             own.house,
             own.model,
             len(own.protected),
             away,
+            paid,
         )
 
 

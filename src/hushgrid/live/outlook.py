@@ -5,7 +5,6 @@ Where the models are private, so are these figures: they are the operator's.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +12,11 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.durations import duration_text
+from hushgrid.live.terms import first_state
 from hushgrid.planning import examine
 from hushgrid.policy import Policy
 from hushgrid.report import Outlook, outlook_json, outlook_prose
+from hushgrid.sums import Spent
 
 _DAYS = 7  # that a policy is examined over: they hold a weekend
 
@@ -67,24 +68,38 @@ def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
         "budget": zone.budget,
-        "budget_releases": releases_within(zone, found),
+        "budget_releases": releases_within(zone),
         "fallback_rate": zone.fallback_rate,
         "currency": zone.currency,
     }
 
 
-def releases_within(zone: ZoneService, found: Outlook) -> int | None:
-    """How many releases the budget lasts for, if it ends before the horizon does."""
-    lost = max(found.seen.epsilon_t)
-    if zone.budget is None or not math.isfinite(lost):
+def releases_within(zone: ZoneService) -> int | None:
+    """How many releases of an epoch the budget pays for; None where it pays for all of them.
+
+    Counted as the curator counts, from an epoch into which no house brings spending along: each
+    step costs what its calibration books, and one that does not fit is published as the forecast.
+    Where the cost depends on what will be published, the most that it can be is counted: with a
+    window epsilon for every `steps`, with demand that answers rates the step's epsilon.
+    """
+    if zone.budget is None:
         return None
-    each = zone.policy.epsilon_t or (lost,) * zone.policy.horizon
-    spent = zone.learned.epsilon
-    for t, epsilon in enumerate(each):
-        spent += epsilon
-        if spent > zone.budget * (1 + 1e-9):
-            return t
-    return None
+    policy, spent = zone.policy, Spent().add(zone.learned.epsilon)
+    if policy.window is not None:
+        within = policy.window.steps * spent.more(policy.epsilon, zone.budget)
+        return within if within < policy.horizon else None
+    scheduler, paid = first_state(zone).scheduler, 0
+    for t in range(1, policy.horizon + 1):
+        cost = scheduler.at(t).epsilon if scheduler.ahead else policy.epsilon_at(t)
+        if spent.fits(cost, zone.budget):
+            spent, paid = spent.add(cost), paid + 1
+    return paid if paid < policy.horizon else None
+
+
+def _least(zone: ZoneService) -> str:
+    """Where what will be published decides how much a release costs."""
+    fixed = zone.policy.window is None and first_state(zone).scheduler.ahead
+    return "" if fixed else "at least "
 
 
 def zone_prose(zone: ZoneService, found: Outlook) -> str:
@@ -101,14 +116,15 @@ def zone_prose(zone: ZoneService, found: Outlook) -> str:
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted."
     )
-    last = releases_within(zone, found)
+    last = releases_within(zone)
     if zone.budget is None:
         lines.append("No budget is set: every interval of the horizon gets a release.")
     elif last is None:
         lines.append(f"The budget of {zone.budget:g} lasts for the whole horizon.")
     else:
         lines.append(
-            f"The budget of {zone.budget:g} lasts for {last} of {zone.policy.horizon} releases."
+            f"The budget of {zone.budget:g} lasts for {_least(zone)}{last} of"
+            f" {zone.policy.horizon} releases."
         )
     if zone.learned.epsilon:
         lines.append(

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushgrid.accounting.compose import compose, sum_up
+from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Gaussian
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.standing import Published, Standing
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State
+from hushgrid.sums import sum_up
 
 
 class Cost(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +44,12 @@ def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Statu
     spent = spent_before(zone, standing)
     for one in standing.current:
         if one.source == "readings":
-            spent = math.nextafter(spent + one.epsilon, math.inf)  # never too small
-    left = None if zone.budget is None else max(zone.budget - spent, 0.0)
+            spent = spent.add(one.epsilon)
+    left = None if zone.budget is None else spent.left(zone.budget)
     last = standing.releases[-1] if standing.releases else None
     missing = int(last.counts.get("missing", 0)) if last else 0
-    return Status(zone.id, standing.last_t, spent, left, missing, _state(zone, standing, now))
+    state = _state(zone, standing, now)
+    return Status(zone.id, standing.last_t, spent.total, left, missing, state)
 
 
 def _state(zone: ZoneService, standing: Standing, now: float) -> str:

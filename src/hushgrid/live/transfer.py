@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hushgrid.accounting.compose import sum_up
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.houses import house_names
@@ -20,6 +19,7 @@ from hushgrid.live.ledger.standing import Standing, Transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_by
 from hushgrid.live.terms import check_same
+from hushgrid.sums import sum_up
 
 
 class Moved(NamedTuple):

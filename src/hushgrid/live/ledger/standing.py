@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release
+from hushgrid.sums import Spent
 
 
 class Head(NamedTuple):
@@ -183,12 +183,8 @@ class Standing:
 
         Infinite where a release has no epsilon of its own.
         """
-        if any(math.isinf(one.epsilon) for one in self.releases):
-            return math.inf
-        exact = sum((Fraction(one.epsilon) for one in self.releases), Fraction())
-        exact += sum((Fraction(cost) for cost in self.charged.values()), Fraction())
-        total = float(exact)
-        return total if total >= exact else math.nextafter(total, math.inf)
+        releases = Spent().add(*(one.epsilon for one in self.releases))
+        return releases.add(*self.charged.values()).total
 
     def at(self, t: int) -> Published | None:
         """What was published for step t, to be shown again as it is."""

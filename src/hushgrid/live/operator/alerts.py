@@ -12,6 +12,7 @@ from hushgrid.live.deployment import ZoneService
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.publish import utc
+from hushgrid.sums import Spent
 
 DAY = 86_400  # [s]
 MANY, MOST = 0.1, 0.5  # shares of meters missing: a warning, an error
@@ -70,7 +71,9 @@ class Seen:
         elif not math.isfinite(cost) or cost <= 0:
             return None
         else:
-            paid = math.floor(self.status.left / cost * (1 + 1e-12))
+            known = self.inside.paid
+            spent = Spent().add(self.status.spent)  # rounded up, where the curator is elsewhere
+            paid = spent.more(cost, self.zone.budget or 0.0) if known is None else known
         if paid >= self.releases_left:
             return None
         return self.due(paid)

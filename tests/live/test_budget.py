@@ -1,0 +1,125 @@
+"""How long a budget lasts: `check`, the curator, status, alerts and the audit count the same."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hushgrid import Policy
+from hushgrid.audit import Evidence
+from hushgrid.audit.ledger import budget
+from hushgrid.live.audit import load_ledger, terms_of
+from hushgrid.live.deployment import ZoneService
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.operator.alerts import Seen
+from hushgrid.live.outlook import outlook, zone_json
+from hushgrid.live.status import status_of
+from hushgrid.provenance import Provenance
+from tests.live.setups import BEGINS, service
+from tests.live.test_curator import Shown, curator
+from tests.services import in_memory
+
+DIGEST = "ab" * 32
+
+
+def zone_of(budget: float, each: list[float], models: float = 0.0) -> ZoneService:
+    """A zone whose steps may lose these epsilons, by models that cost something already."""
+    policy = Policy(max(each), horizon=len(each), epsilon_t=tuple(each))
+    made = service(2, policy=policy, budget=budget)
+    return replace(made, learned=Provenance("pooled", models, 20, DIGEST)) if models else made
+
+
+def published(folder: Path, zone: ZoneService, stop: int = 0) -> int:
+    """How many of a whole horizon's releases the real curator makes from readings."""
+    shown, steps = Shown(), zone.policy.horizon
+    for some in (range(stop), range(stop, steps)):  # opened again in between
+        with curator(folder, zone, shown, now=BEGINS + 900 * some.start) as it:
+            for _ in some:
+                it.run(it.next_due())
+    assert len({one.t for one in shown.releases}) == steps
+    return sum(one.source == "readings" for one in {one.t: one for one in shown.releases}.values())
+
+
+def announced(zone: ZoneService) -> int:
+    """What `hushgrid check` says of it."""
+    said = zone_json(zone, outlook(zone))["budget_releases"]
+    return zone.policy.horizon if said is None else int(said)
+
+
+def evidence_of(folder: Path) -> Evidence:
+    ((found,), _) = load_ledger(str(folder / "ledger.db"), zone=None, key=None, heads=())
+    return found
+
+
+def test_two_at_a_half_are_four(tmp_path: Path) -> None:
+    zone = zone_of(2.0, [0.5] * 6)
+    assert published(tmp_path, zone) == announced(zone) == 4
+
+
+# tenths are no doubles, halves are; sums that meet the budget exactly, or all but
+FIGURES = st.one_of(
+    st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.7, 1 / 3]), st.floats(0.01, 2, allow_subnormal=False)
+)
+
+
+@settings(max_examples=25)
+@example([0.5] * 6, 4, 0.0, 2, 0)  # 2.0 at 0.5
+@example([0.1] * 6, 3, 0.0, 1, 0)  # 0.1 * 3, which is above 0.3
+@example([0.1] * 6, 3, 0.7, 3, -1)  # a budget one digit short
+@example([0.6, 0.6, 0.3, 0.1], 2, 0.2, 1, 0)
+@given(
+    st.lists(FIGURES, min_size=3, max_size=7),
+    st.integers(1, 8),
+    st.one_of(st.just(0.0), FIGURES),
+    st.integers(0, 3),
+    st.integers(-1, 1),
+)
+def test_check_announces_what_the_curator_publishes(
+    each: list[float], paid: int, models: float, stop: int, off: int
+) -> None:
+    """A budget for some of the releases, to the last digit, one below or one above."""
+    limit = float(sum(map(Fraction, [models, *each[:paid]])))
+    limit = math.nextafter(limit, math.inf * off) if off else limit
+    zone = zone_of(limit, each, models)
+    with tempfile.TemporaryDirectory(dir=in_memory()) as name:
+        made = published(Path(name), zone, stop)
+        assert made == announced(zone)
+        with open_store(f"{name}/ledger.db", create=False) as store:
+            standing = check(store.records(zone.id), verify).standings[zone.id]
+        assert budget(evidence_of(Path(name)), terms_of(zone)).status == "passed"
+    used = [one for one in standing.current if one.source == "readings"]
+    exact = Fraction(models) + sum(Fraction(one.epsilon) for one in used)
+    assert len(used) == made
+    assert exact <= Fraction(limit), "the records never add up to more than the budget"
+    told = status_of(zone, standing, BEGINS)
+    assert told.spent == float(exact) or 0 <= Fraction(told.spent) - exact < told.spent * 2**-52
+    assert told.left is not None
+    assert 0 <= Fraction(told.left) <= Fraction(limit) - exact
+
+
+def test_the_alert_counts_the_same(tmp_path: Path) -> None:
+    """Three of eight tenths are spent: five are left, though 0.8 - 0.3... is below five tenths."""
+    zone, shown = zone_of(0.8, [0.1] * 10), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        for _ in range(3):
+            it.run(it.next_due())
+        seen = Seen(zone, it.next_due(), it.status, it.inside, it.releases[-1], open=True)
+        due = seen.runs_out
+        while it.run(it.next_due())[-1].source == "readings":
+            assert due is not None
+        assert due == it.releases[-1].start + 900
+
+
+def test_gaussian_noise_does_not_fit_a_budget(tmp_path: Path) -> None:
+    """No release has a finite epsilon: the curator publishes forecasts, and `check` says so."""
+    policy = Policy(1.0, horizon=3, gaussian=24.0, delta=1e-6)
+    zone = service(2, policy=policy, budget=50.0)
+    assert published(tmp_path, zone) == announced(zone) == 0
