@@ -143,7 +143,7 @@ def test_bad_input_ends_a_process_with_2() -> None:
     [
         (["simulate"], "--config"),
         (["simulate", "--config", "absent.toml"], "absent.toml does not exist"),
-        (["simulate", "--config", "Makefile", "--days", "2"], "Makefile is not TOML"),
+        (["simulate", "--config", "Makefile", "--days", "2"], "Makefile:2: this is not TOML"),
         (["paper", "--days", "x"], "--days"),
         (["paper", "--days", "1"], "--days"),
         (["paper", "--sigma", "-0.1"], "--sigma"),

@@ -126,7 +126,7 @@ def test_zone_with_a_model_file(tmp_path: Path) -> None:
     [
         ("alpha = 0.004", "alpha = -1", "tariff alpha is -1"),
         ("alpha = 0.004", 'alpha = "x"', "tariff.alpha is 'x'"),
-        ("alpha = 0.004", "", "tariff lacks"),
+        ("alpha = 0.004", "", "tariff.alpha is not set"),
         ("beta = 0.05", "beat = 0.05", "tariff.beat is not known"),
         ("epsilon = 0.5", "epsilon = 0", "epsilon is 0"),
         ("\neta = 0.05", "\neta = 2", "eta is 2"),
@@ -135,7 +135,7 @@ def test_zone_with_a_model_file(tmp_path: Path) -> None:
         ("bound = 4000", "", r"houses\[1\].bound is not set"),
         ('chain = "workers"', 'chain = "nobody"', r"houses\[0\].chain is 'nobody'"),
         ('law = "gamma", shape = 2.0, scale = 20.0', 'law = "beta"', r"absent.law is 'beta'"),
-        ("shape = 2.0, scale = 20.0", "shape = 2.0", r"houses\[0\].absent lacks"),
+        ("shape = 2.0, scale = 20.0", "shape = 2.0", r"houses\[0\].absent.scale is not set"),
         ("shape = 2.0, scale = 20.0", "shape = 2.0, scale = 0", "gamma scale is 0"),
         ("shape = 2.0, scale = 20.0", "shape = 2.0, scale = 9, top = 9000", "reaches 9000 Wh"),
         ('from = "16:30"', 'from = "16:40"', "periods\\[3\\].from is '16:40'"),

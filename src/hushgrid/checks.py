@@ -42,11 +42,13 @@ def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> NDA
     return own
 
 
-def float_array(values: ArrayLike, what: str, error: type[HushgridError]) -> NDArray[np.float64]:
-    """Numbers, as an array of one's own."""
+def float_array(
+    values: ArrayLike, what: str, error: type[HushgridError], fields: tuple[str, ...] = ()
+) -> NDArray[np.float64]:
+    """Numbers, as an array of one's own; `fields` are those of the error."""
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
         raise error(
-            f"{what} is ragged or holds no numbers; give one number in each place."
+            f"{what} is ragged or holds no numbers; give one number in each place.", fields=fields
         ) from None

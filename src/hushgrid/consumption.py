@@ -36,13 +36,17 @@ class Elasticity:
     def __post_init__(self) -> None:
         if not (is_real(self.reference) and self.reference > 0):
             raise ConsumptionError(
-                f"elasticity reference is {self.reference}; give a positive rate."
+                f"elasticity reference is {self.reference}; give a positive rate.",
+                fields=("reference",),
             )
         if not (is_real(self.exponent) and self.exponent >= 0):
-            raise ConsumptionError(f"elasticity exponent is {self.exponent}; give 0 or more.")
+            raise ConsumptionError(
+                f"elasticity exponent is {self.exponent}; give 0 or more.", fields=("exponent",)
+            )
         if not 0 < self.low <= 1 <= self.high < math.inf:
             raise ConsumptionError(
-                f"elasticity limits are {self.low}..{self.high}; give limits around 1, above 0."
+                f"elasticity limits are {self.low}..{self.high}; give limits around 1, above 0.",
+                fields=("high",) if 0 < self.low <= 1 else ("low",),
             )
 
     def factor(self, rates: Sequence[float]) -> float:

@@ -7,11 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.durations import seconds_of
 from hushgrid.errors import FileError
 from hushgrid.tables import Faults, Table, chance, known, shown
 
 SECONDS = 900  # of a step, where nothing else is said
+ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
+INTERVALS = "whole seconds that divide a day, such as 'PT15M' or 1800"
 _DAY = 86_400
+
+
+def step_seconds(value: Any) -> int | None:
+    """The length of a step as zone and service files give it [s]; None where it is none.
+
+    >>> step_seconds("PT1H"), step_seconds(1800), step_seconds("PT7M")
+    (3600, 1800, None)
+    """
+    seconds = seconds_of(value)
+    return seconds if seconds and _DAY % seconds == 0 else None
 
 
 class Day:
@@ -42,11 +55,12 @@ class Day:
 
     def from_midnight(self, starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
         """Periods in order; the last one of the day also holds before the first."""
-        ordered = sorted(starts)
-        if len({start for start, _ in ordered}) != len(ordered):
-            self.faults.add(
-                place, f"{place} has two entries from the same time; give each its own."
-            )
+        ordered, keys = sorted(starts), [f"{place}[{i}].from" for i in range(len(starts))]
+        for i, (start, _) in enumerate(starts):
+            for j in range(i):
+                if starts[j][0] == start:
+                    said = f"{place} has two entries from the same time; give each its own."
+                    self.faults.add(keys[i], said, keys[j])
         return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
 
 

@@ -4,7 +4,17 @@ from typing import NamedTuple
 
 
 class HushgridError(ValueError):
-    """Root of all errors raised on purpose; catch this one to catch them all."""
+    """Root of all errors raised on purpose; catch this one to catch them all.
+
+    Args:
+        message: One sentence with the field, the value and the fix.
+        fields: Names of the fields of the value that was refused. The first one is at fault, the
+            others are those it does not fit; empty where the error is about no single field.
+    """
+
+    def __init__(self, message: str = "", *, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
 
 
 class ReadingError(HushgridError):

@@ -174,15 +174,28 @@ class Tariff:
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if not (is_real(value) and value > 0):
-                raise ZoneError(f"tariff {name} is {value}; give a positive number.")
+                raise ZoneError(
+                    f"tariff {name} is {value}; give a positive number.", fields=(name,)
+                )
         if not is_real(self.gamma):
-            raise ZoneError(f"tariff gamma is {self.gamma}; give a finite number.")
+            raise ZoneError(
+                f"tariff gamma is {self.gamma}; give a finite number.", fields=("gamma",)
+            )
         if not is_whole(self.inelastic) or self.inelastic < 0:
-            raise ZoneError(f"tariff inelastic is {self.inelastic}; give whole Wh, 0 or more.")
+            raise ZoneError(
+                f"tariff inelastic is {self.inelastic}; give whole Wh, 0 or more.",
+                fields=("inelastic",),
+            )
         if not (is_real(self.floor) and self.floor >= 0):
-            raise ZoneError(f"tariff floor is {self.floor}; give a rate of 0 or more.")
-        if not (self.cap == math.inf or is_real(self.cap)) or not self.cap > self.floor:
-            raise ZoneError(f"tariff cap is {self.cap}; give a rate above the floor {self.floor}.")
+            raise ZoneError(
+                f"tariff floor is {self.floor}; give a rate of 0 or more.", fields=("floor",)
+            )
+        number = self.cap == math.inf or is_real(self.cap)
+        if not (number and self.cap > self.floor):
+            raise ZoneError(
+                f"tariff cap is {self.cap}; give a rate above the floor {self.floor}.",
+                fields=("cap", "floor") if number else ("cap",),
+            )
 
 
 def cost(load: Number, tariff: Tariff) -> Number:

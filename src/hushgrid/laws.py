@@ -150,8 +150,8 @@ class TruncatedNormal(Law):
 
     def __post_init__(self) -> None:
         _check_top(self.top)
-        _check_finite("truncated normal centre", self.centre)
-        _check_positive("truncated normal spread", self.spread)
+        _check_finite("truncated normal", "centre", self.centre)
+        _check_positive("truncated normal", "spread", self.spread)
 
     def _pmf(self) -> Floats:
         from scipy.special import ndtr
@@ -171,8 +171,8 @@ class Gamma(Law):
 
     def __post_init__(self) -> None:
         _check_top(self.top)
-        _check_positive("gamma shape", self.shape)
-        _check_positive("gamma scale", self.scale)
+        _check_positive("gamma", "shape", self.shape)
+        _check_positive("gamma", "scale", self.scale)
 
     def _pmf(self) -> Floats:
         from scipy.special import gammainc, gammaincc
@@ -191,8 +191,8 @@ class LogNormal(Law):
 
     def __post_init__(self) -> None:
         _check_top(self.top)
-        _check_positive("log-normal median", self.median)
-        _check_positive("log-normal spread", self.spread)
+        _check_positive("log-normal", "median", self.median)
+        _check_positive("log-normal", "spread", self.spread)
 
     def _pmf(self) -> Floats:
         from scipy.special import ndtr
@@ -213,13 +213,14 @@ class Histogram(Law):
     weights: Floats
 
     def __init__(self, weights: ArrayLike) -> None:
-        w = float_array(weights, "histogram weights", ConsumptionError)
+        w = float_array(weights, "histogram weights", ConsumptionError, ("weights",))
         with np.errstate(over="ignore"):
             total = float(w.sum())
         if w.ndim != 1 or w.size == 0 or not (w >= 0).all() or not 0 < total < np.inf:
             raise ConsumptionError(
                 f"histogram weights have shape {w.shape} and sum {total};"
-                " give one weight of 0 or more for each Wh from 0, not all 0."
+                " give one weight of 0 or more for each Wh from 0, not all 0.",
+                fields=("weights",),
             )
         w.flags.writeable = False
         object.__setattr__(self, "weights", w)
@@ -274,23 +275,21 @@ class Binned(Law):
     top: int
 
     def __init__(self, edges: ArrayLike, weights: ArrayLike, top: int) -> None:
-        e = float_array(edges, "edges of bins", ConsumptionError)
-        w = float_array(weights, "weights of bins", ConsumptionError)
+        e = float_array(edges, "edges of bins", ConsumptionError, ("edges",))
+        w = float_array(weights, "weights of bins", ConsumptionError, ("weights",))
         _check_top(top)
-        if (
-            e.ndim != 1
-            or w.shape != (len(e) - 1,)
-            or not (w >= 0).all()
-            or not 0 < w.sum() < np.inf
-        ):
+        rising = e.ndim == 1 and len(e) > 1 and (e == np.floor(e)).all() and e[0] == 0
+        if not (rising and (np.diff(e) > 0).all() and e[-1] < 2**31):
+            raise ConsumptionError(
+                "edges of bins do not rise from 0 in whole Wh; sort them.", fields=("edges",)
+            )
+        sound = w.ndim == 1 and (w >= 0).all() and 0 < w.sum() < np.inf
+        if not sound or w.shape != (len(e) - 1,):
             raise ConsumptionError(
                 f"bins have edges of shape {e.shape} and weights of shape {w.shape}; give one edge"
-                " more than weights of 0 or more, not all 0."
+                " more than weights of 0 or more, not all 0.",
+                fields=("weights", "edges") if sound else ("weights",),
             )
-        if not (
-            (e == np.floor(e)).all() and e[0] == 0 and (np.diff(e) > 0).all() and e[-1] < 2**31
-        ):
-            raise ConsumptionError("edges of bins do not rise from 0 in whole Wh; sort them.")
         object.__setattr__(self, "edges", e.astype(np.int64))
         object.__setattr__(self, "weights", w)
         object.__setattr__(self, "top", top)
@@ -370,14 +369,16 @@ def _normalised(weights: Floats, law: Law) -> Floats:
 
 def _check_top(top: int) -> None:
     if not is_whole(top) or isinstance(top, float) or top < 0:
-        raise ConsumptionError(f"law's top is {top}; give whole Wh, 0 or more.")
+        raise ConsumptionError(f"law's top is {top}; give whole Wh, 0 or more.", fields=("top",))
 
 
-def _check_positive(what: str, value: float) -> None:
+def _check_positive(law: str, field: str, value: float) -> None:
     if not (is_real(value) and value > 0):
-        raise ConsumptionError(f"{what} is {value}; give a positive number.")
+        raise ConsumptionError(
+            f"{law} {field} is {value}; give a positive number.", fields=(field,)
+        )
 
 
-def _check_finite(what: str, value: float) -> None:
+def _check_finite(law: str, field: str, value: float) -> None:
     if not is_real(value):
-        raise ConsumptionError(f"{what} is {value}; give a finite number.")
+        raise ConsumptionError(f"{law} {field} is {value}; give a finite number.", fields=(field,))

@@ -58,26 +58,37 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not (is_real(self.epsilon) and self.epsilon > 0):
-            raise PolicyError(f"policy epsilon is {self.epsilon}; give a positive number.")
+            raise PolicyError(
+                f"policy epsilon is {self.epsilon}; give a positive number.", fields=("epsilon",)
+            )
         if not is_whole(self.horizon) or self.horizon < 1:
-            raise PolicyError(f"policy horizon is {self.horizon}; give 1 step or more.")
+            raise PolicyError(
+                f"policy horizon is {self.horizon}; give 1 step or more.", fields=("horizon",)
+            )
         if not (is_real(self.eta) and 0 <= self.eta <= 1):
-            raise PolicyError(f"policy eta is {self.eta}; give a share from 0 to 1.")
+            raise PolicyError(
+                f"policy eta is {self.eta}; give a share from 0 to 1.", fields=("eta",)
+            )
         if not (is_real(self.min_scale) and MIN_SCALE <= self.min_scale <= MAX_SCALE):
-            raise PolicyError(f"policy min_scale is {self.min_scale}; give {MIN_SCALE} Wh or more.")
+            raise PolicyError(
+                f"policy min_scale is {self.min_scale}; give {MIN_SCALE} Wh or more.",
+                fields=("min_scale",),
+            )
         object.__setattr__(self, "horizon", int(self.horizon))
         for name, kind in _RULES.items():
             if getattr(self, name) not in get_args(kind):
                 raise PolicyError(
                     f"policy {name} is {getattr(self, name)!r}; give one of"
-                    f" {', '.join(get_args(kind))}."
+                    f" {', '.join(get_args(kind))}.",
+                    fields=(name,),
                 )
         object.__setattr__(self, "epsilon_t", _checked_epsilons(self))
         object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
         if self.gaussian is None:
             if self.delta != 0:
                 raise PolicyError(
-                    f"policy delta is {self.delta}; it goes with gaussian noise only."
+                    f"policy delta is {self.delta}; it goes with gaussian noise only.",
+                    fields=("delta", "gaussian"),
                 )
         else:
             _check_gaussian(self)
@@ -111,40 +122,54 @@ _RULES = {
 
 def _checked_epsilons(policy: Policy) -> tuple[float, ...]:
     if not isinstance(policy.epsilon_t, (tuple, list)):
-        raise PolicyError(f"policy epsilon_t is {policy.epsilon_t!r}; give a list, one a step.")
+        raise PolicyError(
+            f"policy epsilon_t is {policy.epsilon_t!r}; give a list, one a step.",
+            fields=("epsilon_t",),
+        )
     each = tuple(policy.epsilon_t)
+    for t, epsilon in enumerate(each, 1):
+        number = is_real(epsilon) and epsilon > 0
+        if not (number and epsilon <= policy.epsilon):
+            raise PolicyError(
+                f"policy epsilon_t of step {t} is {epsilon}; give a positive number, at most"
+                f" epsilon = {policy.epsilon:g}.",
+                fields=("epsilon_t", "epsilon") if number else ("epsilon_t",),
+            )
     if each and len(each) != policy.horizon:
         raise PolicyError(
             f"policy epsilon_t has {len(each)} entries but the horizon is {policy.horizon};"
-            " give one for each step, or none."
+            " give one for each step, or none.",
+            fields=("epsilon_t", "horizon"),
         )
-    for t, epsilon in enumerate(each, 1):
-        if not (is_real(epsilon) and 0 < epsilon <= policy.epsilon):
-            raise PolicyError(
-                f"policy epsilon_t of step {t} is {epsilon}; give a positive number, at most"
-                f" epsilon = {policy.epsilon:g}."
-            )
     return each
 
 
 def _check_gaussian(policy: Policy) -> None:
     multiple = policy.gaussian
     if not (is_real(multiple) and multiple is not None and multiple > 0):
-        raise PolicyError(f"policy gaussian is {multiple}; give a positive multiple of the bound.")
+        raise PolicyError(
+            f"policy gaussian is {multiple}; give a positive multiple of the bound.",
+            fields=("gaussian",),
+        )
     if not (is_real(policy.delta) and 0 < policy.delta < 1):
-        raise PolicyError(f"policy delta is {policy.delta}; give a probability between 0 and 1.")
+        raise PolicyError(
+            f"policy delta is {policy.delta}; give a probability between 0 and 1.",
+            fields=("delta",),
+        )
     if policy.eta != 1 or policy.epsilon_t:
         raise PolicyError(
             f"policy gaussian is {multiple:g} with eta {policy.eta:g} and"
             f" {len(policy.epsilon_t)} epsilons a step; Gaussian noise goes with eta = 1 and one"
-            " epsilon for the whole horizon."
+            " epsilon for the whole horizon.",
+            fields=("gaussian", "eta", "epsilon_t"),
         )
     left = gaussian_delta(policy.epsilon, policy.horizon, multiple)
     if left > policy.delta:
         raise PolicyError(
             f"policy gaussian is {multiple:g}, which leaves delta = {left:.3g} at epsilon ="
             f" {policy.epsilon:g} over {policy.horizon} steps where {policy.delta:g} is promised;"
-            " give a larger multiple, as plan computes it."
+            " give a larger multiple, as plan computes it.",
+            fields=("gaussian", "epsilon", "horizon", "delta"),
         )
 
 
@@ -152,37 +177,46 @@ def _check_window(policy: Policy) -> None:
     if policy.window is None:
         return
     if not isinstance(policy.window, Window):
-        raise PolicyError(f"policy window is {policy.window!r}; give a Window such as Window(96).")
+        raise PolicyError(
+            f"policy window is {policy.window!r}; give a Window such as Window(96).",
+            fields=("window",),
+        )
     if policy.gaussian is not None or policy.epsilon_t:
         raise PolicyError(
             f"policy window is {policy.window.steps} steps with another schedule of the budget;"
-            " give one of window, epsilon_t and gaussian."
+            " give one of window, epsilon_t and gaussian.",
+            fields=("window", "epsilon_t", "gaussian"),
         )
     if policy.on_empty == "publish_exact":
         raise PolicyError(
-            "policy on_empty is publish_exact with a window; an endless stream protects all."
+            "policy on_empty is publish_exact with a window; an endless stream protects all.",
+            fields=("on_empty", "window"),
         )
     if policy.eta != 1:  # two sights of one reading: their losses add up at eta = 1 alone
         raise PolicyError(
             f"policy eta is {policy.eta:g} with a window, which may look at a load twice;"
-            " give eta = 1."
+            " give eta = 1.",
+            fields=("eta", "window"),
         )
 
 
 def _check_negligible(policy: Policy) -> None:
     if not (is_real(policy.negligible) and 0 <= policy.negligible < 0.5):
         raise PolicyError(
-            f"policy negligible is {policy.negligible}; give a probability from 0 to below 0.5."
+            f"policy negligible is {policy.negligible}; give a probability from 0 to below 0.5.",
+            fields=("negligible",),
         )
     if policy.negligible and (policy.gaussian is not None or policy.window is not None):
         raise PolicyError(
             f"policy negligible is {policy.negligible:g} with a window or Gaussian noise;"
-            " give one of them."
+            " give one of them.",
+            fields=("negligible", "window", "gaussian"),
         )
     if policy.negligible and policy.on_empty == "publish_exact":
         raise PolicyError(
             f"policy negligible is {policy.negligible:g} with on_empty publish_exact;"
-            " a house that is only unlikely to surprise needs noise: give protect_all."
+            " a house that is only unlikely to surprise needs noise: give protect_all.",
+            fields=("negligible", "on_empty"),
         )
 
 
@@ -205,11 +239,14 @@ def _phi(x: float) -> float:
 
 def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:
     if not isinstance(clamp, (tuple, list)):
-        raise PolicyError(f"policy clamp is {clamp!r}; give a list of Wh, one a density class.")
+        raise PolicyError(
+            f"policy clamp is {clamp!r}; give a list of Wh, one a density class.", fields=("clamp",)
+        )
     each = tuple(clamp)
     for kind, at in enumerate(each):
         if not is_whole(at) or not 1 <= at <= MAX_CLAMP:
             raise PolicyError(
-                f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}."
+                f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}.",
+                fields=("clamp",),
             )
     return tuple(int(at) for at in each)

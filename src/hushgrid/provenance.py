@@ -47,25 +47,25 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
         table.get("epsilon", 0.0),
         table.get("homes", 0),
     )
+    before = len(faults)
     if origin not in get_args(Origin):
-        if "provenance" in table:
-            faults.add(
-                "learned.provenance",
-                f"learned.provenance is {shown(origin)}; give one of"
-                f" {', '.join(get_args(Origin))}.",
-            )
-        return Provenance("private")
+        faults.add(
+            "learned.provenance",
+            f"learned.provenance is {shown(origin)}; give one of {', '.join(get_args(Origin))}.",
+        )
     if not (is_real(epsilon) and epsilon >= 0):
         faults.add("learned.epsilon", f"learned.epsilon is {shown(epsilon)}; give 0 or more.")
-        return Provenance("private")
     if not isinstance(homes, int) or isinstance(homes, bool) or homes < 0:
         faults.add("learned.homes", f"learned.homes is {shown(homes)}; give a whole number.")
+    if len(faults) > before:
         return Provenance("private")
     if origin == "pooled" and (homes < LEAST_POOLED or not epsilon > 0):
         faults.add(
             "learned.provenance",
             f"learned.provenance is 'pooled' with {homes} homes and epsilon {epsilon:g}; a pooled"
             f" model has at least {LEAST_POOLED} homes and noise worth an epsilon above 0.",
+            "learned.homes",
+            "learned.epsilon",
         )
     named: Origin = next(word for word in get_args(Origin) if word == origin)
     return Provenance(named, float(epsilon), homes, str(table.get("digest", "")))

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from hushgrid.errors import FileError, HushgridError
+from hushgrid.errors import HushgridError
 
 Table = Mapping[str, Any]
 
@@ -27,20 +28,38 @@ class Fault(NamedTuple):
 
 
 class Faults:
-    """The mistakes of one file; with `stop` the first one is raised."""
+    """The mistakes of one file: one a key, and none that only follows from another one.
 
-    def __init__(self, *, stop: bool = False) -> None:
-        self.stop = stop
+    `elsewhere`: keys whose mistake is reported at another place, such as a misspelt key.
+    """
+
+    def __init__(self) -> None:
         self.found: list[Fault] = []
+        self.elsewhere: set[str] = set()
+        self._added = 0
 
     def __len__(self) -> int:
-        return len(self.found)
+        """How often something was found wrong, counting what is reported only once."""
+        return self._added
 
-    def add(self, key: str, message: str) -> None:
-        """Note a mistake."""
-        if self.stop:
-            raise FileError(message)
-        self.found.append(Fault(key, masked(message)))
+    def add(self, key: str, message: str, *others: str) -> None:
+        """Note a mistake.
+
+        Args:
+            key: The key at fault, as a path such as `houses[0].bound`.
+            message: One sentence with the key, the value and the fix.
+            others: Keys whose values the mistake follows from, too. Where one of them is at fault
+                itself, nothing is known about this key.
+        """
+        self._added += 1
+        if not self.at(key, *others):
+            self.found.append(Fault(key, masked(message)))
+
+    def at(self, *keys: str) -> bool:
+        """Whether a mistake was found at one of the keys."""
+        return any(key in self.elsewhere for key in keys) or any(
+            fault.key in keys for fault in self.found
+        )
 
     @contextmanager
     def within(self, key: str) -> Iterator[None]:
@@ -48,12 +67,8 @@ class Faults:
         try:
             yield
         except HushgridError as error:
-            if self.stop:
-                raise
             self.add(key, str(error))
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError):
-            if self.stop:
-                raise
             self.add(key, f"{key} holds a value of the wrong kind or size; see docs/zone-file.md.")
 
 
@@ -85,14 +100,23 @@ def known(table: Any, place: str, keys: set[str], optional: set[str], faults: Fa
         return False
     for key in table:
         if key not in keys:
+            near = _nearest(key, keys - set(table)) or _nearest(key, keys)
+            fix = f"did you mean {near}? Known keys: " if near else "use "
             faults.add(
                 f"{place}{key}",
-                f"{place}{shown_key(key)} is not known; use {', '.join(sorted(keys))}.",
+                f"{place}{shown_key(key)} is not known; {fix}{', '.join(sorted(keys))}.",
             )
+            if near and near not in table:  # the value that was meant for it is not missing
+                faults.elsewhere.add(f"{place}{near}")
     for key in sorted(keys - optional):
         if key not in table:
             faults.add(f"{place}{key}", f"{place}{key} is not set; give it a value.")
     return len(faults) == before
+
+
+def _nearest(key: str, keys: set[str]) -> str | None:
+    """The known key that an unknown one is most like."""
+    return next(iter(get_close_matches(key.lower(), sorted(keys), 1, 0.5)), None)
 
 
 def shown_key(key: str) -> str:
@@ -100,13 +124,16 @@ def shown_key(key: str) -> str:
     return key if re.fullmatch(r"[\w-]{1,80}", key) else shown(key)
 
 
-def tables(content: Table, key: str, faults: Faults) -> Sequence[Table]:
+def tables(content: Table, key: str, faults: Faults, place: str = "") -> Sequence[Table]:
     """The tables of an array; none where it is no such array."""
-    given = content.get(key)
-    if not isinstance(given, list) or not given or not all(isinstance(t, Mapping) for t in given):
-        faults.add(key, f"{key} is {shown(given)}; give at least one [[{key}]] table.")
+    given, at = content.get(key), f"{place}{key}"
+    if not isinstance(given, list) or not given:
+        faults.add(at, f"{at} is {shown(given)}; give at least one [[{key}]] table.")
         return ()
-    return given
+    for i, table in enumerate(given):
+        if not isinstance(table, Mapping):
+            faults.add(f"{at}[{i}]", f"{at}[{i}] is {shown(table)}; give a [[{key}]] table.")
+    return given if all(isinstance(table, Mapping) for table in given) else ()
 
 
 def text(table: Any, place: str, key: str, faults: Faults) -> str | None:
@@ -151,7 +178,8 @@ def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | Non
     before = len(faults)
     ours = {field.name: field for field in fields(kind) if field.name != "min_scale"}
     every = set(ours) | (also or set())
-    known(table, place, every, every, faults)
+    needed = {key for key, field in ours.items() if _needed(field)}
+    known(table, place, every, every - needed, faults)
     if not isinstance(table, Mapping):
         return None
     given = {key: value for key, value in table.items() if key in ours}
@@ -160,13 +188,8 @@ def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | Non
             isinstance(value, bool) or not isinstance(value, (int, float))
         ):
             faults.add(f"{place}{key}", f"{place}{key} is {shown(value)}; give a number.")
-            _mend(given, key, ours)
-    lacking = [key for key, field in ours.items() if key not in given and _needed(field)]
-    if lacking:
-        name = place.rstrip(".")
-        what = " and ".join(f"{key!r}" for key in lacking)
-        faults.add(name, f"{name} lacks {what}; set what is missing.")
-        given |= dict.fromkeys(lacking, 1.0)
+            _replace(given, key, ours)
+    given |= dict.fromkeys(needed - set(given), 1.0)
     found = _constructed(kind, given, ours, place, faults)
     return found if len(faults) == before else None
 
@@ -174,25 +197,20 @@ def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | Non
 def _constructed(
     kind: Any, given: dict[str, Any], ours: Table, place: str, faults: Faults
 ) -> Any | None:
-    """The value; each field that is refused is noted and mended, so that the next one shows."""
+    """The value; each field that is refused is noted and replaced, so that the next one shows."""
+    name = place.rstrip(".")
     for _ in range(len(ours) + 1):
         try:
             return kind(**given)
         except HushgridError as error:
-            named = re.findall(r"\w+", str(error).partition(" is ")[0].partition(" has ")[0])
-            at = next((key for key in reversed(named) if key in given), None)
-            at = at or next((key for key in re.findall(r"\w+", str(error)) if key in given), None)
-            if faults.stop:
-                raise
-            faults.add(f"{place}{at}" if at else place.rstrip("."), str(error))
+            keys = [f"{place}{field}" for field in error.fields] or [name]
+            faults.add(keys[0], str(error), *keys[1:])
+            at = next((field for field in error.fields if field in given), None)
             if at is None:
                 return None
-            _mend(given, at, ours)
+            _replace(given, at, ours)
         except (TypeError, ValueError, ArithmeticError) as error:
-            if faults.stop:
-                raise
-            name = place.rstrip(".")
-            faults.add(name, f"{name} holds a value of the wrong kind or size ({error}); mend it.")
+            faults.add(name, f"{name} holds a value of the wrong kind or size ({error}).")
             return None
     return None
 
@@ -201,8 +219,8 @@ def _needed(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _mend(given: dict[str, Any], key: str, ours: Table) -> None:
-    """Put a value nobody refuses in the place of one that was."""
+def _replace(given: dict[str, Any], key: str, ours: Table) -> None:
+    """Put a value that is accepted in the place of one that was refused."""
     if _needed(ours[key]):
         given[key] = 1 if ours[key].type == "int" else 1.0
     else:

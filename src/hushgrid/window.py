@@ -29,10 +29,13 @@ class Window:
 
     def __post_init__(self) -> None:
         if not is_whole(self.steps) or self.steps < 1:
-            raise PolicyError(f"window steps is {self.steps}; give 1 step or more.")
+            raise PolicyError(
+                f"window steps is {self.steps}; give 1 step or more.", fields=("steps",)
+            )
         if self.by not in get_args(Method):
             raise PolicyError(
-                f"window by is {self.by!r}; give one of {', '.join(get_args(Method))}."
+                f"window by is {self.by!r}; give one of {', '.join(get_args(Method))}.",
+                fields=("by",),
             )
         object.__setattr__(self, "steps", int(self.steps))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +11,28 @@ import numpy as np
 
 from hushgrid.calendar import Calendar
 from hushgrid.consumption import Consumption, Elasticity
-from hushgrid.daily import SECONDS, Day, chains_of
-from hushgrid.errors import FileError, HushgridError
+from hushgrid.daily import ANY, INTERVALS, SECONDS, Day, chains_of, step_seconds
 from hushgrid.files import load_model, read_text
-from hushgrid.grid import Tariff, Zone
+from hushgrid.grid import MAX_BOUND, Tariff, Zone
 from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance, read_provenance
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
+from hushgrid.tomlfile import TomlFile
 from hushgrid.window import Window
 
 GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
 BESIDE = {"learned", "service"}  # that a zone may have too: where its models come from, its times
+SERVICE = {  # keys of [service]; a zone file uses interval and time_zone, a service all of them
+    *("mode", "begins", "time_zone", "interval", "meter_interval", "grace", "retention"),
+    *("currency", "fallback_rate", "budget", "key", "zones", "share"),
+}
 _OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
+_TIMED = {"law", "from", "share"}  # of every law, beside its family's own
+_LAW_KEYS = {field.name for law in FAMILIES.values() for field in fields(law)} | _TIMED | {"parts"}
 _PROMISES = {"secret", "rho", "eta_set_by"}
 
 
@@ -49,10 +53,17 @@ class ZoneFile:
 
 
 def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
-    """Read a zone file; the first mistake is named by its place.
+    """Read a zone file.
 
-    Its steps last `seconds`, else as its own service.interval says, else 15 minutes. What a service
-    alone reads (meters, the secret, who set eta) is left to it.
+    Args:
+        path: The file (TOML).
+        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
+
+    Returns:
+        The zone. What a service alone reads (meters, the secret, who set eta) is left to it.
+
+    Raises:
+        ConfigError: Every mistake in the file, each with its line.
     """
     path = Path(path)
     return zone_of(read_text(path), path, seconds=seconds)
@@ -60,27 +71,19 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
 
 def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
     """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
-    try:
-        content = tomllib.loads(written)
-    except (ValueError, RecursionError) as error:  # a number may be too long for int, too
-        raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
-    try:
-        faults = Faults(stop=True)
-        known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
-        length = _interval(content, faults) if seconds is None else seconds
-        scenario = read_scenario(content, path.parent, length, faults, _OTHERS)
-        policy = read_policy(content["policy"], faults, _PROMISES)
-        assert scenario is not None
-        assert policy is not None
-        learned = read_provenance(content, faults)
-        made = (scenario, policy, provenance_of(content), length, learned)
-        return ZoneFile(*made, _time_zone(content), _meters(content, scenario.zone.n_houses))
-    except HushgridError as error:
-        raise FileError(f"{path}: {error}") from None
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, MemoryError) as error:
-        raise FileError(
-            f"{path} holds a value of the wrong kind or size ({error}); see docs/zone-file.md."
-        ) from None
+    file = TomlFile(path, written)
+    file.check()
+    content, faults = file.content, file.faults
+    known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
+    length = _interval(content, faults) if seconds is None else seconds
+    scenario = read_scenario(content, path.parent, length, faults, _OTHERS)
+    policy = read_policy(content["policy"], faults, _PROMISES) if "policy" in content else None
+    learned = read_provenance(content, faults)
+    file.check()
+    assert scenario is not None
+    assert policy is not None
+    made = (scenario, policy, provenance_of(content), length, learned)
+    return ZoneFile(*made, _time_zone(content), _meters(content, scenario.zone.n_houses))
 
 
 def _time_zone(content: Table) -> str:
@@ -100,19 +103,18 @@ def _meters(content: Table, houses: int) -> tuple[str, ...]:
 
 
 def _interval(content: Table, faults: Faults) -> int:
-    """The steps of a zone that says so for its service: seconds, or a text such as PT30M."""
-    table = content.get("service")
-    given = table.get("interval", SECONDS) if isinstance(table, Mapping) else SECONDS
-    if isinstance(given, str):
-        minutes = re.fullmatch(r"PT(\d{1,4})M", given)
-        given = 60 * int(minutes[1]) if minutes else given
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        return given
-    faults.add(
-        "service.interval",
-        f"service.interval is {shown(given)}; give seconds or a text such as 'PT30M'.",
-    )
-    return SECONDS
+    """The steps of a zone that says so for its service [s]."""
+    table = content.get("service", {})
+    known(table, "service.", SERVICE, SERVICE, faults)
+    if not isinstance(table, Mapping):
+        return ANY
+    seconds = step_seconds(table.get("interval", SECONDS))
+    if seconds is None:
+        faults.add(
+            "service.interval",
+            f"service.interval is {shown(table['interval'])}; give {INTERVALS}.",
+        )
+    return seconds or ANY
 
 
 def read_scenario(
@@ -129,7 +131,9 @@ def read_scenario(
     before = len(faults)
     name = "?"
     if "zone" in content and known(content["zone"], "zone.", {"id"}, set(), faults):
-        name = text(content["zone"], "zone.", "id", faults) or "?"
+        name = text(content["zone"], "zone.", "id", faults) or name
+        if content["zone"]["id"] == "":
+            faults.add("zone.id", "zone.id is ''; give a non-empty name.")
     tariff = made(Tariff, content["tariff"], "tariff.", faults) if "tariff" in content else None
     elasticity = None
     if "elasticity" in content:
@@ -150,20 +154,24 @@ def read_scenario(
     with faults.within("houses"):
         consumption = _consumption(groups, counts, elasticity, day)
     sound = sound and len(faults) == laws_before
-    models = []
+    models: list[OccupancyModel | None] = []
     given = tables(content, "models", faults) if "models" in content else ()
     for i, table in enumerate(given):
+        models.append(None)
         with faults.within(f"models[{i}]"):
-            models.append(_model(table, f"models[{i}].", groups, counts, folder, day))
+            models[i] = _model(table, f"models[{i}].", groups, counts, folder, day)
     if not sound or consumption is None:
         return None
     with faults.within("houses"):
         zone = Zone(name, np.repeat([group["bound"] for group in groups], counts))
         consumption.check_fits(zone.bound)
+        for i, model in enumerate(models):
+            with faults.within(f"models[{i}].file"):
+                if model is not None:
+                    check_models([model], zone.n_houses)
         if len(faults) == before and tariff is not None:
-            with faults.within("models"):
-                fitting = check_models([m for m in models if m is not None], zone.n_houses)
-                return Scenario(zone, tariff, fitting, consumption)
+            fitting = tuple(model for model in models if model is not None)
+            return Scenario(zone, tariff, fitting, consumption)
     return None
 
 
@@ -194,13 +202,16 @@ def _consumption(
 ) -> Consumption | None:
     """A density class for each group of houses; laws may change at given times of day."""
     before = len(day.faults)
+    unbound = {i for i in range(len(groups)) if day.faults.at(f"houses[{i}].bound")}
     laws: list[Law | None] = []
     timed: dict[str, list[list[tuple[int, int]]]] = {"absent": [], "present": []}
     for i, group in enumerate(groups):
+        bound = group["bound"] if i not in unbound else MAX_BOUND  # which no law is above
         for state, column in timed.items():
             if state in group:
-                column.append(_timed_laws(group, f"houses[{i}].{state}", state, laws, day))
-    if len(day.faults) > before or not groups or any(law is None for law in laws):
+                given, place = group[state], f"houses[{i}].{state}"
+                column.append(_timed_laws(given, place, bound, laws, day))
+    if len(day.faults) > before or unbound or not groups or any(law is None for law in laws):
         return None
     if len(timed["absent"]) != len(groups) or len(timed["present"]) != len(groups):
         return None  # noted before
@@ -221,46 +232,55 @@ def _consumption(
 
 
 def _timed_laws(
-    group: Table, place: str, state: str, laws: list[Law | None], day: Day
+    given: Any, place: str, bound: int, laws: list[Law | None], day: Day
 ) -> list[tuple[int, int]]:
     """(step of the day, number of the law from then on); the laws are added to `laws`."""
-    given = group[state] if isinstance(group[state], list) else [group[state]]
+    given = given if isinstance(given, list) else [given]
     if not given:
         day.faults.add(place, f"{place} is empty; give a law.")
         return [(0, 0)]
     starts = []
     for j, table in enumerate(given):
         where = f"{place}[{j}]." if len(given) > 1 else f"{place}."
-        laws.append(_law(table, where, group.get("bound"), day.faults))
-        begins = table.get("from", "00:00") if isinstance(table, Mapping) else "00:00"
-        starts.append((day.step_of(begins, where), len(laws) - 1))
-    return day.from_midnight(starts, place)
+        laws.append(_law(table, where, bound, day.faults))
+        if isinstance(table, Mapping):
+            starts.append((day.step_of(table.get("from", "00:00"), where), len(laws) - 1))
+    return day.from_midnight(starts, place) if len(starts) == len(given) else [(0, 0)]
 
 
-def _law(table: Any, place: str, bound: Any, faults: Faults) -> Law | None:
-    if isinstance(table, Mapping) and table.get("law") == "mixture":
+def _law(table: Any, place: str, bound: int, faults: Faults) -> Law | None:
+    if not isinstance(table, Mapping) or "law" not in table:
+        known(table, place, _LAW_KEYS, _LAW_KEYS - {"law"}, faults)
+        return None
+    if table["law"] == "mixture":
         return _mixture(table, place, bound, faults)
-    if not isinstance(table, Mapping) or str(table.get("law")) not in FAMILIES:
-        found = table.get("law") if isinstance(table, Mapping) else table
+    if str(table["law"]) not in FAMILIES:
+        one = ", ".join([*FAMILIES, "mixture"])
+        faults.add(f"{place}law", f"{place}law is {shown(table['law'])}; give one of {one}.")
+        return None
+    arguments = {key: value for key, value in table.items() if key not in _TIMED}
+    if table["law"] != "histogram":
+        arguments.setdefault("top", bound)
+    law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults, _TIMED)
+    if law is not None and law.top > bound:
+        key = f"{place}{'weights' if table['law'] == 'histogram' else 'top'}"
         faults.add(
-            f"{place}law",
-            f"{place}law is {shown(found)}; give one of {', '.join([*FAMILIES, 'mixture'])}.",
+            key, f"{key} reaches {law.top} Wh but the bound is {bound} Wh; end it at the bound."
         )
         return None
-    ours = ("law", "from", "share")
-    arguments = {key: value for key, value in table.items() if key not in ours}
-    if table["law"] != "histogram" and isinstance(bound, int):
-        arguments.setdefault("top", bound)
-    law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults)
     return law
 
 
-def _mixture(table: Table, place: str, bound: Any, faults: Faults) -> Law | None:
+def _mixture(table: Table, place: str, bound: int, faults: Faults) -> Law | None:
     """`parts`: laws, each with its `share`."""
     before = len(faults)
     known(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
-    given = tables(table, "parts", faults) if "parts" in table else ()
+    given = tables(table, "parts", faults, place) if "parts" in table else ()
     laws = [_law(part, f"{place}parts[{i}].", bound, faults) for i, part in enumerate(given)]
+    for i, part in enumerate(given):
+        if "share" not in part:
+            key = f"{place}parts[{i}].share"
+            faults.add(key, f"{key} is not set; give it a value.")
     shares = [chance(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)]
     sound = [law for law in laws if law is not None]
     if len(faults) > before or not given or len(sound) < len(laws):
@@ -284,7 +304,10 @@ def _model(
     if "file" in table:
         known(table, place, {"file", "provenance"}, {"provenance"}, faults)
         name = text(table, place, "file", faults)
-        return None if name is None else load_model(folder / name)
+        if name is not None:
+            with faults.within(f"{place}file"):
+                return load_model(folder / name)
+        return None
     keys = {"name", "chains", "structural_zeros", "provenance"}
     known(table, place, keys, {"name", "structural_zeros", "provenance"}, faults)
     chains = table.get("chains")

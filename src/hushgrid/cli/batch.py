@@ -89,8 +89,8 @@ def _times(
     """First interval and end [epoch s]."""
     from datetime import UTC, datetime, timedelta
 
+    from hushgrid.durations import instant_of
     from hushgrid.errors import BatchError
-    from hushgrid.live.durations import instant_of
 
     given = [day is not None, month is not None, begin is not None and end is not None]
     if given.count(True) != 1 or (begin is None) != (end is None):

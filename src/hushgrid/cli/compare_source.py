@@ -81,26 +81,22 @@ class _Given(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> _Given:
         """From a zone file; its houses may name their meters."""
-        import tomllib
-
-        from hushgrid.files import read_text
         from hushgrid.live.roster_ids import meter_ids
-        from hushgrid.tables import Faults
+        from hushgrid.tomlfile import TomlFile
         from hushgrid.zonefile import load_zone
 
-        zone = load_zone(path)
-        content = tomllib.loads(read_text(path))
-        groups = content["houses"]
+        zone, file = load_zone(path), TomlFile(path)
+        groups = file.content["houses"]
         named = any({"meters", "meters_file"} & set(group) for group in groups)
-        meters = meter_ids(groups, path.parent, Faults(stop=True)) if named else ()
+        meters = meter_ids(groups, path.parent, file.faults) if named else ()
+        file.check()
         told = "given by a zone file"
         if zone.learned.homes:
             told += (
                 f", learned from homes ({zone.learned.origin}); no day is held back, so give"
                 " readings it was not learned from"
             )
-        where = str(content.get("service", {}).get("time_zone", "UTC"))
-        return cls(zone.scenario, zone.seconds, where, meters, told)
+        return cls(zone.scenario, zone.seconds, zone.time_zone, meters, told)
 
 
 def _of_zone(real: Real, given: _Given) -> Real:

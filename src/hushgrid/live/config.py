@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hushgrid.errors import ConfigError, FileError, Problem
-from hushgrid.files import read_text
+from hushgrid.errors import ConfigError
 from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr, ZoneService
-from hushgrid.live.lines import line_at, lines_of
 from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
 from hushgrid.live.zones import read_zone
-from hushgrid.tables import Faults, Table, known, masked, shown
+from hushgrid.tables import Faults, Table, known, shown
+from hushgrid.tomlfile import TomlFile
 from hushgrid.zonefile import BESIDE, SECTIONS
 
 _HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections", "pages")
+OWN_KEYS = {f"service.{key}" for key in OWN}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def load_deployment(path: Path | str) -> Deployment:
     """Read a service file and the zone files it names; all problems are in one ConfigError."""
-    main = _File(Path(path))
+    main = TomlFile(Path(path))
     found = _tables(main)
     settings = found["service"]
     lone = not set(main.content) & SECTIONS and bool(settings.get("zones"))
@@ -31,12 +29,12 @@ def load_deployment(path: Path | str) -> Deployment:
     files = [] if lone else [main]
     zones = [] if lone else [read_zone(main.content, main.folder, settings, times, main.faults)]
     for i, name in enumerate(settings.get("zones", ())):
-        further = _File(main.folder / name)
+        further = TomlFile(main.folder / name)
         if further.unreadable:
             main.faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
             continue
         files.append(further)
-        zones.append(_further_zone(further, settings, times))
+        zones.append(_further_zone(further, settings, times, main.faults))
     _check_apart(zones, files)
     http, mqtt = _http(found, main), _mqtt(found, main)
     _check_shared(found, main.faults)
@@ -61,53 +59,9 @@ def load_deployment(path: Path | str) -> Deployment:
     )
 
 
-class _File:
-    """A TOML file, where its keys stand, and what is wrong with it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.folder = path, path.parent
-        self.content: Table = {}
-        self.faults = Faults()
-        self.unreadable = ""
-        self._lines: dict[str, int] = {}
-        try:
-            source = read_text(path)
-        except (FileError, ValueError) as error:  # a null character in a path is a ValueError
-            self.unreadable = masked(str(error))
-            return
-        try:
-            self.content = tomllib.loads(source)
-            self._lines = lines_of(source)
-        except (ValueError, RecursionError) as error:
-            at = re.search(r"\(at line (\d+), column \d+\)", str(error))
-            line = int(at[1]) if at else source.count("\n") + 1
-            self._lines[""] = line
-            reason = re.sub(r" \(at [^)]*\)$", "", str(error)) or "nested too deeply"
-            self.faults.add("", f"this is not TOML ({reason}); mend this line.")
-
-    @property
-    def broken(self) -> bool:
-        """Whether there is nothing to look into."""
-        return bool(self.unreadable) or "" in self._lines
-
-    def problems(self) -> list[Problem]:
-        """The faults with their lines, in the order of the file."""
-        if self.unreadable:
-            return [Problem(str(self.path), 1, "", self.unreadable)]
-        found = [
-            Problem(str(self.path), self._lines.get(key) or self._line(key), key, message)
-            for key, message in dict.fromkeys(self.faults.found)
-        ]
-        return sorted(found, key=lambda problem: problem.line)
-
-    def _line(self, key: str) -> int:
-        return line_at(self._lines, key)
-
-
-def _tables(main: _File) -> dict[str, dict[str, Any]]:
+def _tables(main: TomlFile) -> dict[str, dict[str, Any]]:
     """The service's own tables."""
-    if main.broken:
-        raise ConfigError(tuple(main.problems()))
+    main.check()
     content, faults = main.content, main.faults
     service = content.get("service")
     named = isinstance(service, Mapping) and bool(service.get("zones"))
@@ -124,20 +78,26 @@ def _tables(main: _File) -> dict[str, dict[str, Any]]:
     } | {name: {} for name in ("service", "stores") if name not in content}
 
 
-def _further_zone(file: _File, settings: Table, times: Times | None) -> ZoneService | None:
+def _further_zone(
+    file: TomlFile, settings: Table, times: Times | None, main: Faults
+) -> ZoneService | None:
     """A zone of another file: what its own [service] does not say, the service's says."""
     if file.broken:
         return None
     known(file.content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, file.faults)
     own = {key: value for key, value in settings.items() if key in OWN or key == "mode"}
+    table = file.content.get("service", {})
+    said = table if isinstance(table, Mapping) else {}
+    file.faults.elsewhere |= {
+        key for key in OWN_KEYS if main.at(key) and key.removeprefix("service.") not in said
+    }
     if "service" in file.content:
-        before = len(file.faults)
         own |= read_settings(file.content, "service", OWN, file.faults, own)
-        times = fitting_times(own, file.faults) if len(file.faults) == before else None
+        times = fitting_times(own, file.faults)
     return read_zone(file.content, file.folder, own, times, file.faults)
 
 
-def _check_apart(zones: list[ZoneService | None], files: list[_File]) -> None:
+def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None:
     """Zones have names of their own, and a meter belongs to one zone."""
     names: dict[str, Path] = {}
     meters: dict[str, str] = {}
@@ -160,7 +120,7 @@ def _check_apart(zones: list[ZoneService | None], files: list[_File]) -> None:
         meters |= dict.fromkeys(zone.meters, zone.id)
 
 
-def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
+def _http(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Http | None:
     given = found.get("http")
     if given is None:
         return None
@@ -179,16 +139,16 @@ def _http(found: Mapping[str, dict[str, Any]], main: _File) -> Http | None:
     return made
 
 
-def _beside(name: str | None, main: _File) -> Path | None:
+def _beside(name: str | None, main: TomlFile) -> Path | None:
     return None if name is None else main.folder / name
 
 
-def _raw(main: _File, name: str) -> Table:
+def _raw(main: TomlFile, name: str) -> Table:
     table = main.content.get(name)
     return table if isinstance(table, Mapping) else {}
 
 
-def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
+def _mqtt(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Mqtt | None:
     given = found.get("mqtt")
     if given is None:
         return None
@@ -197,7 +157,10 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
     events = openadr is not None and openadr.mqtt
     if "readings" not in raw and "prices" not in raw and not events:
         main.faults.add(
-            "mqtt", "mqtt has neither readings nor prices; give the topic of one of them."
+            "mqtt",
+            "mqtt has neither readings nor prices; give the topic of one of them.",
+            "mqtt.readings",
+            "mqtt.prices",
         )
     if "password_file" in raw and "username" not in raw:
         main.faults.add(
@@ -210,6 +173,7 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: _File) -> Mqtt | None:
         main.faults.add(
             "mqtt.home_assistant",
             "mqtt.home_assistant is true but prices is not set; give the topic they go out on.",
+            "mqtt.prices",
         )
     return Mqtt(
         host=given["host"],

@@ -10,8 +10,8 @@ from typing import Any
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
+from hushgrid.durations import duration_text
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
-from hushgrid.live.durations import duration_text
 from hushgrid.live.terms import first_state
 from hushgrid.planning import examine
 from hushgrid.policy import Policy

@@ -19,13 +19,13 @@ def meter_ids(groups: Sequence[Table], folder: Path, faults: Faults) -> tuple[st
     found: list[str] = []
     places: dict[str, str] = {}
     for i, group in enumerate(groups):
-        place, count = f"houses[{i}].", group.get("count")
-        if not isinstance(count, int):
-            continue  # noted before
+        place = f"houses[{i}]."
+        counted = not faults.at(f"{place}count")
+        count = group["count"] if counted else 1
         key, ids = _of_group(group, place, count, folder, faults)
         if ids is None:
             continue
-        if len(ids) != count:
+        if len(ids) != count and counted:
             faults.add(
                 key, f"{key} has {len(ids)} ids for {count} houses; give one id for each house."
             )
@@ -41,7 +41,8 @@ def _of_group(
     key = f"{place}meters"
     if ("meters" in group) == ("meters_file" in group):
         state = "both set" if "meters" in group else "both unset"
-        faults.add(key, f"{key} and meters_file are {state}; give one of them.")
+        said = f"{key} and meters_file are {state}; give one of them."
+        faults.add(key, said, f"{place}meters_file")
         return key, None
     if "meters_file" in group:
         key = f"{place}meters_file"

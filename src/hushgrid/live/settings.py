@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from hushgrid.checks import is_real
-from hushgrid.live.durations import instant_of, seconds_of
+from hushgrid.daily import INTERVALS, SECONDS, step_seconds
+from hushgrid.durations import instant_of, seconds_of
 from hushgrid.tables import Faults, Table, known, shown
 
 
@@ -64,9 +65,9 @@ def duration(example: str, least: int, most: int) -> Read:
 
 def interval(value: Any) -> int:
     """Seconds that divide a day."""
-    seconds = seconds_of(value)
-    if seconds is None or not 1 <= seconds <= 86_400 or 86_400 % seconds:
-        raise UnusableError("give whole seconds that divide a day, such as 'PT15M' or 1800")
+    seconds = step_seconds(value)
+    if seconds is None:
+        raise UnusableError(f"give {INTERVALS}")
     return seconds
 
 
@@ -317,8 +318,7 @@ class Times:
 
 def fitting_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
     """Intervals, their start and their retention, held against each other."""
-    before = len(faults)
-    seconds = found.get("interval", 900)
+    before, seconds = len(faults), found.get("interval", SECONDS)
     meter, begins = found.get("meter_interval"), found.get("begins")
     grace, retention = found.get("grace", 60), found.get("retention", 7 * 86_400)
     if meter is not None and meter > seconds:
@@ -326,24 +326,29 @@ def fitting_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
             "service.interval",
             f"service.interval is {seconds} s but the meters' own is {meter} s, so one reading"
             f" would enter several releases; give {meter} s or a multiple of it.",
+            "service.meter_interval",
         )
     elif meter is not None and seconds % meter:
         faults.add(
             "service.meter_interval",
             f"service.meter_interval is {meter} s, which does not divide the interval of {seconds}"
             " s; give an interval of whole readings.",
+            "service.interval",
         )
     if begins is not None and begins % seconds:
         faults.add(
             "service.begins",
             f"service.begins is not on a border of intervals of {seconds} s; move it by"
             f" {seconds - begins % seconds} s.",
+            "service.interval",
         )
     if retention < seconds + grace:
         faults.add(
             "service.retention",
             f"service.retention is {retention} s, shorter than interval and grace; give"
             f" {seconds + grace} s or more.",
+            "service.interval",
+            "service.grace",
         )
     if begins is None or meter is None or len(faults) > before:
         return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from hushgrid.checks import is_real
-from hushgrid.daily import SECONDS
+from hushgrid.daily import ANY, SECONDS
 from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.local import localised
 from hushgrid.live.roster_ids import meter_ids
@@ -32,7 +33,7 @@ def read_zone(
 ) -> ZoneService | None:
     """The zone as it runs; None where it, or the service's times, are at fault."""
     before = len(faults)
-    seconds = settings.get("interval", SECONDS)
+    seconds = ANY if faults.at("service.interval") else settings.get("interval", SECONDS)
     _check_name(content.get("zone"), faults)
     small, content = _sized(content, faults)
     scenario = read_scenario(content, folder, seconds, faults, GROUP_KEYS)
@@ -41,15 +42,16 @@ def read_zone(
     if small and isinstance(groups, list) and all(isinstance(g, Mapping) for g in groups):
         meters = meter_ids(groups, folder, faults)
     policy, promise = _policy(content.get("policy"), "policy" in content, faults)
+    learned_before = len(faults)
     learned = read_provenance(content, faults)
-    if policy is not None and promise is not None:
-        _check_trust(policy, content, settings, faults)
+    _check_trust(content, settings, faults)
+    if len(faults) == learned_before and policy is not None and promise is not None:
         check_private(learned, policy, promise.secret, promise.rho, faults)
     _check_charged(learned, settings, faults)
     if scenario is not None and small:
         _check_laws(scenario, content["houses"], faults)
-    if scenario is not None and "fallback_rate" in settings:
-        _check_fallback(scenario, settings["fallback_rate"], faults)
+    if "fallback_rate" in settings:
+        _check_fallback(_table(content, "tariff"), settings["fallback_rate"], faults)
     if scenario is None or policy is None or promise is None or times is None:
         return None
     if len(faults) > before or "time_zone" not in settings:
@@ -108,7 +110,7 @@ def _sized(content: Table, faults: Faults) -> tuple[bool, Table]:
     for i, group in enumerate(groups):
         count, bound = group.get("count"), group.get("bound")
         houses += count if isinstance(count, int) and count > 0 else 0
-        if isinstance(bound, int) and MOST_BOUND < bound < 2**31:
+        if isinstance(bound, int) and bound > MOST_BOUND:
             faults.add(
                 f"houses[{i}].bound",
                 f"houses[{i}].bound is {bound}; give at most {MOST_BOUND} Wh an interval.",
@@ -148,13 +150,15 @@ def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] |
     if rho is not None and not (is_real(rho) and 0 <= rho <= 1):
         faults.add("policy.rho", f"policy.rho is {shown(rho)}; give a share from 0 to 1.")
     if rho is not None and "clamp" in raw:
-        faults.add("policy.rho", "policy.rho and clamp are both set; give one of them.")
+        said = "policy.rho and clamp are both set; give one of them."
+        faults.add("policy.rho", said, "policy.clamp")
     if not isinstance(by, str):
         faults.add(
             "policy.eta_set_by", f"policy.eta_set_by is {shown(by)}; say who set eta, and why."
         )
     delta = raw.get("delta", 0.0)
-    if secret == "trajectory" and "gaussian" not in raw and is_real(delta) and 0 <= delta < 1:
+    promised = secret == "trajectory" or faults.at("policy.secret")
+    if promised and "gaussian" not in raw and is_real(delta) and 0 <= delta < 1:
         table = {key: value for key, value in raw.items() if key != "delta"}
     horizon = raw.get("horizon", 1)
     if is_real(horizon) and not isinstance(horizon, bool) and horizon > MOST_STEPS:
@@ -193,23 +197,27 @@ def _secret(raw: Table, faults: Faults) -> Any:
     return "window" if "window" in raw else secret
 
 
-def _check_trust(policy: Policy, content: Table, settings: Table, faults: Faults) -> None:
-    """A dial below 1 needs somebody who answers for it, and demand that hears no rates."""
-    if policy.eta >= 1:
+def _check_trust(content: Table, settings: Table, faults: Faults) -> None:
+    """An eta below 1 needs a person who answers for it, and demand that does not react to rates."""
+    eta = _table(content, "policy").get("eta", 1)
+    if not is_real(eta) or eta >= 1:
         return
     by = _table(content, "policy").get("eta_set_by", "")
     if settings.get("mode") == "production" and not str(by).strip():
         faults.add(
             "policy.eta_set_by",
-            f"policy.eta_set_by is not set but eta is {policy.eta:g} in production; say who set"
+            f"policy.eta_set_by is not set but eta is {eta:g} in production; say who set"
             " it and why, or give eta = 1.",
+            "policy.eta",
         )
     elasticity = _table(content, "elasticity")
     if elasticity and elasticity.get("exponent") != 0:
         faults.add(
             "elasticity",
-            f"elasticity makes demand react to rates while eta is {policy.eta:g}; published rates"
+            f"elasticity makes demand react to rates while eta is {eta:g}; published rates"
             " take effect later than the mechanism assumes: give eta = 1.",
+            "elasticity.exponent",
+            "policy.eta",
         )
 
 
@@ -221,16 +229,19 @@ def _check_charged(learned: Provenance, settings: Table, faults: Faults) -> None
             "service.budget",
             f"service.budget is {budget:g} but the models have cost {learned.epsilon:g} of it"
             " (learned.epsilon); give more, or models that cost less.",
+            "learned.epsilon",
         )
 
 
-def _check_fallback(scenario: Scenario, rate: float, faults: Faults) -> None:
-    tariff = scenario.tariff
-    if not tariff.floor <= rate <= tariff.cap:
+def _check_fallback(tariff: Table, rate: float, faults: Faults) -> None:
+    floor, cap = tariff.get("floor", 0.0), tariff.get("cap", math.inf)
+    if is_real(floor) and isinstance(cap, (int, float)) and not floor <= rate <= cap:
         faults.add(
             "service.fallback_rate",
-            f"service.fallback_rate is {rate:g}, outside the tariff's {tariff.floor:g} to"
-            f" {tariff.cap:g}; give a rate between them.",
+            f"service.fallback_rate is {rate:g}, outside the tariff's {floor:g} to {cap:g}; give a"
+            " rate between them.",
+            "tariff.floor",
+            "tariff.cap",
         )
 
 

@@ -9,8 +9,8 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hushgrid.durations import instant_of
 from hushgrid.live.clock import Clock
-from hushgrid.live.durations import instant_of
 from hushgrid.live.feeds.pages import BY_PATH, Pages
 from hushgrid.live.feeds.series import LIMIT, MOST, USUAL, Span
 from hushgrid.live.web.front import page_answer

@@ -31,12 +31,10 @@ def lines_of(source: str) -> dict[str, int]:
 
 def line_at(lines: dict[str, int], key: str) -> int:
     """The line of a key, or of the closest thing around it; 1 where nothing is known of it."""
-    while key:
-        if key in lines:
-            return lines[key]
+    while key not in lines and key:
         cut = max(key.rfind("."), key.rfind("["))
         key = key[: max(cut, 0)]
-    return 1
+    return lines.get(key, 1)
 
 
 class _Scanner:

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hushgrid.lines import line_at, lines_of
 from hushgrid.live.example import example
-from hushgrid.live.lines import line_at, lines_of
 
 HARD = '''# a comment = [1]
 top = "a # b = c"   # really
