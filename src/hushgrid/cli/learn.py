@@ -147,8 +147,8 @@ def _need_public(asked: Asked, missing: list[str]) -> None:
 
 def _seconds(interval: str | None) -> int | None:
     """A step in seconds."""
+    from hushgrid.durations import seconds_of
     from hushgrid.errors import IntakeError
-    from hushgrid.live.durations import seconds_of
 
     if interval is None:
         return None
@@ -162,8 +162,8 @@ def _seconds(interval: str | None) -> int | None:
 
 def _instant(word: str, text: str | None) -> int | None:
     """Seconds since 1970 of a date or date-time; UTC where it has no offset."""
+    from hushgrid.durations import instant_of
     from hushgrid.errors import IntakeError
-    from hushgrid.live.durations import instant_of
 
     if text is None:
         return None
