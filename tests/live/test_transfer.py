@@ -11,17 +11,22 @@ import pytest
 
 from hushgrid import Policy
 from hushgrid.accounting.compose import Account
+from hushgrid.audit import Check, Evidence
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
+from hushgrid.live.audit import load_ledger
 from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.ledger.bodies import transfer
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import check
-from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.keys import load, verify
 from hushgrid.live.ledger.record import Record
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_by
+from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import first_state
 from hushgrid.live.transfer import move
+from hushgrid.provenance import Provenance
 from tests.live.faults import FIRST, QUARTER, World, service, zone
 
 STEPS = 3
@@ -221,3 +226,79 @@ def test_the_command(
     status, out, _ = run(capsys, "elm-1", *ways)
     assert "was carried over already" in out
     assert world.standing("oak").transfers[0].house == values["house"]
+
+
+def transfers_of(evidence: Evidence) -> list[Check]:
+    from hushgrid.audit.ledger import transfers
+
+    return transfers(evidence)
+
+
+def charged(world: World, cost: float = 1.2) -> World:
+    """The same service whose elm uses models that have cost every house something."""
+    elm, oak = world.made.zones
+    elm = replace(elm, learned=Provenance("pooled", cost, 20, "ab" * 32))
+    return World(service(world.made.key.parent, elm, oak))
+
+
+def test_a_house_takes_along_what_models_cost(tmp_path: Path) -> None:
+    """Releases and models, each once: there, back and away again."""
+    world = charged(World(service(tmp_path, zone("elm"), zone("oak", 3, budget=3.2))))
+    world.play(lambda world: world.whole(STEPS))
+    (before,) = (one for one in from_ledger(world.made, world.time) if one.zone == "elm")
+    moved(world)
+    (carried,) = world.standing("oak").transfers
+    assert carried.epsilon == pytest.approx(0.5 * STEPS + 1.2)
+    assert carried.epsilon == pytest.approx(before.spent), "as much as its zone says it has spent"
+    again = new_terms(world, ELM, OAK, world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    assert again.releases("oak")[again.t - 1].source == "forecast", "2.7 of 2.1 is spent"
+    moved(again, source="oak", target="elm")
+    (_, back) = again.standing("elm").transfers
+    assert back.epsilon == carried.epsilon, "forecasts cost nothing, nor do models twice"
+    assert check(records(again), verify).first_bad is None
+    (elm, oak), _ = load_ledger(again.made.ledger, zone=None, key=None, heads=())
+    assert [stated >= due for _, stated, due in (*elm.left, *oak.left)] == [True, True]
+    assert [due for _, _, due in elm.left] == [1.2]
+    assert transfers_of(elm) == []
+
+
+def test_the_audit_finds_a_house_that_left_without(tmp_path: Path) -> None:
+    world = charged(World(service(tmp_path, zone("elm"), zone("oak", 3))))
+    world.play(lambda world: world.whole(1))
+    with open_store(world.made.ledger) as store:
+        key = load(world.made.key)
+        with Ledger.open(store, "elm", key, "simulation", world.time) as ledger:
+            ledger.append("transfer", transfer("house-1", "out", other="oak", epsilon=0.5))
+    (elm, _), chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    assert chain.status == "passed"
+    (found,) = transfers_of(elm)
+    assert (found.id, found.status) == ("budget", "failed")
+    assert "leave with 0.5 spent" in found.text
+
+
+def test_a_new_epoch_before_a_house_leaves_forgets_nothing(world: World) -> None:
+    """Earlier releases within one horizon count, as in the audit of a budget."""
+    four = ("elm-0", "elm-1", "elm-2", "elm-3")
+    again = new_terms(world, four, ("oak-0", "oak-1", "oak-2"), world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    moved(again)
+    (carried,) = again.standing("oak").transfers
+    assert carried.epsilon == pytest.approx(0.5 * (STEPS + 1))
+    later = new_terms(again, ELM, OAK, again.t)
+    later.play(lambda world: world.whole(1), new_epoch=True)
+    moved(later, source="oak", target="elm")
+    (_, back) = later.standing("elm").transfers
+    assert back.epsilon == carried.epsilon, "what oak published before it came did not cost it"
+
+
+def test_spending_without_a_bound_is_not_carried(tmp_path: Path) -> None:
+    """Gaussian releases of an earlier epoch state no epsilon; its terms are no longer there."""
+    noisy = zone("elm", policy=Policy(epsilon=1.0, horizon=20, gaussian=24.0, delta=1e-6))
+    world = World(service(tmp_path, noisy, zone("oak", 3)))
+    world.play(lambda world: world.whole(1))
+    again = new_terms(world, tuple(noisy.meters), ("oak-0", "oak-1", "oak-2"), world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    with pytest.raises(LedgerError, match="has no bound"):
+        moved(again)
+    assert transfers(again) == []

@@ -23,6 +23,7 @@ from hushgrid.audit.ledger import (
     roster,
     schedule,
     steps,
+    transfers,
 )
 from hushgrid.audit.publishers import Factory
 from hushgrid.audit.streams import seed_reuse
@@ -140,6 +141,7 @@ def _of_record(
     if not digests:
         return [*found, budget(evidence, None)]
     found += [of_terms(evidence, digests, zones), *charges(evidence, digests)]
+    found += transfers(evidence)
     found.append(budget(evidence, own[0] if own else None, digests))
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)

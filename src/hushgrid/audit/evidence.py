@@ -58,6 +58,8 @@ class Evidence:
     mode: str = "simulation"
     repeated: int | None = None
     charges: tuple[tuple[int, float], ...] = ()  # (place, epsilon) of all that models have cost
+    # (place, stated, due) of houses that left: due at least, for what every house has spent
+    left: tuple[tuple[int, float, float], ...] = ()
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -416,6 +416,18 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     return []
 
 
+def transfers(evidence: Evidence) -> list[Check]:
+    """Whether houses that left took along what they came with and what models had cost them."""
+    for place, stated, due in evidence.left:
+        if stated < due:
+            text = (
+                f"Record {place} lets a house leave with {stated:.6g} spent where it came with, and"
+                f" its models cost, {due:.6g}: what is spent was forgotten."
+            )
+            return [Check("budget", "failed", text, place)]
+    return []
+
+
 def budget(
     evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
 ) -> Check:

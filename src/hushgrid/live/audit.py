@@ -25,6 +25,7 @@ from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.terms import roster_digest
 from hushgrid.recording import Recording
+from hushgrid.sums import sum_up
 from hushgrid.tracefile import is_trace, load_trace
 from hushgrid.zonefile import ZoneFile, load_zone, zone_of
 
@@ -190,6 +191,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     brought = _Brought()
+    left: list[tuple[int, float, float]] = []
     for record in records:
         body, place = record.body, places[id(record)]
         try:
@@ -220,11 +222,13 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
             elif record.kind == "transfer":
+                if body["direction"] == "out":
+                    left.append((place, float(body["epsilon"]), brought.due(body, charges)))
                 brought.take(body, place)
         except (KeyError, TypeError, ValueError):
             break  # a body that does not fit: the chain says so
     made = tuple(Epoch(**{**one, "entries": tuple(one["entries"])}) for one in epochs)
-    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges))
+    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges), tuple(left))
 
 
 class _Brought:
@@ -232,6 +236,7 @@ class _Brought:
 
     def __init__(self) -> None:
         self._here: dict[str, tuple[int, float]] = {}
+        self._gone: dict[str, int] = {}  # where it last left
         self._opened: list[tuple[int, int]] = []  # (first step, first release) of each epoch
 
     def take(self, body: Mapping[str, Any], place: int) -> None:
@@ -239,6 +244,14 @@ class _Brought:
         self._here.pop(body["house"], None)
         if body["direction"] == "in":
             self._here[body["house"]] = (place, float(body["epsilon"]))
+        else:
+            self._gone[body["house"]] = place
+
+    def due(self, body: Mapping[str, Any], charges: Sequence[tuple[int, float]]) -> float:
+        """What a house that leaves has spent at least: what it came with, and models, once."""
+        gone = self._gone.get(body["house"], 0)
+        models = [cost for place, cost in charges if place > gone]
+        return sum_up([self._here.get(body["house"], (0, 0.0))[1], *models])
 
     def at(self, place: int, first: int) -> float:
         """The most that a house brought along, for a release in the epoch from `first` on."""

@@ -1,4 +1,4 @@
-"""What the releases of a zone's present epoch have cost one house, as an account books it."""
+"""What one house has spent in a zone: on releases, as an account books them, and on models."""
 
 from __future__ import annotations
 
@@ -28,6 +28,47 @@ class _Step(NamedTuple):
     t: int  # in the mechanism's own count
     rates: tuple[float, ...]  # before it
     shown: Published
+
+
+def spent_here(service: ZoneService, standing: Standing, house: int, name: str) -> Cost:
+    """All that a house takes along when it leaves the zone.
+
+    Args:
+        service: The zone under the terms of its present epoch.
+        standing: What the zone's ledger says.
+        house: Its place in the roster.
+        name: Its public name, as in a transfer.
+
+    Returns:
+        What it came with; the releases of the present epoch at its own loss; those of earlier
+        epochs since it came and within the last horizon, at the loss they state, which is that of
+        the house most is learnt about; all that the zone's houses have spent on models, unless it
+        took that along when it left before.
+    """
+    came = standing.moved.get(name)
+    gone = [one.seq for one in standing.transfers if one.house == name and one.direction == "out"]
+    before = standing.spent.get(name, (0.0, 0.0))
+    earlier = list(_earlier(standing, 0 if came is None else came.seq))
+    models = [one.epsilon for one in standing.charges if one.seq > max(gone, default=0)]
+    present = spent_by(service, standing, house)
+    epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in earlier)])
+    delta = sum_up([before[1], present.delta, *(one.delta for one in earlier)])
+    return Cost(epsilon, min(delta, 1.0))
+
+
+def _earlier(standing: Standing, since: int) -> Iterator[Published]:
+    """Releases of earlier epochs that lie within the last horizon, after record `since`.
+
+    A budget holds for any horizon's worth of steps, as the audit counts; a new epoch just before a
+    house leaves must not take them out of its account.
+    """
+    epoch = standing.epoch
+    if epoch is None or not standing.releases:
+        return
+    reach = standing.releases[-1].start - epoch.horizon * epoch.seconds
+    for one in standing.releases:
+        if one.t < epoch.first and one.seq > since and one.start > reach:
+            yield one
 
 
 def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:

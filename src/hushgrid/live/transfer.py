@@ -6,6 +6,7 @@ them does the same again; the second record is then made from the first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,9 +18,8 @@ from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
 from hushgrid.live.ledger.standing import Standing, Transfer
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.spending import spent_by
+from hushgrid.live.spending import spent_here
 from hushgrid.live.terms import check_same
-from hushgrid.sums import sum_up
 
 
 class Moved(NamedTuple):
@@ -93,10 +93,14 @@ def _leave(leaves: ZoneService, old: Ledger, meter: str, name: str, target: str)
             f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
             " file, and change rosters after the transfer."
         )
-    before = old.standing.spent.get(name, (0.0, 0.0))  # what it came with
-    cost = spent_by(leaves, old.standing, leaves.meters.index(meter))
-    epsilon, delta = sum_up([before[0], cost.epsilon]), min(sum_up([before[1], cost.delta]), 1.0)
-    body = transfer(name, "out", other=target, epsilon=epsilon, delta=delta)
+    cost = spent_here(leaves, old.standing, leaves.meters.index(meter), name)
+    if math.isinf(cost.epsilon):
+        raise LedgerError(
+            f"what the house has spent in zone {leaves.id!r} has no bound: a release states no"
+            " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
+            " releases are older than one horizon."
+        )
+    body = transfer(name, "out", other=target, epsilon=cost.epsilon, delta=cost.delta)
     return Transfer.of(old.append("transfer", body))
 
 

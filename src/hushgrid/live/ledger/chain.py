@@ -14,7 +14,15 @@ from typing import Any
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import check_body
 from hushgrid.live.ledger.record import NOTHING, Record, digest_of, from_line
-from hushgrid.live.ledger.standing import Epoch, Head, Published, Standing, Transfer, unmatched
+from hushgrid.live.ledger.standing import (
+    Charge,
+    Epoch,
+    Head,
+    Published,
+    Standing,
+    Transfer,
+    unmatched,
+)
 
 Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
 
@@ -230,6 +238,7 @@ class Fold:
         self._epochs: list[Epoch] = []
         self._releases: list[Published] = []
         self._transfers: list[Transfer] = []
+        self._charges: list[Charge] = []
 
     def check(self, record: Record) -> Place:
         """The place after the record, or the rule it breaks; nothing changes."""
@@ -245,6 +254,8 @@ class Fold:
             self._releases.append(Published.of(record))
         elif record.kind == "transfer":
             self._transfers.append(Transfer.of(record))
+        elif record.kind == "charge":
+            self._charges.append(Charge(record.body["epsilon"], record.seq))
 
     @property
     def standing(self) -> Standing:
@@ -265,6 +276,7 @@ class Fold:
             transfers=tuple(self._transfers),
             spent=place.spent,
             charged=place.charged,
+            charges=tuple(self._charges),
         )
 
 

@@ -108,13 +108,20 @@ class Transfer:
         return cls(**record.body, seq=record.seq, head=record.digest)
 
 
+class Charge(NamedTuple):
+    """What every house spent on something else than releases, and the number of the record."""
+
+    epsilon: float
+    seq: int
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """All that a zone's ledger says, folded: what to resume from.
 
     `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
     house that ever moved had spent (epsilon, delta) when it last did. `charged`: what everybody
-    spent on models, by their digests.
+    spent on models, by their digests; `charges`: the same in the order of their records.
     """
 
     zone: str
@@ -129,6 +136,7 @@ class Standing:
     transfers: tuple[Transfer, ...]
     spent: Mapping[str, tuple[float, float]]
     charged: Mapping[str, float] = field(default_factory=dict)
+    charges: tuple[Charge, ...] = ()
 
     @property
     def last_t(self) -> int:
