@@ -4,6 +4,9 @@ Less noise, but what readings exceed C is lost and only its expectation is put b
 each density class, by the least expected squared error (docs/proofs/clamp.md):
 
     2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
+
+With much noise and few houses the least of it lies at clamps of a few Wh, where the price follows
+the model and no reading. `most_cut` bounds the share of the zone's expected energy above the clamp.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ from hushgrid.policy import Policy
 
 Floats = NDArray[np.float64]
 
-RHO = 0.2  # relative error to expect of the model on the energy above the clamp
+RHO = 0.2  # relative error to expect of the model
+# Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
+# worthless there, the load would be wrong by a fifth: what RHO grants the forecast of all of it.
+MOST_CUT = 0.2
 _CANDIDATES = 12  # scales tried at once
 _ROUNDS = 4  # each closes in on the neighbours of the best
 
@@ -55,11 +61,27 @@ def choose_clamp(
     consumption: Consumption,
     policy: Policy,
     rho: float = RHO,
+    most_cut: float = 1.0,
 ) -> Choice:
     """The clamp of least expected error under the policy's epsilon and eta.
 
     For a scale b the best clamp of a class is the largest that b protects, so the choice is one
-    search over b.
+    search over b. The share that is cut falls as b rises, so `most_cut` bounds b from below.
+
+    Args:
+        models: Occupancy models; expectations are the mean over them.
+        zone: The houses and their contract bounds [Wh].
+        consumption: The laws of a reading.
+        policy: Epsilon, eta, the horizon and the rules; its own clamp plays no part.
+        rho: Relative error to expect of the model above the clamp.
+        most_cut: The largest share of the zone's expected energy over the horizon, under any of
+            the models, that may lie above the clamp; 1 bounds nothing.
+
+    Returns:
+        The choice; no clamp where the contract bounds are as good.
+
+    Raises:
+        PolicyError: Where rho is negative, or most_cut is not a share above 0.
 
     >>> from hushgrid.laws import Histogram
     >>> stay, alike = [[0.9, 0.1], [0.2, 0.8]], [0] * 9
@@ -70,18 +92,21 @@ def choose_clamp(
     (1,)
     """
     bare = replace(policy, clamp=())
-    task = _Search(models, zone, replace(consumption, elasticity=None), bare, rho)
+    task = _Search(models, zone, replace(consumption, elasticity=None), bare, rho, most_cut)
     contract = task.noise(bare)
     scales = np.geomspace(task.least, max(contract / math.sqrt(2), task.least * 2), _CANDIDATES)
     best: tuple[int, ...] = ()
     for _ in range(_ROUNDS):
         clamps = task.clamps(scales)
-        k = int(np.argmin(task.expected(scales, clamps)))
+        errors = task.expected(scales, clamps)
+        k = int(np.argmin(errors))
+        if math.isinf(errors[k]):
+            break
         best = tuple(clamps[k].tolist())
         ends = scales[max(k - 1, 0)], scales[min(k + 1, len(scales) - 1)]
         scales = np.geomspace(*ends, _CANDIDATES)
     error, noise = task.judge(replace(bare, clamp=best))
-    if error >= contract:
+    if not best or error >= contract:
         return Choice((), contract, contract, contract)
     return Choice(best, error, noise, contract)
 
@@ -107,9 +132,13 @@ class _Search:
         consumption: Consumption,
         policy: Policy,
         rho: float,
+        most_cut: float = 1.0,
     ) -> None:
         if not (is_real(rho) and rho >= 0):
             raise PolicyError(f"rho is {rho}; give a relative error of 0 or more.")
+        if not (is_real(most_cut) and 0 < most_cut <= 1):
+            raise PolicyError(f"most_cut is {most_cut}; give a share above 0, at most 1.")
+        self._most_cut = most_cut
         self._models, self._zone, self._consumption = models, zone, consumption
         self._policy, self._rho = policy, rho
         each = policy.epsilon_t or (policy.epsilon,)
@@ -129,7 +158,8 @@ class _Search:
         noise = self.noise(policy)
         if not policy.clamp:
             return noise, noise
-        return math.sqrt(noise**2 + float(self.cut_error(np.array([policy.clamp]))[0])), noise
+        cut = self._cut_error(self._parts(np.array([policy.clamp])))
+        return math.sqrt(noise**2 + float(cut[0])), noise
 
     def noise(self, policy: Policy) -> float:
         """Root mean square of the noise over the horizon [Wh]."""
@@ -149,12 +179,20 @@ class _Search:
         return found
 
     def expected(self, scales: Floats, clamps: NDArray[np.int64]) -> Floats:
-        """Expected squared error at each scale with its clamps [Wh^2]."""
-        return np.asarray(2 * scales**2 * self._uneven + self.cut_error(clamps))
+        """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
+        parts = self._parts(clamps)
+        total = 2 * scales**2 * self._uneven + self._cut_error(parts)
+        if self._most_cut < 1:
+            whole = (parts.missed + parts.seen).sum(axis=1)  # (models, rows of clamps)
+            allowed = parts.missed.sum(axis=1) <= self._most_cut * whole
+            total = np.where(allowed.all(axis=0), total, np.inf)
+        return np.asarray(total)
 
-    def cut_error(self, clamps: NDArray[np.int64]) -> Floats:
+    def _parts(self, clamps: NDArray[np.int64]) -> Parts:
+        return _parts(self._models, self._consumption, clamps, self._policy.horizon)
+
+    def _cut_error(self, parts: Parts) -> Floats:
         """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
-        parts = _parts(self._models, self._consumption, clamps, self._policy.horizon)
         return np.asarray((parts.cut + (self._rho * parts.missed) ** 2).mean(axis=(0, 1)))
 
     def _pairs(self, kind: int) -> list[tuple[Floats, Floats]]:
@@ -187,11 +225,12 @@ class _Search:
 
 
 class Parts(NamedTuple):
-    """Of the load above a clamp its mean [Wh] and variance, below it the variance [Wh^2]."""
+    """The load's mean [Wh] and variance [Wh^2] above a clamp, then variance and mean below it."""
 
     missed: Floats
     cut: Floats
     kept: Floats
+    seen: Floats
 
 
 def cut_moments(
@@ -206,7 +245,7 @@ def _parts(
     models: Sequence[OccupancyModel], f: Consumption, clamps: NDArray[np.int64], horizon: int
 ) -> Parts:
     """(models, T, rows of clamps) each."""
-    out = np.empty((3, len(models), horizon, len(clamps)))
+    out = np.empty((4, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
     for m, model in enumerate(models):
         for t, belief in enumerate(islice(marginals(model), horizon)):
@@ -215,7 +254,7 @@ def _parts(
                 slots[slot] = _by_class(f, f.table(belief.t), clamps)
             above, above_variance, below, below_variance = np.moveaxis(slots[slot], -1, 0)
             out[:2, m, t] = add_up(belief, model, f.class_of, above, above_variance)
-            out[2, m, t] = add_up(belief, model, f.class_of, below, below_variance)[1]
+            out[3, m, t], out[2, m, t] = add_up(belief, model, f.class_of, below, below_variance)
     return Parts(*out)
 
 

@@ -22,7 +22,7 @@ from hushgrid.accounting.slotwise import spread
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.calibration import Scheduler, case_loss, exposures_of
 from hushgrid.checks import is_real, is_whole
-from hushgrid.clamp import RHO, choose_clamp
+from hushgrid.clamp import MOST_CUT, RHO, choose_clamp
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.grid import Tariff, Zone
@@ -79,6 +79,7 @@ def plan(
     delta: float = 0.0,
     terms: Policy | None = None,
     rho: float | None = RHO,
+    most_cut: float | None = MOST_CUT,
     slotwise: bool = False,
     gaussian: bool = False,
     running: int | None = None,
@@ -86,8 +87,10 @@ def plan(
     """The policy of least noise that keeps a promise about a secret.
 
     `terms` carries eta, the horizon and the rules; its epsilon plays no part. `rho`: the relative
-    error to expect of the model above a clamp; None keeps the contract bounds (or the terms' own
-    clamp). `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
+    error to expect of the model; None keeps the contract bounds (or the terms' own clamp).
+    `most_cut`: the largest share of the zone's expected energy that a chosen clamp may cut off;
+    None chooses as versions before this bound did, by the raw price alone.
+    `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
     `running`: count leakage (the secret interval) over so many steps, with the horizon's releases
     again and again and the chain going on; None counts the horizon on its own. Take
     `accounting.epochs.running_steps` for a number after which nothing changes.
@@ -113,12 +116,15 @@ def plan(
     best = _solved(task, secret, epsilon, delta, slotwise)
     if rho is not None:
         for _ in range(_ROUNDS):
-            clamp = choose_clamp(*world, best.policy, rho).clamp
+            most = 1.0 if most_cut is None else most_cut
+            clamp = choose_clamp(*world, best.policy, rho, most).clamp
             if clamp == best.policy.clamp:
                 break
             cut = Task(world, tariff, replace(bare, clamp=clamp), running)
             rival = _solved(cut, secret, epsilon, delta, slotwise)
-            if rival.prospect.with_cut(rho) >= best.prospect.with_cut(rho):
+            if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
+                break
+            if most_cut is not None and rival.prospect.least(rho) > best.prospect.least(rho):
                 break
             best = rival
     return best

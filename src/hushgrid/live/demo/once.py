@@ -95,7 +95,7 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
     for day in played:
         errors.append(day.traces["it"].rmsre_paper)
         tick()
-    planned = examine(*terms, policy).prospect.estimated()
+    planned = examine(*terms, policy).prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
     return Foreseen(planned, float(np.mean(errors)), low, high, DAYS)
 
