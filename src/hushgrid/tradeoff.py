@@ -100,7 +100,7 @@ def tradeoff(
         curves.append(Curve(eta, tuple(points)))
     if not curves:
         raise PlanError("no promise can be planned for these terms; see hushgrid check.")
-    forecast = base.forecast() * math.sqrt(policy.horizon)
+    forecast = base.forecast(rho) * math.sqrt(policy.horizon)
     return Tradeoff(policy.eta, chosen, tuple(curves), forecast)
 
 

@@ -21,7 +21,7 @@ def plan(
     eta: Annotated[
         float | None, typer.Option(help="Share of a law that may be anything; else the file's.")
     ] = None,
-    rho: Annotated[float, typer.Option(help="Error to expect of the model above a clamp.")] = 0.2,
+    rho: Annotated[float, typer.Option(help="Relative error to expect of the model.")] = 0.2,
     clamp: Annotated[bool, typer.Option(help="Choose a clamp below the contract bound.")] = True,
     slotwise: Annotated[bool, typer.Option(help="Spend where the chain mixes.")] = False,
     gaussian: Annotated[bool, typer.Option(help="Gaussian noise (trajectory, delta).")] = False,
@@ -78,10 +78,10 @@ def plan(
             options.within(world, found, asked, within)
         cells = options.sensitivity(world, found, asked, tick) if tables else {}
     endless = options.endless_leakage(found, scenario.models)
-    values = report.plan_json(found, rho, endless)
+    values = report.plan_json(found, rho, endless, private)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
-    say(report.plan_prose(found, rho, endless), json)
+    say(report.plan_prose(found, rho, endless, private), json)
     if private:
         say(f"\n{_PRIVATE}", json)
     if cells:

@@ -44,7 +44,17 @@ def outlook(zone: ZoneService) -> Outlook:
     if policy.gaussian is None:
         leakage = worst_leakage(scenario.models, seen.losses[:day]).total
     rho = RHO if promise.rho is None else promise.rho
-    return Outlook(seen, promise.secret, promise.epsilon, promise.delta, steps, leakage, day, rho)
+    return Outlook(
+        seen,
+        promise.secret,
+        promise.epsilon,
+        promise.delta,
+        steps,
+        leakage,
+        day,
+        rho,
+        zone.learned.private,
+    )
 
 
 def _first(policy: Policy, steps: int) -> Policy:

@@ -11,6 +11,7 @@ import numpy as np
 from hushgrid.accounting.temporal import temporal_leakage, with_contradictions
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Plan
+from hushgrid.prospect import PRIVATE_WAYS, WAYS, Prospect
 from hushgrid.report.sentence import promise_sentence
 from hushgrid.report.shared import day_line, finish, panels, table
 from hushgrid.sensitivity import Cell
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
-    """The plan under its public keys; a figure that does not exist is null."""
+def plan_json(
+    found: Plan, rho: float, endless: float | None, private: bool = False
+) -> dict[str, Any]:
+    """The plan under its public keys; a figure that does not exist is null.
+
+    `publish` is the best way to publish that the models allow, `rmsre_paper` its error.
+    """
     prospect = found.prospect
-    estimated = found.policy.publish == "estimate"
+    way = prospect.best(rho, PRIVATE_WAYS if private else WAYS)
     return {
         "secret": found.secret,
         "epsilon": found.epsilon,
@@ -38,10 +44,11 @@ def plan_json(found: Plan, rho: float, endless: float | None) -> dict[str, Any]:
         "running": found.running,
         "leakage_endless": finite_or_none(endless),
         "limiting": {"house": found.house, "step": found.step},
-        "rmsre_paper": prospect.estimated(rho) if estimated else prospect.with_cut(rho),
+        "publish": way,
+        "rmsre_paper": prospect.error(way, rho),
         "rmsre_paper_raw": prospect.with_cut(rho),
         "rmsre_paper_estimated": prospect.estimated(rho),
-        "rmsre_paper_forecast": prospect.forecast(),
+        "rmsre_paper_forecast": prospect.forecast(rho),
         "error_share_of_load": prospect.share(rho),
         "assumptions": list(found.assumptions),
     }
@@ -52,7 +59,27 @@ def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
+def advice(prospect: Prospect, rho: float, private: bool = False) -> str:
+    """Which of the ways that the models allow to publish by, in plain words."""
+    best = prospect.best(rho)
+    if private:
+        text = 'Publish the raw price (publish = "raw"): private models allow nothing else.'
+        if best == "forecast":
+            text += (
+                " At this promise readings lower the error of the models' own forecast by less"
+                " than 5 %: plan a larger zone or another promise."
+            )
+        return text
+    if best == "forecast":
+        return (
+            "Publish the forecast, which spends no budget: at this promise readings lower its"
+            " error by less than 5 %. For prices that follow the readings plan a larger zone or"
+            " another promise."
+        )
+    return f'Publish the {"raw price" if best == "raw" else "estimate"} (publish = "{best}").'
+
+
+def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = False) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     policy, prospect = found.policy, found.prospect
     promise = promise_sentence(policy, found.secret, found.epsilon, delta=found.delta)
@@ -83,15 +110,12 @@ def plan_prose(found: Plan, rho: float, endless: float | None) -> str:
             lines.append(f"Repeated for ever, it {more}{hint}.")
     lines += [
         "",
-        f"Expected error (RMSRE, paper's formula): {prospect.with_cut(rho):.3e} raw,"
-        f" {prospect.estimated(rho):.3e} estimated, {prospect.forecast():.3e} for a forecast"
-        " without any reading.",
+        f"Expected error (RMSRE, paper's formula) at rho = {rho:g}:"
+        f" {prospect.with_cut(rho):.3e} raw, {prospect.estimated(rho):.3e} estimated,"
+        f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
+        advice(prospect, rho, private),
     ]
-    if prospect.with_cut(rho) > prospect.forecast() and policy.publish == "raw":
-        lines.append(
-            'The raw price is worse than a forecast without readings: set publish = "estimate".'
-        )
     lines += ["", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
@@ -109,7 +133,7 @@ def sensitivity_tables(cells: Mapping[str, Sequence[Cell]]) -> str:
     for dial, rows in cells.items():
         if rows:
             body = [(f"{c.at:g}", _or_none(c.epsilon_t), f"{c.error:.2%}") for c in rows]
-            parts.append(table([(head[dial], "epsilon a step", "error of the load"), *body]))
+            parts.append(table([(head[dial], "epsilon a step", "error of the raw load"), *body]))
     return "\n\n".join(parts)
 
 

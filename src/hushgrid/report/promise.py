@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrid.planning import Plan
-from hushgrid.report.plan import finite_or_none, span
+from hushgrid.prospect import AS_GOOD, Way
+from hushgrid.report.plan import advice, finite_or_none, span
 from hushgrid.report.sentence import promise_sentence
 
 
@@ -17,7 +18,7 @@ class Outlook:
 
     `seen` is the policy of those days; `secret`, `epsilon`, `delta` and `steps` are what is
     promised, over how many releases; `leakage_day` is what the first day's releases say about one
-    step of one house.
+    step of one house; `private` models may publish raw prices only.
     """
 
     seen: Plan
@@ -28,13 +29,15 @@ class Outlook:
     leakage_day: float | None
     day: int
     rho: float
+    private: bool = False
 
 
-def price_error(outlook: Outlook) -> float:
-    """Root mean square of the published price's relative error, as the models expect it."""
-    prospect, rho = outlook.seen.prospect, outlook.rho
-    estimated = outlook.seen.policy.publish == "estimate"
-    figure = prospect.estimated(rho) if estimated else prospect.with_cut(rho)
+def price_error(outlook: Outlook, way: Way | None = None) -> float:
+    """Root mean square of the price's relative error, as the models expect it.
+
+    Of the price that the policy publishes, or of another way to publish.
+    """
+    figure = outlook.seen.prospect.error(way or outlook.seen.policy.publish, outlook.rho)
     return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
 
 
@@ -54,6 +57,8 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "clamp": list(seen.policy.clamp) or None,
         "leakage_day": outlook.leakage_day,
         "price_error": price_error(outlook),
+        "expected_error": price_error(outlook),
+        "forecast_error": price_error(outlook, "forecast"),
         "error_share_of_load": seen.prospect.share(outlook.rho),
         "publish": seen.policy.publish,
         "assumptions": list(seen.assumptions),
@@ -85,9 +90,21 @@ def outlook_prose(outlook: Outlook) -> str:
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
     lines += [
         f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"
-        f" the price is that of {what}).",
+        f" the price is that of {what}); {price_error(outlook, 'forecast'):.1%} for a forecast"
+        " without any reading.",
         f"Expected error of the noisy load: {seen.prospect.share(outlook.rho):.1%}.",
+        *_better(outlook),
         "Assumptions:",
         *(f"- {line}" for line in seen.assumptions),
     ]
     return "\n".join(lines)
+
+
+def _better(outlook: Outlook) -> list[str]:
+    """What `hushgrid plan` advises, where the policy publishes in a worse way."""
+    prospect, rho = outlook.seen.prospect, outlook.rho
+    if prospect.best(rho) != "forecast":
+        enough = AS_GOOD * prospect.least(rho)
+        if outlook.private or prospect.error(outlook.seen.policy.publish, rho) <= enough:
+            return []
+    return [advice(prospect, rho, outlook.private)]
