@@ -270,5 +270,6 @@ def _planned(local: Scenario, terms: Policy, promise: Promise, faults: Faults) -
             delta=promise.delta,
             terms=terms,
             rho=promise.rho,
+            most_cut=None,  # the clamps of epochs that are under way
         ).policy
     return terms
