@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from hushgrid.live.config import load_deployment
 from hushgrid.noise import SimulatedNoise
 from hushgrid.report.learn import learned_prose, learned_values
 from hushgrid.zonefile import load_zone
+from tests.test_learn_survey import columns
 
 STEPS = 28 * 48
 BEGINS = 1_357_000_200 // 86_400 * 86_400 + 3 * 86_400  # a Friday
@@ -93,6 +95,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = ["--out", str(root / "zone"), "--json", str(root / "zone.json")]
     assert run("learn", *asked, *out) == 0
     return root
+
+
+def documented(column: int) -> set[str]:
+    """The files that docs/learn.md says are written: 1 from readings, 2 from a survey alone."""
+    text = (Path(__file__).parent.parent / "docs" / "learn.md").read_text()
+    rows = [line.split("|")[1:-1] for line in re.findall(r"^\| `.*\|$", text, re.M)]
+    rows = [row for row in rows if len(row) > 2 and row[1].strip() in ("yes", "no")]
+    assert len(rows) == 6
+    return {name for row in rows if row[column].strip() == "yes"
+            for name in re.findall(r"`([^`]+)`", row[0])}  # fmt: skip
+
+
+def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
+    assert {path.name for path in (folder / "zone").iterdir()} == documented(1)
+    given = columns()
+    rows = zip(*given.values(), strict=True)
+    survey = tmp_path / "chains.csv"
+    survey.write_text("\n".join([",".join(given), *(",".join(map(str, row)) for row in rows)]))
+    out = tmp_path / "zone"
+    asked = ["--survey", str(survey), "--mix", "2:3", "--begins", "2026-01-05", "--out", str(out)]
+    assert run("learn", *asked) == 0
+    assert {path.name for path in out.iterdir()} == documented(2)
+    assert run("check", str(out / "service.toml")) == 0
+    (zone,) = load_deployment(out / "service.toml").zones
+    assert (zone.begins, len(zone.meters)) == (1_767_571_200, 3)
+    assert "data:image/png" in (out / "report.html").read_text()
+    assert run("learn", *asked, "--no-figures", "--out", str(tmp_path / "bare")) == 0
+    pictures = {name for name in documented(2) if name.endswith((".png", ".svg", ".html"))}
+    assert {path.name for path in (tmp_path / "bare").iterdir()} == documented(2) - pictures
 
 
 def test_a_learned_zone_goes_through_the_other_commands(folder: Path) -> None:

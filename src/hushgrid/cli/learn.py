@@ -89,7 +89,7 @@ def learn(
     """
     from hushgrid.cli.histories import read_habits, read_histories, read_meters
     from hushgrid.cli.learned import draw, write
-    from hushgrid.cli.survey import survey_prose, zone_from_survey
+    from hushgrid.cli.survey import draw_survey, survey_prose, zone_from_survey
     from hushgrid.files import make_folder
     from hushgrid.learn.learned import Terms
     from hushgrid.learn.learned import learn as learned
@@ -102,9 +102,15 @@ def learn(
         need("matplotlib", "plot")
     seconds, first, last = _seconds(interval), _instant("from", begin), _instant("to", end)
     if readings is None:
-        values = zone_from_survey(out, survey, mix, zone, seconds or 900, time_zone, bound)
+        seconds = seconds or 900
+        values, chains, written = zone_from_survey(
+            out, survey, mix, zone, seconds, time_zone, bound, begins
+        )
+        if figures:
+            written += draw_survey(out, values, chains, seconds)
         say(survey_prose(values), json)
-        put_json(values, json)
+        written += put_json(values, json)
+        say(_written(written), json)
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
@@ -129,7 +135,12 @@ def learn(
         written += draw(out, result, found, made, values)
     say(learned_prose(values), json)
     written += put_json(values, json)
-    say("\nWritten:\n" + "\n".join(f"  {path}" for path in written), json)
+    say(_written(written), json)
+
+
+def _written(paths: list[Path]) -> str:
+    """The files, one on each line."""
+    return "\nWritten:\n" + "\n".join(f"  {path}" for path in paths)
 
 
 def _need_public(asked: Asked, missing: list[str]) -> None:

@@ -30,7 +30,6 @@ def write(
     from hushgrid.learn.offered import groups_of
     from hushgrid.learn.publish import theta
     from hushgrid.learn.zone import Offer, service_text, zone_text
-    from hushgrid.live.example import KEY_FILE, make_key
     from hushgrid.modelfile import save_learned
     from hushgrid.report.learn import learned_content
 
@@ -56,16 +55,21 @@ def write(
         digest=token_hex(32) if made.provenance == "private" else model.digest,
     )
     at = first_interval(result.ends, result.seconds, begins)
-    written = [
+    return [
         save_model(out / "theta.json", model),
         write_text(out / "zone.toml", zone_text(offer, groups)),
         write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
         save_learned(out, learned_content(result, made, values)),
+        *put_key(out),
     ]
+
+
+def put_key(out: Path) -> list[Path]:
+    """The key of the service, where there is none yet; the files written."""
+    from hushgrid.live.example import KEY_FILE, make_key
+
     key = out / KEY_FILE
-    if not key.exists() and make_key(key):
-        written.append(key)
-    return written
+    return [key] if not key.exists() and make_key(key) else []
 
 
 def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:

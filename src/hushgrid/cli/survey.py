@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushgrid.learn.publish import Public
 
 
 def zone_from_survey(
@@ -14,8 +18,14 @@ def zone_from_survey(
     seconds: int,
     time_zone: str,
     bound: int | None,
-) -> dict[str, Any]:
-    """A zone of the survey's chains alone: public, with laws that say nothing."""
+    begins: datetime | None,
+) -> tuple[dict[str, Any], tuple[Public, ...], list[Path]]:
+    """A zone of the survey's chains alone: public, with laws that say nothing.
+
+    Returns:
+        The figures of the command, the chains by number of residents, and the files written.
+    """
+    from hushgrid.cli.learned import first_interval, put_key
     from hushgrid.errors import FileError, ModelError
     from hushgrid.files import make_folder, save_model, write_text
     from hushgrid.learn.publish import Public
@@ -26,7 +36,7 @@ def zone_from_survey(
         slots_unprotected,
         survey_models,
     )
-    from hushgrid.learn.zone import Offer, zone_text
+    from hushgrid.learn.zone import Offer, service_text, zone_text
     from hushgrid.surveyfile import load_survey
 
     if survey is None:
@@ -74,13 +84,17 @@ def zone_from_survey(
         first += count
     text = zone_text(offer, groups).replace('publish = "estimate"', 'publish = "raw"')
     names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
-    for name, model in zip(names, models, strict=True):
-        save_model(out / name, model)
     for name in names[1:]:
         text += f'\n[[models]]\nfile = "{name}"\n'
-    write_text(out / "zone.toml", text)
+    at = first_interval(0, seconds, begins)
+    written = [
+        *(save_model(out / name, model) for name, model in zip(names, models, strict=True)),
+        write_text(out / "zone.toml", text),
+        write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
+        *put_key(out),
+    ]
     week = 7 * 86_400 // seconds
-    return {
+    values = {
         "zone": zone,
         "houses": len(houses),
         "log_likelihood": None,
@@ -96,6 +110,21 @@ def zone_from_survey(
             "raw": slots_unprotected(raw),
         },
     }
+    return values, tuple(public for public, _ in groups), written
+
+
+def draw_survey(
+    out: Path, values: dict[str, Any], public: tuple[Public, ...], seconds: int
+) -> list[Path]:
+    """The chains as a picture, and a page with it; there are no laws and no days to draw."""
+    from hushgrid.files import png_of, save_figures, write_text
+    from hushgrid.report.learn import html_page
+    from hushgrid.report.learn_figures import chain_figure
+
+    drawn = {"transitions": chain_figure(public, seconds)}
+    pictures = {name: png_of(figure) for name, figure in drawn.items()}
+    page = html_page(f"Zone {values['zone']} of a survey", survey_prose(values), pictures)
+    return [*save_figures(out, drawn), write_text(out / "report.html", page)]
 
 
 def survey_prose(values: dict[str, Any]) -> str:
