@@ -30,6 +30,7 @@ KINDS = {
     "transfer": "delta direction epsilon house other out",
     "charge": "digest epsilon homes what",
 }
+OPTIONAL = {"release": {"noise"}}  # that records of earlier versions lack
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 
 
@@ -69,7 +70,10 @@ def parse(line):
     fields = KINDS.get(str(record["kind"]))
     need(fields is not None, "the kind is unknown")
     body = record["body"]
-    need(isinstance(body, dict) and " ".join(body) == fields, "the body has other fields")
+    need(isinstance(body, dict), "the body has other fields")
+    known = set(fields.split())
+    later = OPTIONAL.get(record["kind"], set())
+    need(known <= set(body) <= known | later, "the body has other fields")
     return record
 
 
@@ -162,7 +166,11 @@ class Chain:
             need(t < self.epoch["first"] + self.epoch["horizon"], "beyond the horizon")
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
+            if "noise" in body:
+                need(body["noise"] in ("laplace", "gaussian", "none"), "the noise is unknown")
+                need((body["noise"] == "none") == (body["scale"] == 0), "noise without a scale")
         else:
+            need("noise" not in body, f"a {source} with noise")
             free = body["load_hat"] is None and not any(body[name] for name in COSTS)
             need(free, f"a {source} with a load or a cost")
         self.t = t

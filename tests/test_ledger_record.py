@@ -56,12 +56,13 @@ def test_a_schedule_typed_out_by_hand() -> None:
 
 def test_a_release_says_this_and_nothing_else() -> None:
     # no load, no optimal rate, no reading: whoever adds a field must add it here
-    assert set(read(1)) == set(bodies.FIELDS["release"]) == {
+    known = {*bodies.FIELDS["release"], *bodies.OPTIONAL["release"]}
+    assert set(read(1)) == known == {
         "zone", "t", "applies_from", "load_hat", "put_back", "estimate", "rate", "scale", "look",
         "epsilon", "delta", "epsilon_any", "rule", "digest", "simulated",
-        "source", "start", "applies_start", "published_at", "counts",
+        "source", "start", "applies_start", "published_at", "counts", "noise",
     }  # fmt: skip
-    assert {field.name for field in fields(Release)} <= set(bodies.FIELDS["release"])
+    assert {field.name for field in fields(Release)} <= known
     assert bodies.COUNTS == ("houses", "missing", "late")
 
 

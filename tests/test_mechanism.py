@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from hushgrid import (
 from hushgrid.estimate import GAUSSIAN, NO_FACTOR, Public
 from hushgrid.mechanism import prepare, replay, skip
 from hushgrid.noise import Noise
+from hushgrid.policy import NoiseName
 
 E = [[0.9, 0.1], [0.2, 0.8]]
 TARIFF = Tariff(alpha=1.0, beta=62.5)
@@ -53,10 +55,11 @@ class Fixed(Noise):
 
 def test_a_release_holds_neither_load_nor_optimal_rate() -> None:
     names = {field.name for field in fields(Release)}
-    assert not names & {"load", "optimal", "noise", "readings"}
+    assert not names & {"load", "optimal", "drawn", "readings"}
     state = init(ZONE, TARIFF, [THETA], F, Policy(0.5, eta=0.0))
     release, _ = step(state, 777, Fixed(123))
-    assert 777 not in [getattr(release, name) for name in names]
+    assert not {777, 123} & {getattr(release, name) for name in names}
+    assert release.noise in get_args(NoiseName)  # the name of its law, not what was drawn
     assert release.load_hat == 900
     assert release.rate == 62.5 + 0.9
 

@@ -184,4 +184,5 @@ def bared(release: Release, readings: NDArray[np.int32], scenario: Scenario) -> 
         delta=0.0,
         epsilon_any=np.inf,
         rule="open",
+        noise="none",
     )

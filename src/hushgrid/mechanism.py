@@ -6,8 +6,10 @@ A Release holds neither the load nor the optimal rate, so whoever is handed one 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
-from hushgrid.policy import Policy
+from hushgrid.policy import NoiseName, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,11 @@ class Release:
 
     `load_hat` [Wh] noisy load of readings cut at the clamp; `put_back` [Wh] the energy expected
     above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
-    `scale` [Wh] of the noise (its standard deviation where the rule says gaussian); `epsilon` the
-    loss for protected houses under the policy's trust; `look` [Wh] the scale of a second noisy
-    sight that the release also spent, under a policy with a window; `delta` what a house's state
-    may keep and the house still be left out (policy negligible);
+    `scale` [Wh] of the noise, and `noise` its law: `laplace`, `gaussian` (`scale` is then its
+    standard deviation) or `none` (a scale of 0); `epsilon` the loss for protected houses under the
+    policy's trust; `look` [Wh] the scale of a second noisy sight that the release also spent,
+    under a policy with a window; `delta` what a house's state may keep and the house still be left
+    out (policy negligible);
     `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
     public's best guess of the load, where one is made; `digest` names zone, tariff, models and
     policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
@@ -51,6 +54,26 @@ class Release:
     rule: str
     digest: str
     simulated: bool
+    noise: NoiseName = None  # type: ignore[assignment]  # absent before releases named their noise
+
+    def __post_init__(self) -> None:
+        if self.noise is None:
+            object.__setattr__(self, "noise", unnamed_noise(self.rule, self.scale, self.epsilon))
+        elif self.noise not in get_args(NoiseName):
+            raise PolicyError(
+                f"release noise is {self.noise!r}; give one of {', '.join(get_args(NoiseName))}."
+            )
+
+
+def unnamed_noise(rule: str, scale: float, epsilon: float) -> NoiseName:
+    """The noise of a release that does not name it: one from a record of an earlier version.
+
+    There the rule has the word `gaussian` where the policy has Gaussian noise, which leaves a
+    release without a finite epsilon of its own. A calibrator of that name leaves it one.
+    """
+    if scale == 0:
+        return "none"
+    return "gaussian" if "gaussian" in rule.split() and math.isinf(epsilon) else "laplace"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,6 +296,7 @@ def _published(
         rule=state.rule,
         digest=state.digest,
         simulated=simulated,
+        noise=state.policy.noise_at(calibration.scale),
     )
     return release, _after(state, public, rate, release.look)
 

@@ -14,6 +14,7 @@ BlockRule = Literal["block", "minimal", "paper"]
 ModelsRule = Literal["union", "paper"]
 EmptyRule = Literal["protect_all", "publish_exact"]
 PublishRule = Literal["raw", "estimate"]
+NoiseName = Literal["laplace", "gaussian", "none"]
 
 MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
 MAX_CLAMP = 2**31 - 1  # [Wh]
@@ -101,9 +102,15 @@ class Policy:
             return math.inf
         return self.epsilon_t[t - 1] if self.epsilon_t else self.epsilon
 
+    def noise_at(self, scale: float) -> NoiseName:
+        """The law of a release's noise of this scale [Wh]; none where the scale is 0."""
+        if scale == 0:
+            return "none"
+        return "laplace" if self.gaussian is None else "gaussian"
+
     @property
     def rule(self) -> str:
-        """The rules in one word for a release, such as `eta=1 block union`."""
+        """The rules in a few words for people, such as `eta=1 block union`; nothing reads them."""
         clamped = " clamped" if self.clamp else ""
         gaussian = " gaussian" if self.gaussian is not None else ""
         window = f" {self.window.by} over {self.window.steps}" if self.window else ""

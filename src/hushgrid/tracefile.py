@@ -11,13 +11,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hushgrid.errors import FileError
 from hushgrid.files import read_text, write_text
 from hushgrid.mechanism import Release
+from hushgrid.policy import NoiseName
 from hushgrid.recording import Recording, Truth
 
 FORMAT = "hushgrid-trace/1"
@@ -33,7 +34,8 @@ _HEADER = {
     "houses": int,
     "truth": bool,
 }
-_FIELDS = tuple(field.name for field in fields(Release))
+_FIELDS = {field.name for field in fields(Release)}
+_LATER = {"noise"}  # fields that the first traces did not have
 
 
 def save_trace(path: Path, recorded: Recording) -> Path:
@@ -114,7 +116,7 @@ def _release(
     path: Path, n: int, line: Mapping[str, Any], t: int, header: Mapping[str, Any]
 ) -> Release:
     body = line.get("release")
-    if not isinstance(body, dict) or set(body) != set(_FIELDS):
+    if not isinstance(body, dict) or not _FIELDS - _LATER <= set(body) <= _FIELDS:
         raise _bad(path, n, "is no release with exactly its fields")
     values: dict[str, Any] = {
         name: math.inf if value is None and name in ("epsilon", "epsilon_any") else value
@@ -136,6 +138,8 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, str)
     if name == "simulated":
         return isinstance(value, bool)
+    if name == "noise":
+        return value in get_args(NoiseName)
     if name in ("t", "applies_from", "load_hat"):
         return type(value) is int
     if name == "estimate" and value is None:

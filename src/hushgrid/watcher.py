@@ -9,6 +9,7 @@ from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
 from hushgrid.baselines.method import Outcome, part_of
 from hushgrid.belief import chances_at_home
 from hushgrid.mechanism import Release
+from hushgrid.policy import NoiseName
 from hushgrid.scores import mean_auc
 from hushgrid.simulation import Scenario
 
@@ -58,7 +59,7 @@ class Watcher:
     def _releases(self, made: Outcome) -> list[Release]:
         assert made.seen is not None
         seen = made.seen if self._outside is None else made.seen - self._outside
-        rule = "" if made.laplace else "gaussian"
+        noise: NoiseName = "laplace" if made.laplace else "gaussian"
         return [
             Release(
                 zone=self._zone,
@@ -73,9 +74,10 @@ class Watcher:
                 epsilon=0.0,
                 delta=0.0,
                 epsilon_any=0.0,
-                rule=rule,
+                rule="compare",
                 digest="compare",
                 simulated=True,
+                noise=noise if scale else "none",
             )
             for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
         ]

@@ -46,7 +46,7 @@ def test_another_library_gives_what_numpy_gives(library: str) -> None:
     theta = OccupancyModel.factored([[0.4, 0.6]], [[[[0.9, 0.1], [0.3, 0.7]]]], chain_of=alike)
     f = Consumption.by_class(absent=[Uniform(9)], present=[Gamma(2, 4, 20)], class_of=alike)
     known = Knowledge(Zone("z", [20] * 7), [theta, theta], f)
-    releases = [release(1, 40, 15.0), release(2, 66, 15.0, rule=GAUSSIAN), release(4, 170, 4.0)]
+    releases = [release(1, 40, 15.0), release(2, 66, 15.0, noise=GAUSSIAN), release(4, 170, 4.0)]
     for who in (Exact, Population, Factored):
         for look in (watch, look_back):
             ours, theirs = look(who(known), releases), look(who(known, like=there), releases)

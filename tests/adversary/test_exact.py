@@ -55,7 +55,7 @@ def test_exact_equals_the_enumeration_of_paths(
     blocks: list[tuple[int, ...]], steps: int, zeros: float
 ) -> None:
     rng = np.random.default_rng([steps, len(blocks), round(10 * zeros)])
-    for rule in (LAPLACE, GAUSSIAN):
+    for noise in (LAPLACE, GAUSSIAN):
         for _ in range(2):
             world = small(rng, blocks, steps, zeros=zeros)
             outputs = rng.integers(-6, sum(world.bounds) + 7, steps).tolist()
@@ -64,7 +64,7 @@ def test_exact_equals_the_enumeration_of_paths(
                 world,
                 (),
                 [
-                    release(t, z, b, rule=rule)
+                    release(t, z, b, noise=noise)
                     for t, (z, b) in enumerate(zip(outputs, scales, strict=True), 1)
                 ],
             )

@@ -71,12 +71,12 @@ def test_hindsight_is_close_to_exact(days: list[Day]) -> None:
     assert np.mean(gaps) <= 0.02
 
 
-@pytest.mark.parametrize("rule", [LAPLACE, GAUSSIAN])
-def test_one_house_is_exact_in_all_three(rule: str) -> None:
+@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
+def test_one_house_is_exact_in_all_three(noise: str) -> None:
     rng = np.random.default_rng(4)
     for _ in range(10):
         world = small(rng, [(0,)], 5, zeros=0.1)
-        releases = [release(t, int(rng.integers(-5, 11)), 1.3, rule=rule) for t in range(1, 6)]
+        releases = [release(t, int(rng.integers(-5, 11)), 1.3, noise=noise) for t in range(1, 6)]
         expected = world.by_paths(releases)
         for who in (Exact, Population, Factored):
             adversary = who(world.knowledge())

@@ -49,23 +49,23 @@ def alike(
     return Knowledge(Zone("z", bound), [theta], f)
 
 
-def day(knowledge: Knowledge, scale: float, steps: int, rule: str) -> list[Release]:
+def day(knowledge: Knowledge, scale: float, steps: int, noise: str) -> list[Release]:
     rng = np.random.default_rng(5)
     top = int(knowledge.zone.bound.sum())
     return [
-        release(t, int(rng.integers(-top // 4, top + top // 4)), scale, rule=rule)
+        release(t, int(rng.integers(-top // 4, top + top // 4)), scale, noise=noise)
         for t in range(1, steps + 1)
         if t != 4
     ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 10])
-@pytest.mark.parametrize("rule", ["eta=1 block union", GAUSSIAN])
+@pytest.mark.parametrize("noise", ["laplace", GAUSSIAN])
 @pytest.mark.parametrize("apart", [False, True])
-def test_population_equals_exact(n: int, rule: str, apart: bool) -> None:
+def test_population_equals_exact(n: int, noise: str, apart: bool) -> None:
     own = (Uniform(9), Histogram([0.1] * 14)) if apart else None
     knowledge = alike(n, Gamma(1.5, 2.0, 12), Uniform(17), own=own)
-    releases = day(knowledge, 11.0, 8, rule)
+    releases = day(knowledge, 11.0, 8, noise)
     for look in (watch, look_back):
         exact, found = (look(who, releases) for who in (Exact(knowledge), Population(knowledge)))
         assert found.houses == (0,)
@@ -75,7 +75,7 @@ def test_population_equals_exact(n: int, rule: str, apart: bool) -> None:
 
 def test_any_house_can_be_the_target() -> None:
     knowledge = alike(4, Uniform(3), Uniform(8), seed=3)
-    releases = day(knowledge, 6.0, 6, "eta=1 block union")
+    releases = day(knowledge, 6.0, 6, "laplace")
     homes = [watch(Population(knowledge, target=i), releases).home for i in range(4)]
     for home in homes[1:]:
         assert np.array_equal(home, homes[0])

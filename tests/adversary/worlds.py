@@ -28,10 +28,11 @@ from hushgrid.simulation import World
 from tests.adversary import oracle
 
 Floats = NDArray[np.float64]
-LAPLACE, GAUSSIAN = "eta=1 block union", "eta=1 block union gaussian"
+LAPLACE, GAUSSIAN = "laplace", "gaussian"
 RELEASE = Release(
     zone="z", t=1, applies_from=2, load_hat=0, put_back=0.0, estimate=None, rate=1.0, scale=1.0,
-    look=0.0, epsilon=1.0, delta=0.0, epsilon_any=1.0, rule=LAPLACE, digest="d", simulated=True,
+    look=0.0, epsilon=1.0, delta=0.0, epsilon_any=1.0, rule="eta=1 block union", digest="d",
+    simulated=True, noise="laplace",
 )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ class Small:
             it = known[t]
             noise = oracle.exactly
             if it.scale:
-                kind = oracle.gaussian if it.rule == GAUSSIAN else oracle.laplace
+                kind = oracle.gaussian if it.noise == GAUSSIAN else oracle.laplace
                 noise = kind(it.scale)
             seen.append(oracle.likelihoods(pairs, it.load_hat, noise))  # type: ignore[arg-type]
         return oracle.enumerate_paths(

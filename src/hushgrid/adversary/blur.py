@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import log, log_sum
+from hushgrid.policy import NoiseName
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,7 +21,7 @@ _FEW = 1 << 22  # numbers looked at together
 class Blur(NamedTuple):
     """Integer noise: its shape, and its scale [Wh] (its standard deviation where Gaussian)."""
 
-    shape: Literal["laplace", "gaussian", "none"]
+    shape: NoiseName
     scale: float
 
     def log_pmf(self, k: Ints) -> Floats:

@@ -188,8 +188,12 @@ class Knowledge:
             raise PolicyError(f"{place} has scale {release.scale}; give Wh of 0 or more.")
         if release.scale == 0:
             return Blur("none", 0.0)
-        gaussian = "gaussian" in release.rule.split()
-        return Blur("gaussian" if gaussian else "laplace", float(release.scale))
+        if release.noise == "none":
+            raise PolicyError(
+                f"{place} has scale {release.scale:g} and noise none; name its noise, laplace or"
+                " gaussian."
+            )
+        return Blur(release.noise, float(release.scale))
 
 
 def _row(others: Others, t: int) -> Ints:

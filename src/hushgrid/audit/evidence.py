@@ -26,6 +26,7 @@ class Entry:
     digest: str | None
     delta: float = 0.0
     rule: str | None = None  # where it is on record
+    noise: str | None = None  # likewise
     houses: int | None = None  # how many the publisher says there are
     carried: float = 0.0  # the most that a house had spent elsewhere before
 
@@ -85,6 +86,7 @@ def from_recording(recorded: Recording) -> Evidence:
             digest=one.digest,
             delta=one.delta,
             rule=one.rule,
+            noise=one.noise,
         )
         for n, one in enumerate(recorded.releases, 2)
     )

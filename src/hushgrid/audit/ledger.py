@@ -66,6 +66,7 @@ class Recomputed:
             rule=self.first.rule,
             digest=self.first.digest,
             simulated=True,
+            noise=self.terms.policy.noise_at(entry.scale),
         )
 
 
@@ -203,6 +204,8 @@ class _Walk:
             self._fault("post_processing", entry, said)
         if entry.rule not in (None, due.rule):
             self._fault("post_processing", entry, "names another rule than that of the terms")
+        if entry.noise not in (None, self.terms.policy.noise_at(entry.scale)):
+            self._fault("post_processing", entry, "names another noise than that of the terms")
         self._check_houses(entry)
 
     def _check_houses(self, entry: Entry) -> None:

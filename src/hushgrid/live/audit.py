@@ -280,6 +280,7 @@ def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> E
         digest=body["digest"],
         delta=float(body["delta"]),
         rule=str(body["rule"]),
+        noise=body.get("noise"),
         houses=body["counts"].get("houses"),
         carried=carried,
     )

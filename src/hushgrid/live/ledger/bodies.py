@@ -15,6 +15,7 @@ from hushgrid.checks import is_real
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.record import FORMAT, Body, canonical, is_hex
 from hushgrid.mechanism import Release
+from hushgrid.policy import NoiseName
 
 Mode = Literal["production", "simulation"]
 Source = Literal["readings", "forecast", "fallback"]
@@ -263,17 +264,21 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
     "charge": {"what": _TEXT, "epsilon": _LOSS, "digest": _HASH, "homes": _whole(1)},
 }
 
+# fields that a body may have: records of earlier versions lack them
+OPTIONAL: Mapping[str, Mapping[str, Field]] = {"release": {"noise": _one_of(NoiseName)}}
+
 
 def check_body(kind: str, body: Body) -> None:
     """Refuse a body that lacks a field, has one too many, or one that cannot be."""
-    fields = FIELDS[kind]
-    for name in fields:
+    required = FIELDS[kind]
+    fields = {**required, **OPTIONAL.get(kind, {})}
+    for name in required:
         if name not in body:
-            raise LedgerError(f"{kind} has no {name}; give {', '.join(fields)}.")
+            raise LedgerError(f"{kind} has no {name}; give {', '.join(required)}.")
     for name in body:
         if name not in fields:
             raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(fields)} alone.")
     for name, field in fields.items():
-        if not field.fits(body[name]):
+        if name in body and not field.fits(body[name]):
             # a value that does not fit may be anything, so it is not shown
             raise LedgerError(f"{name} of {kind} does not fit; give {field.give}.")

@@ -118,7 +118,7 @@ def _release(place: Place, body: Mapping[str, Any]) -> Place:
         _check_terms(place, body)
     if body["source"] == "readings":
         _check_noise(place, body)
-    elif body["load_hat"] is not None or any(body[name] != 0 for name in _COSTS):
+    elif body["load_hat"] is not None or "noise" in body or any(body[n] != 0 for n in _COSTS):
         raise LedgerError(
             f"step {body['t']} is a {body['source']} but has a load or a cost;"
             " only what comes from readings has them."
@@ -189,6 +189,11 @@ def _check_noise(place: Place, body: Mapping[str, Any]) -> None:
     if body["scale"] == 0 and not epoch.exact:
         raise LedgerError(
             f"step {t} has scale 0 Wh and its epoch does not say exact; a release needs noise."
+        )
+    if "noise" in body and (body["noise"] == "none") != (body["scale"] == 0):
+        raise LedgerError(
+            f"step {t} has noise {body['noise']} at scale {body['scale']:g} Wh; noise is none"
+            " where the scale is 0 and nowhere else."
         )
 
 

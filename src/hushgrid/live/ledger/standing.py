@@ -12,6 +12,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release
+from hushgrid.policy import NoiseName
 from hushgrid.sums import Spent
 
 
@@ -68,6 +69,7 @@ class Published:
     seq: int
     head: str
     signature: str
+    noise: NoiseName | None = None  # of a release from readings; records of before do not name it
 
     @classmethod
     def of(cls, record: Record) -> Published:
