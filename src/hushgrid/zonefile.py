@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.calendar import Calendar
+from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption, Elasticity
 from hushgrid.daily import ANY, INTERVALS, SECONDS, Day, chains_of, step_seconds
 from hushgrid.files import load_model, read_text
@@ -32,7 +33,8 @@ SERVICE = {  # keys of [service]; a zone file uses interval and time_zone, a ser
 }
 _OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
 _TIMED = {"law", "from", "share"}  # of every law, beside its family's own
-_LAW_KEYS = {field.name for law in FAMILIES.values() for field in fields(law)} | _TIMED | {"parts"}
+_FAMILIES: dict[str, Any] = dict(FAMILIES)
+_LAW_KEYS = {f.name for law in _FAMILIES.values() for f in fields(law)} | _TIMED | {"parts"}
 _PROMISES = {"secret", "rho", "eta_set_by"}
 
 
@@ -73,10 +75,15 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
     file = TomlFile(path, written)
     file.check()
-    content, faults = file.content, file.faults
+    return zone_from(file, file.content, seconds=seconds)
+
+
+def zone_from(file: TomlFile, content: Table, *, seconds: int | None = None) -> ZoneFile:
+    """A zone from tables of a file."""
+    faults = file.faults
     known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
     length = _interval(content, faults) if seconds is None else seconds
-    scenario = read_scenario(content, path.parent, length, faults, _OTHERS)
+    scenario = read_scenario(content, file.folder, length, faults, _OTHERS)
     policy = read_policy(content["policy"], faults, _PROMISES) if "policy" in content else None
     learned = read_provenance(content, faults)
     file.check()
@@ -188,6 +195,10 @@ def provenance_of(content: Table) -> dict[str, str]:
 def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Policy | None:
     """The policy; its window is a table of its own. `also`: keys that somebody else reads."""
     before = len(faults)
+    if isinstance(table, Mapping) and table.get("secret") == "trajectory":
+        delta: Any = table.get("delta")  # the promise's, where it is not the noise's
+        if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
+            table = {key: value for key, value in table.items() if key != "delta"}
     if isinstance(table, Mapping) and "window" in table:
         window = made(Window, table["window"], "policy.window.", faults)
         table = {key: value for key, value in table.items() if key != "window"}

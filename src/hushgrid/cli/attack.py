@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
+from hushgrid.cli.zones import ZoneName, load_either
 
 
 def attack(
@@ -19,10 +20,12 @@ def attack(
         str, typer.Option(help="Beside prices: none, others (their readings) or occupancy.")
     ] = "none",
     config: Annotated[
-        Path | None, typer.Option(help="The zone file, where the trace does not hold it.")
+        Path | None,
+        typer.Option(help="The zone or service file, where the trace does not hold it."),
     ] = None,
+    zone: ZoneName = None,
     model: Annotated[
-        Path | None, typer.Option(help="A zone file whose models she believes instead.")
+        Path | None, typer.Option(help="A zone or service file with the models it believes.")
     ] = None,
     hindsight: Annotated[
         bool, typer.Option("--hindsight", help="She judges each step after the whole day.")
@@ -41,7 +44,7 @@ def attack(
     from hushgrid.errors import FileError
     from hushgrid.files import save_figures
     from hushgrid.tracefile import load_trace
-    from hushgrid.zonefile import load_zone, zone_of
+    from hushgrid.zonefile import zone_of
 
     if out is not None:
         need("matplotlib", "plot")
@@ -52,11 +55,15 @@ def attack(
         )
     if config is None and not recorded.config:
         raise FileError(f"{trace} holds no zone file; give it with --config.")
-    zone = zone_of(recorded.config, trace) if config is None else load_zone(config)
-    scenario = zone.scenario.starting(recorded.offset) if recorded.offset else zone.scenario
-    check_terms(trace, recorded, scenario, zone.policy)
-    days = versions(scenario, zone.policy, recorded, seed=seed)
-    hers: dict[str, Any] = {"models": load_zone(model).scenario.models} if model else {}
+    given = zone_of(recorded.config, trace) if config is None else load_either(config, zone).file
+    scenario = given.scenario.starting(recorded.offset) if recorded.offset else given.scenario
+    check_terms(trace, recorded, scenario, given.policy)
+    days = versions(scenario, given.policy, recorded, seed=seed)
+    hers: dict[str, Any] = {}
+    if model is not None:
+        believed, service = load_either(model, zone)
+        private = service.own if service is not None else None
+        hers = {"models": (private or believed.scenario).models}
     found = {}
     with progress("attacking", len(days)) as tick:
         for name, day in days.items():

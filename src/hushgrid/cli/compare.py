@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
+from hushgrid.cli.zones import ZoneName
 
 if TYPE_CHECKING:
     from hushgrid.worlds import Source
@@ -33,8 +34,10 @@ def compare(
     ] = None,
     readings: Annotated[Path | None, typer.Option(help="Real readings instead of a world.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Zone file with the model of the readings; else learned.")
+        Path | None,
+        typer.Option(help="Zone or service file with the model of the readings; else learned."),
     ] = None,
+    zone: ZoneName = None,
     interval: Annotated[
         int | None, typer.Option(min=60, help="Step of real readings [s]; else the zone's, 1800.")
     ] = None,
@@ -85,7 +88,9 @@ def compare(
     else:
         if shock:
             raise PlanError(f"shock is {shock} with real readings; they have their own: give 0.")
-        source, model = recorded(readings, mapping, config, interval, bound, train_days, time_zone)
+        source, model = recorded(
+            readings, mapping, config, zone, interval, bound, train_days, time_zone
+        )
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
         attack_days = 0  # nobody knows who was at home
     make_folder(out)

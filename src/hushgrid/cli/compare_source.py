@@ -36,18 +36,19 @@ def recorded(
     path: Path,
     mapping: str,
     config: Path | None,
+    zone: str | None,
     interval: int | None,
     bound: int | None,
     train_days: int,
     time_zone: str | None,
 ) -> tuple[Recorded, str]:
-    """Real days and where their model is from: a zone file, or the first days themselves."""
+    """Real days and where their model is from: a file, or the first days themselves."""
     from hushgrid.cli.histories import read_histories
     from hushgrid.errors import PlanError
     from hushgrid.habits import learn_habits
     from hushgrid.recorded import Recorded, real_days
 
-    given = _Given.read(config) if config else _Given()
+    given = _Given.read(config, zone) if config else _Given()
     if interval is not None and given.seconds not in (None, interval):
         raise PlanError(
             f"interval is {interval} s but the steps of config last {given.seconds} s;"
@@ -70,7 +71,7 @@ def recorded(
 
 
 class _Given(NamedTuple):
-    """What a zone file says that matters here; nothing without one."""
+    """What a zone or service file says that matters here; nothing without one."""
 
     scenario: Scenario | None = None
     seconds: int | None = None
@@ -79,24 +80,30 @@ class _Given(NamedTuple):
     told: str = ""
 
     @classmethod
-    def read(cls, path: Path) -> _Given:
-        """From a zone file; its houses may name their meters."""
+    def read(cls, path: Path, name: str | None) -> _Given:
+        """From a zone file, whose houses may name their meters, or a service file."""
+        from hushgrid.cli.zones import load_either
+        from hushgrid.live.config import pattern_of
         from hushgrid.live.roster_ids import meter_ids
         from hushgrid.tomlfile import TomlFile
-        from hushgrid.zonefile import load_zone
 
-        zone, file = load_zone(path), TomlFile(path)
-        groups = file.content["houses"]
-        named = any({"meters", "meters_file"} & set(group) for group in groups)
-        meters = meter_ids(groups, path.parent, file.faults) if named else ()
-        file.check()
-        told = "given by a zone file"
+        zone, service = load_either(path, name)
+        meters: tuple[str, ...] = ()
+        if service is not None:
+            meters, scenario = service.meters, pattern_of(path, service).scenario
+        else:
+            file, scenario = TomlFile(path), zone.scenario
+            groups = file.content["houses"]
+            if any({"meters", "meters_file"} & set(group) for group in groups):
+                meters = meter_ids(groups, path.parent, file.faults)
+            file.check()
+        told = "given by a zone or service file"
         if zone.learned.homes:
             told += (
                 f", learned from homes ({zone.learned.origin}); no day is held back, so give"
                 " readings it was not learned from"
             )
-        return cls(zone.scenario, zone.seconds, zone.time_zone, meters, told)
+        return cls(scenario, zone.seconds, zone.time_zone, meters, told)
 
 
 def _of_zone(real: Real, given: _Given) -> Real:

@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
+from hushgrid.cli.zones import ZoneName, load_either
 
 
 def plan(
-    config: Annotated[Path | None, typer.Option(help="Zone file (TOML).")] = None,
+    config: Annotated[Path | None, typer.Option(help="Zone or service file (TOML).")] = None,
+    zone: ZoneName = None,
     paper: Annotated[
         float | None, typer.Option(metavar="SIGMA", help="The paper's zone instead of a file.")
     ] = None,
-    secret: Annotated[str, typer.Option(help="step, interval or trajectory.")] = "interval",
-    epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Chance of an exception (trajectory).")] = 0.0,
+    secret: Annotated[
+        str | None, typer.Option(help="step, interval or trajectory; else the service's, interval.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What to promise about it; else the service's, 1.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Chance of an exception (trajectory); else the service's.")
+    ] = None,
     eta: Annotated[
         float | None, typer.Option(help="Share of a law that may be anything; else the file's.")
     ] = None,
-    rho: Annotated[float, typer.Option(help="Relative error to expect of the model.")] = 0.2,
-    clamp: Annotated[bool, typer.Option(help="Choose a clamp below the contract bound.")] = True,
+    rho: Annotated[
+        float | None,
+        typer.Option(help="Relative error to expect of the model; else the service's, 0.2."),
+    ] = None,
+    clamp: Annotated[
+        bool | None,
+        typer.Option(
+            "--clamp/--no-clamp",
+            help="Choose a clamp below the contract bound; else as the service does, yes.",
+        ),
+    ] = None,
     slotwise: Annotated[bool, typer.Option(help="Spend where the chain mixes.")] = False,
-    gaussian: Annotated[bool, typer.Option(help="Gaussian noise (trajectory, delta).")] = False,
+    gaussian: Annotated[
+        bool | None,
+        typer.Option(
+            "--gaussian/--no-gaussian",
+            help="Gaussian noise (trajectory, delta); else as the service does, no.",
+        ),
+    ] = None,
     continued: Annotated[
         bool, typer.Option(help="Count leakage with such horizons before and after (interval).")
     ] = False,
@@ -38,24 +61,38 @@ def plan(
 ) -> None:
     """Answer a promise with the noise, the expected price error and the assumptions.
 
+    A service file is planned as it promises itself, but for what the options change.
+
     Example: hushgrid plan --config examples/zone.toml --secret interval --epsilon 1
     """
     from dataclasses import replace
 
     from hushgrid import report
     from hushgrid import sensitivity as options
+    from hushgrid.clamp import RHO
     from hushgrid.errors import PlanError
     from hushgrid.files import save_figures
     from hushgrid.planning import plan as planned
 
     if out is not None:
         need("matplotlib", "plot")
-    if not 0 <= rho < 1e6:
+    if rho is not None and not 0 <= rho < 1e6:
         raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
     if paper is not None and not 0 <= paper < 1e6:
         raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
-    scenario, terms, private = _zone(config, paper, seed)
+    scenario, terms, private, own = _zone(config, zone, paper, seed)
+    secret = own.secret if secret is None else secret
+    if secret == "window":
+        raise PlanError(
+            f"the service promises epsilon = {own.epsilon:g} for a window of steps, which needs no"
+            " plan; give --secret for another promise."
+        )
+    epsilon = own.epsilon if epsilon is None else epsilon
+    delta = (own.delta if secret == own.secret else 0.0) if delta is None else delta
+    gaussian = own.gaussian and secret == own.secret if gaussian is None else gaussian
+    clamp = (own.rho is not None or rho is not None) if clamp is None else clamp
     clamp = clamp and not private  # a clamp is chosen by the laws, and would tell of them
+    rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
@@ -100,19 +137,38 @@ _PRIVATE = (
 )
 
 
-def _zone(config: Path | None, paper: float | None, seed: int) -> Any:
-    """The scenario, the terms and whether models are private: a file's, or the paper's zone."""
+class _Own(NamedTuple):
+    """What is promised where the options do not say it."""
+
+    secret: str = "interval"
+    epsilon: float = 1.0
+    delta: float = 0.0
+    gaussian: bool = False
+    rho: float | None = 0.2  # None: no clamp is chosen
+
+
+def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:
+    """The scenario, the terms, whether models are private, and what is promised anyway."""
     from dataclasses import replace
 
     from hushgrid.errors import FileError
+    from hushgrid.live.deployment import Promise
     from hushgrid.paper import scenario
     from hushgrid.policy import Policy
-    from hushgrid.zonefile import load_zone
 
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
-        return scenario(paper or 0.0, seed), Policy(1.0), False
-    zone = load_zone(config)
-    policy = replace(zone.policy, epsilon_t=(), clamp=(), window=None, negligible=0.0)
-    return zone.scenario, replace(policy, gaussian=None, delta=0.0), zone.learned.private
+        return scenario(paper or 0.0, seed), Policy(1.0), False, _Own()
+    file, service = load_either(config, zone)
+    policy, private = file.policy, file.learned.private
+    terms = replace(policy, epsilon_t=(), window=None, gaussian=None, delta=0.0)
+    if service is None:
+        return file.scenario, replace(terms, clamp=(), negligible=0.0), private, _Own()
+    promise = service.promise or Promise("step", policy.epsilon)
+    if promise.rho is not None:  # the clamp was chosen
+        terms = replace(terms, clamp=())
+    own = _Own(
+        promise.secret, promise.epsilon, promise.delta, policy.gaussian is not None, promise.rho
+    )
+    return service.own or file.scenario, terms, private, own

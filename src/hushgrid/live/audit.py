@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
-from hushgrid.live.config import load_deployment
+from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
@@ -26,6 +25,7 @@ from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.terms import roster_digest
 from hushgrid.recording import Recording
 from hushgrid.sums import sum_up
+from hushgrid.tomlfile import TomlFile
 from hushgrid.tracefile import is_trace, load_trace
 from hushgrid.zonefile import ZoneFile, load_zone, zone_of
 
@@ -92,11 +92,9 @@ def _exists(ledger: str) -> bool:
 
 def load_terms(path: Path) -> tuple[list[Terms], str | None]:
     """The terms in a zone or service file, and the ledger that a service keeps."""
-    try:
-        content = tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is not TOML ({error}); mend that line.") from None
-    if "stores" not in content:  # which every service has
+    file = TomlFile(path)
+    file.check()
+    if not is_service(file.content):
         return [_of_zone(load_zone(path))], None
     deployment = load_deployment(path)
     return [terms_of(service) for service in deployment.zones], deployment.ledger

@@ -157,8 +157,7 @@ def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] |
             "policy.eta_set_by", f"policy.eta_set_by is {shown(by)}; say who set eta, and why."
         )
     delta = raw.get("delta", 0.0)
-    promised = secret == "trajectory" or faults.at("policy.secret")
-    if promised and "gaussian" not in raw and is_real(delta) and 0 <= delta < 1:
+    if faults.at("policy.secret"):  # it may go with a delta or not
         table = {key: value for key, value in raw.items() if key != "delta"}
     horizon = raw.get("horizon", 1)
     if is_real(horizon) and not isinstance(horizon, bool) and horizon > MOST_STEPS:
