@@ -432,6 +432,15 @@ def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     assert f"{result.held_out.log_likelihood:.3f}" not in prose
 
 
+def test_one_absurd_reading_does_not_stop_the_others() -> None:
+    """Too rare to be wrong units, it would make tables of laws with 60 million entries."""
+    wh, _ = lived_in(3)
+    wh[1, 700] = 6e7
+    result = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
+    assert result.usable.tolist() == [0, 1, 2]
+    assert result.top == 500_000  # 1 MW for half an hour
+
+
 def test_a_list_of_meters_is_kept_in_its_order() -> None:
     readings = Readings.of(["a", "b"], [0, 0], [1800] * 2, [1, 2])
     found = histories_of(readings, Axis(0, 1800, 1), np.zeros(1, np.int64))

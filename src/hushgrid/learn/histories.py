@@ -22,6 +22,7 @@ DAY = 86_400
 MOST_STEPS = 400_000  # of an axis: eleven years of quarter hours
 LEAST_DAYS = 3.0  # of readings that a home needs to be fitted
 QUIET_W = 150.0  # [W] a day that never rises so far above its least reading saw nobody
+MOST_W = 1_000_000  # [W] more is no home; single readings above count as this much
 VACANT_RUN = 2  # days without activity in a row that count as vacancy
 
 USABLE = ("few", "gaps", "export", "vacant at times")
@@ -242,7 +243,7 @@ def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
     watts = np.maximum(seen, 0) * 3600 / seconds
     peak, mean = float(np.quantile(watts, 0.999)), float(watts.mean())
     small = 0 < peak < 30 and np.quantile(seen, 0.999) <= 15
-    if small or mean > 100_000 or peak > 1_000_000:
+    if small or mean > 100_000 or peak > MOST_W:
         found.append("units")
     empty = vacant_days(row, seconds)
     if len(empty) and empty.mean() > 0.9:

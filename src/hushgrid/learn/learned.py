@@ -16,6 +16,7 @@ from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import (
     AILMENTS,
     DAY,
+    MOST_W,
     Histories,
     ailments,
     clamped,
@@ -163,7 +164,8 @@ def learn(
             f"none of the {len(given.ids)} homes can be fitted"
             f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
         )
-    found = clamped(given.homes(usable))
+    # a public bound: laws are tabulated up to the largest reading, which one home can make anything
+    found = clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
     family, tried, early, late = _family(found, habits, terms, begin)
     design = design_for(found, habits, terms, family)
     edges = common_edges(found.wh) if family == "histogram" else None
