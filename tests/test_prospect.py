@@ -242,6 +242,14 @@ def test_planned_clamps_of_the_papers_zone_and_of_the_example(sigma: float | Non
     assert max(found.policy.clamp) > 150
 
 
+def test_the_example_has_what_a_plan_chooses() -> None:
+    zone = load_zone(EXAMPLE)
+    terms = replace(zone.policy, clamp=())
+    found = plan(*world(zone.scenario), secret="step", epsilon=zone.policy.epsilon, terms=terms)
+    assert found.policy.clamp == zone.policy.clamp
+    assert found.prospect.best() == zone.policy.publish
+
+
 def test_a_share_that_may_be_cut() -> None:
     s = street(4)
     w = (s.models, s.zone, s.consumption)

@@ -17,6 +17,7 @@ from hushgrid.live import example as seam
 from hushgrid.live.config import load_deployment
 from hushgrid.live.example import example
 from hushgrid.live.outlook import outlook, releases_within, zone_prose
+from hushgrid.planning import plan
 from hushgrid.report.promise import price_error
 from hushgrid.simulation import simulate
 
@@ -118,6 +119,29 @@ def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert zone["epsilon_t_max"] == 0.5
     assert zone["epsilon_any"] == pytest.approx(4000 / zone["scale_min"])
     assert zone["leakage_day"] > 0.5
+
+
+def test_ways_to_publish_are_compared_as_a_plan_compares_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (zone,) = load_deployment(put(tmp_path, SHORT)).zones
+    world = zone.scenario
+    planned = plan(
+        world.zone, world.tariff, world.models, world.consumption, secret="step", epsilon=0.5,
+        terms=zone.policy, rho=None,
+    ).prospect  # fmt: skip
+    assert planned.best() == zone.policy.publish  # what init writes
+    assert run("check", tmp_path / "service.toml", "--json", "-") == 0
+    (found,) = json.loads(capsys.readouterr().out)["zones"]
+    root = math.sqrt(96)
+    assert found["expected_error"] == found["price_error"]
+    assert found["expected_error"] == pytest.approx(planned.estimated() * root)
+    assert found["forecast_error"] == pytest.approx(planned.forecast() * root)
+    assert found["expected_error"] < found["forecast_error"]
+    assert run("check", put(tmp_path, SHORT, ('publish = "estimate"', 'publish = "raw"'))) == 0
+    assert 'Publish the estimate (publish = "estimate").' in capsys.readouterr().out
+    assert run("check", put(tmp_path, SHORT, ("epsilon = 0.5", "epsilon = 0.01"))) == 0
+    assert "Publish the forecast, which spends no budget" in capsys.readouterr().out
 
 
 def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
