@@ -149,12 +149,12 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
         at = (start + timedelta(hours=hour)).isoformat()
         rows += [f"{name},{at},3600,{wh}" for name, wh in (("ada", 1), ("bob", 2), ("zoe", 3000))]
     readings.write_text("\n".join(rows) + "\n")
-    source, told = recorded(readings, "canonical", zone, None, None, 90, None)
+    source, told = recorded(readings, "canonical", zone, None, None, None, 90, None)
     assert told == "given by a zone file"
     assert source.readings[0, 0].tolist() == [3000, 1]  # zoe's house is the first
     assert [source.zone_of(day) for day in range(3)] == [0, 1, 1]  # Saturday, Monday, Tuesday
     with pytest.raises(PlanError, match="steps of config last 3600 s"):
-        recorded(readings, "canonical", zone, 1800, None, 90, None)
+        recorded(readings, "canonical", zone, None, 1800, None, 90, None)
     words = ("compare", *FEW[4:], "--readings", readings, "--config", zone, "--out", tmp_path / "o")
     found = hushgrid(*words)
     assert (found.returncode, found.stderr) == (0, "")
@@ -164,7 +164,7 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
     zone.write_text(ZONE.replace('"zoe"', '"eve"'))
     with pytest.raises(PlanError, match="names 1 meters without readings, such as 'eve'"):
-        recorded(readings, "canonical", zone, None, None, 90, None)
+        recorded(readings, "canonical", zone, None, None, None, 90, None)
 
 
 @pytest.mark.skipif(not SURVEY.exists(), reason="the survey is not here.")

@@ -324,25 +324,33 @@ def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
 def test_meters_that_tell_nothing_are_named(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A home of missing values, one in kWh with fractions, and one that only feeds back."""
+    """A home of missing values, one in kWh, rounded to whole Wh, and one that only feeds back."""
     text = (folder / "readings.csv").read_text()
     rows = [line.split(",") for line in text.splitlines() if line.startswith("m000,")]
-    for name, value in (("gone", ""), ("kwh", "0.25"), ("sun", "-30")):
-        text += "".join(f"{name},{when},{length},{value}\n" for _, when, length, _ in rows)
+    for name, values in (("gone", [""]), ("kwh", ["0.25", "1.75"]), ("sun", ["-30"])):
+        text += "".join(
+            f"{name},{when},{length},{values[i % len(values)]}\n"
+            for i, (_, when, length, _) in enumerate(rows)
+        )
     readings = tmp_path / "readings.csv"
     readings.write_text(text)
     asked = ["--law", "lognormal", "--prototypes", "1", "--no-figures", "--out", str(tmp_path)]
     assert run("learn", "--readings", str(readings), *asked, "--json", "-") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["ailments"]["empty"] == ["gone", "kwh"]
+    assert told["ailments"]["empty"] == ["gone"]
+    assert told["ailments"]["units"] == ["kwh"]
     assert told["ailments"]["constant"] == told["ailments"]["export"] == ["sun"]
     assert (told["houses"], told["fitted"]) == (19, 16)
-    assert told["readings"]["malformed rows"] == 2 * len(rows)
+    assert told["readings"]["malformed rows"] == len(rows)
     assert "value is missing" in told["problems"][0]
     only = tmp_path / "only.csv"
-    only.write_text("\n".join([text.splitlines()[0], "kwh,2013-01-05T00:00:00Z,1800,0.25\n"]))
+    kwh = [line for line in text.splitlines() if line.startswith("kwh,")]
+    only.write_text("\n".join([text.splitlines()[0], *kwh]))
     assert run("learn", "--readings", str(only), *asked) == 2
-    assert "may be kWh" in capsys.readouterr().err
+    assert "kWh taken for Wh" in capsys.readouterr().err
+    only.write_text("\n".join([text.splitlines()[0], "gone,2013-01-05T00:00:00Z,1800,\n"]))
+    assert run("learn", "--readings", str(only), *asked) == 2
+    assert "none of its 1 rows is a reading" in capsys.readouterr().err
 
 
 def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
