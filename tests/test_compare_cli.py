@@ -150,7 +150,7 @@ def test_a_zone_file_finds_its_meters_steps_and_days(tmp_path: Path) -> None:
         rows += [f"{name},{at},3600,{wh}" for name, wh in (("ada", 1), ("bob", 2), ("zoe", 3000))]
     readings.write_text("\n".join(rows) + "\n")
     source, told = recorded(readings, "canonical", zone, None, None, None, 90, None)
-    assert told == "given by a zone file"
+    assert told == "given by a zone or service file"
     assert source.readings[0, 0].tolist() == [3000, 1]  # zoe's house is the first
     assert [source.zone_of(day) for day in range(3)] == [0, 1, 1]  # Saturday, Monday, Tuesday
     with pytest.raises(PlanError, match="steps of config last 3600 s"):
