@@ -27,10 +27,13 @@ from hushgrid import (
     Zone,
     init,
 )
+from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
+from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment
+from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import load, verify
 from hushgrid.live.ledger.standing import Standing
@@ -38,6 +41,7 @@ from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.operator.certificates import Certificates
 from hushgrid.live.status import from_ledger
+from hushgrid.mechanism import known_as
 from hushgrid.noise import Stepwise
 from hushgrid.tracefile import load_trace
 from hushgrid.zonefile import load_zone
@@ -91,9 +95,10 @@ def wh(meter: str, t: int) -> int:
     return (sum(map(ord, meter)) * 7919 + t * 104_729) % 600
 
 
-def go_on(deployment: Deployment, name: str) -> None:
+def go_on(deployment: Deployment, name: str, *, new_epoch: bool = False) -> None:
     """One more interval of a zone, some meters missing."""
     (zone,) = (one for one in deployment.zones if one.id == name)
+    zone = replace(zone, begins=zone.begins + 86_400) if new_epoch else zone
     with (
         open_store(deployment.ledger) as store,
         open_meters(deployment.meters) as meters,
@@ -105,7 +110,8 @@ def go_on(deployment: Deployment, name: str) -> None:
             load(deployment.key),
             [],
             deployment.mode,
-            now=zone.begins + 4.0 * 3600,
+            now=zone.begins + (0.0 if new_epoch else 4.0 * 3600),
+            new_epoch=new_epoch,
         ) as it,
     ):
         t = it.t
@@ -144,6 +150,24 @@ def test_zones_go_on_in_their_epoch(left: Deployment, zone: str) -> None:
     assert {"rate": pytest.approx(found.pop("rate"), rel=1e-9), **found} == NEXT[zone]
     if made.source != "fallback":
         assert made.digest == before.epoch.digest
+
+
+def test_a_new_epoch_has_the_new_digest(left: Deployment, tmp_path: Path) -> None:
+    """An audit finds the terms of both epochs, and the schedules they committed to."""
+    go_on(left, "plain")
+    before = standing(left, "plain").epoch
+    go_on(left, "plain", new_epoch=True)
+    after = standing(left, "plain")
+    assert before is not None
+    assert after.epoch is not None
+    assert after.epoch.digest != before.digest
+    assert after.releases[-1].digest == after.epoch.digest
+    (zone,) = (one for one in left.zones if one.id == "plain")
+    evidence, chain = load_ledger(left.ledger, zone="plain", key=None, heads=())
+    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    assert len(found.recomputed) == 2
+    status = {one.id: one.status for one in found.checks}
+    assert (status["terms"], status["schedule"]) == ("passed", "passed")
 
 
 def test_status_counts_what_was_spent(left: Deployment) -> None:
@@ -197,7 +221,7 @@ def test_learned_models_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n", range(len(json.loads((BEFORE / "digests.json").read_text()))))
 def test_digests_of_before(n: int) -> None:
-    """Terms whose digests the earlier version wrote down."""
+    """Terms whose digests the earlier version wrote down are known under them, and no others."""
     row = json.loads((BEFORE / "digests.json").read_text())[n]
     policy = dict(row["policy"])
     if "window" in policy:
@@ -212,4 +236,5 @@ def test_digests_of_before(n: int) -> None:
         Policy(**policy),
         Naive() if "calibrator" in row else None,
     )
-    assert state.digest == row["digest"]
+    assert known_as(state, row["digest"]).digest == row["digest"]
+    assert known_as(state, "ab" * 32) is state

@@ -9,14 +9,16 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid.calendar import Calendar
+from hushgrid.canonical import array_digest, canonical_digest, real, unlike
 from hushgrid.checks import index_array, is_real
 from hushgrid.errors import ConsumptionError
-from hushgrid.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform
+from hushgrid.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform, law_fields
 
 Ints = NDArray[np.int32]
 
@@ -217,15 +219,71 @@ class Consumption:
             )
 
 
+FORMAT = "hushgrid-consumption/2"
+
+
 def _digest(f: Consumption) -> str:
-    """SHA-256 over class tables (shape, then little-endian bytes) and every law's probabilities."""
-    h = hashlib.sha256(f"hushgrid-consumption/1 {f.elasticity}".encode())
+    """SHA-256 over named fields: tables by digests of their own, laws as a zone file has them."""
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "calendar": array_digest(f.calendar.slots, "<i4"),
+        "absent": array_digest(f.absent, "<i4"),
+        "present": array_digest(f.present, "<i4"),
+        "class_of": array_digest(f.class_of, "<i4"),
+        "laws": [law_fields(law) for law in f.laws],
+    }
+    if f.elasticity is not None:
+        fields["elasticity"] = elasticity_fields(f.elasticity)
+    return canonical_digest(fields)
+
+
+def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
+    """An elasticity under the keys of [elasticity]; limits at 0.5 and 1.5 are left out."""
+    every = {
+        "reference": real(elasticity.reference),
+        "exponent": real(elasticity.exponent),
+        "low": real(elasticity.low),
+        "high": real(elasticity.high),
+    }
+    return unlike(every, {"low": 0.5, "high": 1.5})
+
+
+_ELASTICITY = ("reference", "exponent", "low", "high")  # as the first version had them
+
+
+def digest_before(f: Consumption) -> str | None:
+    """The digest that the first version gave these laws; None for laws it did not know.
+
+    It was taken over how Python then showed four of the laws and the elasticity. Their fields and
+    order are written out here.
+    """
+    told: object = None
+    if f.elasticity is not None:
+        if not set(elasticity_fields(f.elasticity)) <= set(_ELASTICITY):
+            return None
+        told = _shown_before("Elasticity", _ELASTICITY, f.elasticity)
+    h = hashlib.sha256(f"hushgrid-consumption/1 {told}".encode())
     for table in (f.calendar.slots, f.absent, f.present, f.class_of):
         h.update(str(table.shape).encode())
         h.update(table.astype("<i4").tobytes())
     for law in f.laws:
-        named = type(law) in (Uniform, TruncatedNormal, Gamma, LogNormal)
-        h.update(
-            repr(law).encode() if named else b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes()
-        )
+        named = _NAMED_BEFORE.get(type(law))
+        if named is None:
+            h.update(b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes())
+        elif set(law_fields(law)) <= {"law", *named[1]}:
+            h.update(_shown_before(*named, law).encode())
+        else:
+            return None
     return h.hexdigest()
+
+
+_NAMED_BEFORE: dict[type[Law], tuple[str, tuple[str, ...]]] = {
+    Uniform: ("Uniform", ("top",)),
+    TruncatedNormal: ("TruncatedNormal", ("centre", "spread", "top")),
+    Gamma: ("Gamma", ("shape", "scale", "top")),
+    LogNormal: ("LogNormal", ("median", "spread", "top")),
+}
+
+
+def _shown_before(name: str, keys: Sequence[str], value: object) -> str:
+    return f"{name}({', '.join(f'{key}={getattr(value, key)!r}' for key in keys)})"

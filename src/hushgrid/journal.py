@@ -20,14 +20,21 @@ FORMAT = 2  # of a row; another number where equal settings come to give other f
 class Journal:
     """Rows by promise and day; kept in memory and appended to a file."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> None:
+        """Open or begin a journal; `before`: the same settings as an earlier version wrote them."""
         self._path, self._rows = path, dict[tuple[float, int], Any]()
-        head = json.dumps({"format": FORMAT, **settings}, sort_keys=True)
+        head, *earlier = (
+            json.dumps({"format": FORMAT, **one}, sort_keys=True)
+            for one in (settings, before)
+            if one is not None
+        )
         try:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         except (OSError, UnicodeDecodeError) as error:
             raise FileError(f"{path} cannot be read ({error}); give another folder.") from None
-        if lines and lines[0] != head:
+        if lines and lines[0] not in (head, *earlier):
             raise FileError(
                 f"{path} holds days of other settings; give another --out, or delete it."
             )

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.canonical import array_digest, real
 from hushgrid.checks import float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError
 
@@ -348,6 +349,40 @@ FAMILIES: dict[str, Callable[..., Law]] = {
     "lognormal": LogNormal,
     "histogram": Histogram,
 }
+
+
+_PARAMETERS: dict[type[Law], tuple[str, tuple[str, ...]]] = {
+    Uniform: ("uniform", ()),
+    TruncatedNormal: ("normal", ("centre", "spread")),
+    Gamma: ("gamma", ("shape", "scale")),
+    LogNormal: ("lognormal", ("median", "spread")),
+}
+
+
+def law_fields(law: Law) -> dict[str, Any]:
+    """A law under the keys of a zone file, to take a digest of; tables by digests of their own.
+
+    A law of the user's own is named by its probabilities.
+
+    >>> law_fields(Gamma(2, 20.0, 100))
+    {'law': 'gamma', 'top': 100, 'shape': 2.0, 'scale': 20.0}
+    """
+    named = _PARAMETERS.get(type(law))
+    if named is not None:
+        name, keys = named
+        own = {key: real(getattr(law, key)) for key in keys}
+        return {"law": name, "top": int(law.top), **own}
+    if type(law) is Binned:
+        edges, weights = array_digest(law.edges, "<i8"), array_digest(law.weights, "<f8")
+        return {"law": "bins", "top": int(law.top), "edges": edges, "weights": weights}
+    if type(law) is Histogram:
+        return {"law": "histogram", "weights": array_digest(law.weights, "<f8")}
+    if type(law) is Mixture:
+        parts = [law_fields(part) for part in law.laws]
+        return {"law": "mixture", "parts": parts, "shares": [real(share) for share in law.shares]}
+    if type(law) is Cut:
+        return {"law": "cut", "of": law_fields(law.law), "at": int(law.at)}
+    return {"law": "own", "pmf": array_digest(law.pmf, "<f8")}
 
 
 def _edges(top: int) -> Floats:

@@ -5,7 +5,6 @@ A Release holds neither the load nor the optimal rate, so whoever is handed one 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 
 from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
+from hushgrid.digests import terms_digest, terms_digest_before
 from hushgrid.errors import NoiseError, PolicyError, ReadingError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
@@ -93,6 +93,7 @@ class State:
     public: Public | None = None  # kept where the estimate or the energy above the clamp is asked
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()  # on publications, under a policy with a window
+    before: str | None = None  # the digest that the first version gave these terms, if it knew them
 
     @property
     def t(self) -> int:
@@ -121,16 +122,27 @@ def init(
     if policy.clamp or policy.publish == "estimate":
         shape = LAPLACE if policy.gaussian is None else GAUSSIAN
         public = Public.start(models, consumption, clamp=policy.clamp, shape=shape)
+    terms = (zone, tariff, models, consumption, policy, calibrator)
     return State(
         exposures.zone,
         tariff,
         policy,
         scheduler,
-        _digest(zone, tariff, models, consumption, policy, calibrator),
+        terms_digest(*terms),
         policy.rule + ("" if calibrator is None else f" {type(calibrator).__name__}"),
         int(exposures.zone.bound.sum(dtype=np.int64)),
         public,
+        before=terms_digest_before(*terms),
     )
+
+
+def known_as(state: State, digest: str | None) -> State:
+    """The state under the digest that its terms have on record, where that is one of theirs.
+
+    An epoch or a trace of an earlier version goes on under the digest it began with. Any other
+    digest leaves the state as it is: its own digest then differs, as that of other terms.
+    """
+    return replace(state, digest=digest) if digest and digest == state.before else state
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -225,6 +237,7 @@ def follows(state: State, load_hat: int, *, anew: bool = False) -> Release:
 
 def replay(state: State, release: Release) -> State:
     """The state after a release that is already published: draws nothing, publishes nothing."""
+    state = known_as(state, release.digest)
     if release.digest != state.digest or release.t != state.t:
         raise PolicyError(
             f"release is of step {release.t} under {release.digest[:12]} but step {state.t} under"
@@ -338,21 +351,3 @@ def _whole_load(load: int, most: int) -> int:
             f"the load is above {most} Wh, the sum of all bounds; clamp readings with aggregate."
         )
     return whole
-
-
-def _digest(
-    zone: Zone,
-    tariff: Tariff,
-    models: Sequence[OccupancyModel],
-    consumption: Consumption,
-    policy: Policy,
-    calibrator: Calibrator | None,
-) -> str:
-    """SHA-256 over everything public that the noise depends on; a calibrator by its name."""
-    by = "" if calibrator is None else f" {type(calibrator).__qualname__}"
-    h = hashlib.sha256(f"hushgrid/1 {zone.id!r} {tariff} {policy}{by}".encode())
-    h.update(zone.bound.astype("<i4").tobytes())
-    for model in models:
-        h.update(model.digest.encode())
-    h.update(consumption.digest.encode())
-    return h.hexdigest()

@@ -14,7 +14,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.learn.habits import DAY
 from hushgrid.learn.histories import Histories
 from hushgrid.simulation import Scenario
-from hushgrid.worlds import Day, digest_of
+from hushgrid.worlds import Day, digest_of, digest_of_before
 
 Ints = NDArray[np.int64]
 
@@ -80,6 +80,11 @@ class Recorded:
     def digest(self) -> str:
         """Of the models and the readings."""
         return digest_of(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
+
+    @property
+    def digest_before(self) -> str:
+        """As the first version took it."""
+        return digest_of_before(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
 
     @property
     def horizon(self) -> int:

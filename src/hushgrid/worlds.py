@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from hushgrid import paper, sweeps
 from hushgrid.checks import is_real
+from hushgrid.consumption import digest_before
+from hushgrid.digests import tariff_before, world_digest
 from hushgrid.errors import PolicyError
 from hushgrid.grid import Zone
 from hushgrid.laws import scale_wh
@@ -52,6 +54,11 @@ class Source(Protocol):
         """Of all that the days follow from but for what a caller chose himself."""
         ...
 
+    @property
+    def digest_before(self) -> str:
+        """The same as the first version took it."""
+        ...
+
     def zone_of(self, number: int) -> int:
         """Which of the scenarios a day is of."""
         ...
@@ -68,15 +75,25 @@ class Source(Protocol):
 
 def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
     """SHA-256 over what is believed of zones, and more."""
+    h = sha256(b"hushgrid-worlds/2")
+    for one in scenarios:
+        h.update(world_digest(one.zone, one.tariff, one.models, one.consumption).encode())
+    for part in more:
+        h.update(part)
+    return h.hexdigest()
+
+
+def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
+    """The same as the first version took it: journals of comparisons may have it."""
     h = sha256()
-    for scenario in scenarios:
-        h.update(f"{scenario.zone.id!r} {scenario.tariff}".encode())
-        h.update(scenario.zone.bound.astype("<i4").tobytes())
-        for model in scenario.models:
+    for one in scenarios:
+        h.update(f"{one.zone.id!r} {tariff_before(one.tariff)}".encode())
+        h.update(one.zone.bound.astype("<i4").tobytes())
+        for model in one.models:
             h.update(model.digest.encode())
-        h.update(scenario.consumption.digest.encode())
-    for one in more:
-        h.update(one)
+        h.update(str(digest_before(one.consumption)).encode())
+    for part in more:
+        h.update(part)
     return h.hexdigest()
 
 
@@ -100,6 +117,11 @@ class Simulated:
     def digest(self) -> str:
         """Of the zones; the seed and the shock are the caller's."""
         return digest_of(self.scenarios)
+
+    @property
+    def digest_before(self) -> str:
+        """As the first version took it."""
+        return digest_of_before(self.scenarios)
 
     def zone_of(self, number: int) -> int:
         """Day by day, zone by zone."""

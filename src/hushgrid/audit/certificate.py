@@ -98,7 +98,7 @@ def certify(
     """
     found: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
-    digests = {one.first_state().digest: one for one in terms}
+    digests = {digest: one for one in terms for digest in one.digests}
     for one in evidence:
         zones = [each.zone for each in evidence]
         found += _of_record(one, digests, recomputed, commit, zones)

@@ -72,7 +72,7 @@ class Recomputed:
 
 def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
     """Walk through an epoch as the publisher must have; the first fault of each kind is kept."""
-    walk = _Walk(terms)
+    walk = _Walk(terms, epoch.digest)
     for entry in epoch.entries:
         walk.take(entry)
     made = Recomputed(
@@ -92,8 +92,8 @@ def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
 class _Walk:
     """The public's own walk through an epoch."""
 
-    def __init__(self, terms: Terms) -> None:
-        self.terms, self.first = terms, terms.first_state()
+    def __init__(self, terms: Terms, digest: str) -> None:
+        self.terms, self.first = terms, terms.first_state(digest)
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
         self._public = Public.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
@@ -450,7 +450,7 @@ def budget(
         for entry in epoch.entries
         if entry.source == "readings" and math.isfinite(entry.epsilon)
     ]
-    restart = _restart(evidence)
+    restart = _restart(evidence, digests or {})
     if restart is not None:
         return restart
     total = Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total
@@ -480,11 +480,16 @@ def budget(
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
-def _restart(evidence: Evidence) -> Check | None:
-    """An epoch of the same terms that begins inside the one before: the count starts again."""
+def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """An epoch of the same terms that begins inside the one before: the count starts again.
+
+    The same terms may have two digests, that of the first version and the present one.
+    """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         inside = after.first < before.first + before.horizon
-        if before.digest == after.digest and inside and before.entries and after.entries:
+        one, other = digests.get(before.digest), digests.get(after.digest)
+        same = before.digest == after.digest or (one is not None and one is other)
+        if same and inside and before.entries and after.entries:
             return Check(
                 "budget",
                 "failed",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hushgrid.consumption import Consumption
 from hushgrid.grid import Tariff, Zone
-from hushgrid.mechanism import State, init
+from hushgrid.mechanism import State, init, known_as
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
 
@@ -37,9 +37,16 @@ class Terms:
     provenance: Mapping[str, str] = field(default_factory=dict)
     veiled: bool = False  # models that say only what is possible: how fast chains mix is not known
 
-    def first_state(self) -> State:
-        """The mechanism before its first step."""
-        return init(self.zone, self.tariff, self.models, self.consumption, self.policy)
+    def first_state(self, digest: str | None = None) -> State:
+        """The mechanism before its first step; `digest` is what a record calls these terms."""
+        state = init(self.zone, self.tariff, self.models, self.consumption, self.policy)
+        return known_as(state, digest)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """What records may call these terms: the present digest, and that of the first version."""
+        state = self.first_state()
+        return (state.digest,) if state.before is None else (state.digest, state.before)
 
     def named(self, zone: str) -> Terms:
         """The same terms for a zone of another name."""

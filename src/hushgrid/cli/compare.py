@@ -101,13 +101,14 @@ def compare(
         "mapping": mapping, "chains": chains, "readings": str(readings), "config": str(config),
         "model": model, "digest": source.digest,
     }  # fmt: skip
-    kept = Journal(out / "days.jsonl", settings)
+    before = settings | {"digest": source.digest_before}
+    kept = Journal(out / "days.jsonl", settings, before)
     with progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
             known=kept, tick=tick,
         )  # fmt: skip
-    curve = _curve(source, promise, methods, chart_days, seed, out, settings)
+    curve = _curve(source, promise, methods, chart_days, seed, out, (settings, before))
     scores = _battery_scores(source, seed) if batteries and readings is None else []
     values = {"world": settings, **report.comparison_json(result, curve, scores)}
     parts = {
@@ -151,7 +152,7 @@ def _curve(
         return []
     first = replace(source, scenarios=source.scenarios[:1]) if isinstance(
         source, Simulated) else source  # fmt: skip
-    kept = Journal(out / "chart.jsonl", settings)
+    kept = Journal(out / "chart.jsonl", *settings)
     with progress("chart, days", days * len(CURVE)) as tick:
         return [
             compared(

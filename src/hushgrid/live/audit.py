@@ -80,7 +80,7 @@ def _starting(terms: Terms, offset: int, digest: str) -> Terms:
     """The terms of a later day of a simulation: their calendars seen from there."""
     from dataclasses import replace
 
-    if not offset or terms.first_state().digest == digest:
+    if not offset or terms.first_state(digest).digest == digest:
         return terms
     models = tuple(model.starting(offset) for model in terms.models)
     return replace(terms, models=models, consumption=terms.consumption.starting(offset))
@@ -390,7 +390,7 @@ def attacked(case: Case, seed: int) -> dict[str, Any] | None:
     if recorded is None or recorded.truth is None or not case.terms:
         return None
     terms = case.terms[0]
-    if terms.first_state().digest != recorded.digest:
+    if terms.first_state(recorded.digest).digest != recorded.digest:
         return None
     world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
     found = {}

@@ -44,7 +44,8 @@ class Course:
 
     def _begin(self, standing: Standing) -> None:
         scenario = self._service.scenario
-        self.state = first_state(self._service)
+        epoch = standing.epoch
+        self.state = first_state(self._service, None if epoch is None else epoch.digest)
         policy = self.state.policy
         self.public = Public.start(
             scenario.models,

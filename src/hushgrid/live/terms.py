@@ -12,7 +12,7 @@ from hushgrid.live.ledger.bodies import charge, epoch, schedule
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.meters.ports import Source
-from hushgrid.mechanism import State, init
+from hushgrid.mechanism import State, init, known_as
 
 
 def begin(
@@ -47,10 +47,11 @@ def check_same(service: ZoneService, standing: Standing) -> None:
     now_first = service.begins // service.seconds
     then = (standing.epoch.first, standing.epoch.seconds, standing.epoch.roster)
     same = then == (now_first, service.seconds, roster_digest(service))
-    if not same or first_state(service).digest != standing.epoch.digest:
+    digest = standing.epoch.digest
+    if not same or first_state(service, digest).digest != digest:
         raise LedgerError(
             f"the terms of zone {service.id!r} are not those of its epoch"
-            f" ({standing.epoch.digest[:12]}); put them back, or begin a new epoch with"
+            f" ({digest[:12]}); put them back, or begin a new epoch with"
             " hushgrid serve --new-epoch."
         )
 
@@ -112,17 +113,18 @@ def _charge(service: ZoneService, ledger: Ledger) -> None:
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
     """The schedule's digest, before the first reading of the epoch."""
-    state = first_state(service)
+    epoch = ledger.standing.epoch
+    state = first_state(service, None if epoch is None else epoch.digest)
     known = state.scheduler.ahead and service.policy.window is None
     steps = range(1, service.policy.horizon + 1) if known else ()
     ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
 
 
-def first_state(service: ZoneService) -> State:
-    """The mechanism before step 1 of the epoch."""
+def first_state(service: ZoneService, digest: str | None = None) -> State:
+    """The mechanism before step 1 of the epoch; `digest` is the epoch's, where there is one."""
     scenario = service.scenario
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    return init(*world, service.policy)
+    return known_as(init(*world, service.policy), digest)
 
 
 def roster_digest(service: ZoneService) -> str:
