@@ -30,7 +30,10 @@ KINDS = {
     "transfer": "delta direction epsilon house other out",
     "charge": "digest epsilon homes what",
 }
-OPTIONAL = {"release": {"noise"}}  # that records of earlier versions lack
+OPTIONAL = {  # that records of earlier versions lack
+    "epoch": {"interval", "leakage"},
+    "release": {"noise"},
+}
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 
 

@@ -11,7 +11,7 @@ from hushgrid.audit.blackbox import BlackBox, certify_publisher
 from hushgrid.audit.bounds import FALSE_ALARM
 from hushgrid.audit.evidence import Evidence
 from hushgrid.audit.findings import CHECKS, Check, merged, verdict
-from hushgrid.audit.houses import Houses, fifteen, houses
+from hushgrid.audit.houses import Houses, fifteen, houses, leakages
 from hushgrid.audit.ledger import (
     Commit,
     Recomputed,
@@ -100,6 +100,7 @@ def certify(
     recomputed: list[Recomputed] = []
     digests = {digest: one for one in terms for digest in one.digests}
     for one in evidence:
+        _find_elsewhere(one, terms, digests)
         zones = [each.zone for each in evidence]
         found += _of_record(one, digests, recomputed, commit, zones)
     if len(recomputed) > 0:
@@ -119,13 +120,24 @@ def certify(
         () if own is None else _assumed(own),
         CANNOT_SHOW,
         tuple(recomputed),
-        tuple(houses(made) for made in recomputed),
+        tuple(map(houses, recomputed, leakages(recomputed, evidence))),
         black_box,
         attack,
         dict(inputs or {}),
         tuple(watched(made) for made in recomputed),
         any(one.mode == "simulation" for one in evidence),
     )
+
+
+def _find_elsewhere(evidence: Evidence, terms: Sequence[Terms], digests: dict[str, Terms]) -> None:
+    """Add the terms of epochs that differ from those given in their times alone."""
+    for epoch in evidence.epochs:
+        for own in terms:
+            if epoch.digest in digests or own.elsewhere is None or own.zone.id != evidence.zone:
+                continue
+            found = own.elsewhere.terms(epoch.digest, epoch.first, epoch.horizon)
+            if found is not None:
+                digests[epoch.digest] = found
 
 
 def _of_record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.accounting.compose import Account, compose
-from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.accounting.temporal import leakage_by_houses
+from hushgrid.audit.evidence import Evidence
 from hushgrid.audit.findings import Check
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.audit.realised import Realised, mixed, worst_of_blocks
@@ -31,8 +33,9 @@ class Houses:
     """One figure a house: (N,) arrays. Houses count from 0 in the order of the zone file.
 
     `loss` the largest of one release, `total` the sum over all, `leakage` the worst about one
-    step from all releases, `any_total` the sum whatever anyone consumes. `realised` says what one
-    release really tells where houses move together, `mixture` where Theta has several models.
+    step from all releases, those of neighbouring epochs of the same terms included, `any_total`
+    the sum whatever anyone consumes. `realised` says what one release really tells where houses
+    move together, `mixture` where Theta has several models.
     """
 
     zone: str
@@ -50,8 +53,8 @@ class Houses:
     worst: int
 
 
-def houses(made: Recomputed) -> Houses:
-    """All figures of an epoch."""
+def houses(made: Recomputed, leakage: Floats | None) -> Houses:
+    """All figures of an epoch; `leakage` (N,) is one of `leakages`."""
     first, losses = made.first, made.losses
     stated = np.array(made.stated)
     if not len(losses):
@@ -59,7 +62,6 @@ def houses(made: Recomputed) -> Houses:
     with np.errstate(divide="ignore"):
         each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
     total = np.array([sum_up(column) for column in losses.T.tolist()])
-    leakage = _leakage(made, losses)
     by = total if leakage is None else leakage
     worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
     realised, mixture = _realised(made)
@@ -80,10 +82,56 @@ def houses(made: Recomputed) -> Houses:
     )
 
 
-def _leakage(made: Recomputed, losses: Floats) -> Floats | None:
-    if made.terms.veiled or not np.isfinite(losses).all():
-        return None
-    return worst_leakage(made.terms.models, losses).each
+def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> list[Floats | None]:
+    """For each epoch the worst leakage about one step of every house, or None where it has none.
+
+    Epochs of one zone and the same terms are one chain that goes on through them; others are
+    counted on their own.
+    """
+    found: list[Floats | None] = [None] * len(recomputed)
+    for run in _runs(recomputed, evidence):
+        first = recomputed[run[0]]
+        spans = [(m.epoch.first, _rows(m)) for m in map(recomputed.__getitem__, run)]
+        begin, (last, rows) = spans[0][0], spans[-1]
+        losses = np.zeros((last + len(rows) - begin, first.first.zone.n_houses))
+        for at, own in spans:
+            losses[at - begin : at - begin + len(own)] = own
+        if first.terms.veiled or not np.isfinite(losses).all():
+            continue
+        elsewhere, models = first.terms.elsewhere, first.terms.models
+        if elsewhere is not None and len(run) > 1:
+            models = elsewhere.models(begin, len(losses))
+        each = [np.zeros(losses.shape[1]) for _ in run]
+        for members, column, total in leakage_by_houses(models, losses):
+            for (at, own), worst in zip(spans, each, strict=True):
+                here = total[at - begin : at - begin + len(own)].max(axis=0)
+                worst[members] = here[column]
+        for place, worst in zip(run, each, strict=True):
+            found[place] = worst
+    return found
+
+
+def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Iterator[list[int]]:
+    """Places of epochs that follow each other under the same terms."""
+    used = [epoch for one in evidence for epoch in one.epochs if epoch.entries]
+    place_of = {id(epoch): place for place, epoch in enumerate(used)}
+    run: list[int] = []
+    for place, made in enumerate(recomputed):
+        if run:
+            before, elsewhere = recomputed[run[-1]], made.terms.elsewhere
+            same = elsewhere is not None and elsewhere is before.terms.elsewhere
+            next_to = place_of.get(id(before.epoch), -2) + 1 == place_of.get(id(made.epoch))
+            later = made.epoch.first >= before.epoch.first + len(_rows(before))
+            if not (same and next_to and later):
+                yield run
+                run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def _rows(made: Recomputed) -> Floats:
+    return made.losses if len(made.losses) else np.zeros((1, made.first.zone.n_houses))
 
 
 def _composed(made: Recomputed, house: int) -> float | None:

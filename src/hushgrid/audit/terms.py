@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from hushgrid.consumption import Consumption
 from hushgrid.grid import Tariff, Zone
 from hushgrid.mechanism import State, init, known_as
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
+
+
+class Elsewhere(Protocol):
+    """How the same terms look in other epochs of the zone."""
+
+    def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
+        """The terms of the epoch with that digest, if all but its times is the same."""
+        ...
+
+    def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
+        """Theta over so many steps from the zone's step `first` on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +49,7 @@ class Terms:
     charged: float = 0.0  # what the models have cost every house
     provenance: Mapping[str, str] = field(default_factory=dict)
     veiled: bool = False  # models that say only what is possible: how fast chains mix is not known
+    elsewhere: Elsewhere | None = None  # None where terms are given for one epoch alone
 
     def first_state(self, digest: str | None = None) -> State:
         """The mechanism before its first step; `digest` is what a record calls these terms."""

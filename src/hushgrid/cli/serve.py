@@ -15,6 +15,15 @@ def serve(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
     ] = False,
+    accept_leakage: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            metavar="FIGURE",
+            help="With --new-epoch: a leakage above the promise, to be stated in public.",
+        ),
+    ] = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
     ] = None,
@@ -28,7 +37,12 @@ def serve(
     """
     import signal
     import threading
+    from dataclasses import replace
 
+    from hushgrid.errors import ServiceError
+
+    if accept_leakage is not None and not new_epoch:
+        raise ServiceError(f"accept-leakage is {accept_leakage:g} without --new-epoch; give both.")
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
         need(module, "serve")
     from hushgrid.live.clock import SystemClock, Watched
@@ -38,6 +52,9 @@ def serve(
     from hushgrid.live.serve import serve as run
 
     deployment = placed(load_deployment(file), port, name)
+    if accept_leakage is not None:
+        zones = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
+        deployment = replace(deployment, zones=zones)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

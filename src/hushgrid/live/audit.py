@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
+from hushgrid.live.border import same_terms
 from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.placing import Place, laid
 from hushgrid.live.terms import roster_digest
+from hushgrid.occupancy import OccupancyModel
 from hushgrid.recording import Recording
 from hushgrid.sums import sum_up
 from hushgrid.tomlfile import TomlFile
@@ -78,8 +81,6 @@ def load_case(
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
     """The terms of a later day of a simulation: their calendars seen from there."""
-    from dataclasses import replace
-
     if not offset or terms.first_state(digest).digest == digest:
         return terms
     models = tuple(model.starting(offset) for model in terms.models)
@@ -115,6 +116,27 @@ def _of_zone(file: ZoneFile) -> Terms:
     )
 
 
+class _InOtherEpochs:
+    """The terms of a service file, for other epochs of its zone."""
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+
+    def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
+        """The terms with that digest, if the file leads to them at that time."""
+        found = same_terms(self._service, digest, first, horizon)
+        return None if found is None else replace(terms_of(found), elsewhere=self)
+
+    def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
+        """Theta over those steps, in local time."""
+        service = self._service
+        if service.pattern is None:
+            return service.scenario.models
+        begins = first * service.seconds
+        place = Place(begins, service.seconds, steps, service.time_zone)
+        return laid(service.pattern, place).models
+
+
 def terms_of(service: ZoneService) -> Terms:
     """The terms of a running zone."""
     world, promise = service.scenario, service.promise
@@ -134,6 +156,7 @@ def terms_of(service: ZoneService) -> Terms:
         charged=service.learned.epsilon,
         provenance=service.provenance,
         veiled=service.learned.private,
+        elsewhere=None if service.pattern is None else _InOtherEpochs(service),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
+from hushgrid.live.border import opening, zone_as_begun
 from hushgrid.live.course import Course
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
@@ -103,7 +104,12 @@ class Curator:
         `fold` and `course`: what was read of the ledger before, if something was.
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold) as ledger:
-            begin(service, ledger, meters, key, new_epoch)
+            stated: dict[str, float] = {}
+            if new_epoch or ledger.standing.epoch is None:
+                stated = opening(service, ledger.standing)
+            else:
+                service = zone_as_begun(service, ledger.standing.epoch.digest)
+            begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(service.id, service.meters, service.seconds)
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, course)
             curator._skip_what_was_before(now)

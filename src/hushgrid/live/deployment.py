@@ -20,7 +20,8 @@ Mode = Literal["production", "simulation"]
 class Promise:
     """What is promised about which secret; `rho` is the model's error to expect above a clamp.
 
-    `step`: epsilon is each release's. `interval`, `trajectory`: all releases' of the horizon.
+    `step`: epsilon is each release's. `interval`: all releases' of this and other epochs.
+    `trajectory`: all releases' of the horizon.
     `window`: those of any window of the policy.
     """
 
@@ -31,6 +32,14 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """A zone before it is laid over time: patterns of a day or week, and terms not planned yet."""
+
+    scenario: Scenario
+    terms: Policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ZoneService:
     """One zone as it runs.
 
@@ -38,7 +47,10 @@ class ZoneService:
     s], local time of `time_zone`. `meters` are ids in house order; `seconds` the interval, `grace`
     how long after its end readings are waited for, `retention` how long they are kept [s].
     `budget`: the most that all releases of an epoch may lose together, or None. `eta_set_by` says
-    who set eta, and why.
+    who set eta, and why. For the promise `interval`, `leakage` is what the plan counts about one
+    interval of one house, and `memory` the steps of silence after which nothing of it is left:
+    epochs of these terms before and after are counted. With `memory` None they are not, since
+    leakage does not fade. `accepts`: the leakage that the operator has agreed to state in public.
     """
 
     scenario: Scenario
@@ -57,6 +69,10 @@ class ZoneService:
     provenance: Mapping[str, str] = field(default_factory=dict)  # of models and laws, in words
     learned: Provenance = field(default_factory=Provenance)
     own: Scenario | None = None  # with private models, for the operator's eyes alone
+    pattern: Pattern | None = None  # None where the scenario was not read from a file
+    leakage: float | None = None
+    memory: int | None = None
+    accepts: float | None = None
 
     @property
     def id(self) -> str:

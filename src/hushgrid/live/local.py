@@ -20,8 +20,11 @@ _THURSDAY = 3  # 1 January 1970; Monday is 0
 
 def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> NDArray[np.int64]:
     """What local clocks show at the start of every step [s since Monday 0:00 of some week]."""
+    return _shown(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
+
+
+def _shown(starts: NDArray[np.int64], time_zone: str) -> NDArray[np.int64]:
     zone = ZoneInfo(time_zone)
-    starts = begins + seconds * np.arange(horizon, dtype=np.int64)
     shown = [int(start) + _ahead(int(start), zone) for start in starts]
     return (np.array(shown, np.int64) + _THURSDAY * _DAY) % (7 * _DAY)
 
@@ -51,7 +54,15 @@ def localised(
     scenario: Scenario, *, begins: int, seconds: int, horizon: int, time_zone: str
 ) -> Scenario:
     """The scenario with patterns in local time from `begins` [UTC epoch s] on."""
-    shown = local_seconds(begins, seconds, horizon, time_zone)
+    starts = begins + seconds * np.arange(horizon, dtype=np.int64)
+    return localised_at(scenario, starts, seconds=seconds, time_zone=time_zone)
+
+
+def localised_at(
+    scenario: Scenario, starts: NDArray[np.int64], *, seconds: int, time_zone: str
+) -> Scenario:
+    """The scenario with patterns in local time for steps with these starts [UTC epoch s]."""
+    shown = _shown(starts, time_zone)
 
     def laid(calendars: Sequence[Calendar], names: Sequence[str]) -> list[Calendar]:
         return [local_calendar(c, shown, seconds, n) for c, n in zip(calendars, names, strict=True)]

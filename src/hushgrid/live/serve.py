@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 
 from hushgrid.errors import MeterError
 from hushgrid.live.access import Access, open_clients
+from hushgrid.live.border import as_begun
 from hushgrid.live.clock import Clock
 from hushgrid.live.curator import Curator, Status
 from hushgrid.live.deployment import Deployment, Http, OpenAdr, ZoneService
@@ -58,7 +59,7 @@ def serve(
 ) -> None:
     """Run until `stop` is set. What is wrong at the start is raised; later it is logged."""
     with ExitStack() as stack:
-        process = _process(deployment, stack)
+        process = _process(deployment if new_epoch else as_begun(deployment), stack)
         process.open(clock.now(), new_epoch)
         process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})

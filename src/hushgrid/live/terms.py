@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.live.deployment import ZoneService
@@ -16,14 +17,22 @@ from hushgrid.mechanism import State, init, known_as
 
 
 def begin(
-    service: ZoneService, ledger: Ledger, meters: Source, key: Signer, new_epoch: bool
+    service: ZoneService,
+    ledger: Ledger,
+    meters: Source,
+    key: Signer,
+    new_epoch: bool,
+    stated: Mapping[str, float] | None = None,
 ) -> None:
-    """See that the present epoch is of these terms; begin one where there is none, or if told."""
+    """See that the present epoch is of these terms; begin one where there is none, or if asked.
+
+    `stated`: what the record of a new epoch says about leakage.
+    """
     check_all_here(service, ledger.standing, key)
     if new_epoch:  # first, since it is refused while the old epoch has readings open
         _check_new(service, ledger)
         _new_roster(service, meters)
-    _begin(service, ledger, new_epoch)
+    _begin(service, ledger, new_epoch, stated or {})
 
 
 def check_all_here(service: ZoneService, standing: Standing, key: Signer) -> None:
@@ -76,8 +85,10 @@ def _new_roster(service: ZoneService, meters: Source) -> None:
         meters.reopen(service.id, service.meters, service.seconds, service.begins)
 
 
-def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
-    """The present epoch must be of these terms; begin one where there is none, or when told to."""
+def _begin(
+    service: ZoneService, ledger: Ledger, new_epoch: bool, stated: Mapping[str, float]
+) -> None:
+    """The present epoch must be of these terms; begin one where there is none, or when asked to."""
     standing = ledger.standing
     if standing.epoch is not None and not new_epoch:
         check_same(service, standing)
@@ -94,6 +105,7 @@ def _begin(service: ZoneService, ledger: Ledger, new_epoch: bool) -> None:
             seconds=service.seconds,
             roster=roster_digest(service),
             exact=service.policy.on_empty == "publish_exact",
+            **stated,
         ),
     )
     _charge(service, ledger)

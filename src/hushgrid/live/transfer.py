@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hushgrid.errors import LedgerError
+from hushgrid.live.border import as_begun
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.bodies import transfer
@@ -35,6 +36,7 @@ class Moved(NamedTuple):
 
 def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
     """Write both records; the service must be stopped, its rosters still the old ones."""
+    deployment = as_begun(deployment)
     leaves, comes = _zone(deployment, source), _zone(deployment, target)
     if source == target:
         raise LedgerError(f"the house is in zone {source!r} already; give another zone to go to.")

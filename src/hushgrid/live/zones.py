@@ -10,8 +10,9 @@ from typing import Any, get_args
 
 from hushgrid.checks import is_real
 from hushgrid.daily import ANY, SECONDS
-from hushgrid.live.deployment import Promise, ZoneService
+from hushgrid.live.deployment import Pattern, Promise, ZoneService
 from hushgrid.live.local import localised
+from hushgrid.live.placing import Place, Planned, interval_plan
 from hushgrid.live.roster_ids import meter_ids
 from hushgrid.live.settings import GROUP_KEYS, POLICY_KEYS, Times
 from hushgrid.live.veil import veiled
@@ -66,7 +67,9 @@ def read_zone(
         )
         own = local if learned.private else None
         local = veiled(local) if learned.private else local
-        policy = _planned(local, policy, promise, faults)
+        pattern = Pattern(scenario, policy)
+        place = Place(times.begins, seconds, policy.horizon, settings["time_zone"])
+        policy, leakage, memory = _planned(local, pattern, promise, faults, place)
         kept = {"budget", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
             scenario=local,
@@ -81,6 +84,9 @@ def read_zone(
             provenance=provenance_of(content),
             learned=learned,
             own=own,
+            pattern=pattern,
+            leakage=leakage,
+            memory=memory,
             **{key: settings[key] for key in kept},
         )
     return None
@@ -244,12 +250,15 @@ def _check_fallback(tariff: Table, rate: float, faults: Faults) -> None:
         )
 
 
-def _planned(local: Scenario, terms: Policy, promise: Promise, faults: Faults) -> Policy:
+def _planned(
+    local: Scenario, pattern: Pattern, promise: Promise, faults: Faults, place: Place
+) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
+    terms = pattern.terms
     if terms.gaussian is not None or promise.secret == "window":
-        return terms
+        return Planned(terms, None, None)
     if promise.secret == "step" and promise.rho is None:
-        return terms
+        return Planned(terms, None, None)
     low, high = _EPSILONS
     if not low <= promise.epsilon <= high:
         faults.add(
@@ -257,9 +266,11 @@ def _planned(local: Scenario, terms: Policy, promise: Promise, faults: Faults) -
             f"policy.epsilon is {promise.epsilon:g}; give {low:g} to {high:g} for the secret"
             f" {promise.secret}.",
         )
-        return terms
+        return Planned(terms, None, None)
     with faults.within("policy.secret"):
-        return plan(
+        if promise.secret == "interval":
+            return interval_plan(pattern, promise, place)
+        policy = plan(
             local.zone,
             local.tariff,
             local.models,
@@ -271,4 +282,5 @@ def _planned(local: Scenario, terms: Policy, promise: Promise, faults: Faults) -
             rho=promise.rho,
             most_cut=None,  # the clamps of epochs that are under way
         ).policy
-    return terms
+        return Planned(policy, None, None)
+    return Planned(terms, None, None)

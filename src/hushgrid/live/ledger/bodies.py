@@ -38,13 +38,17 @@ def epoch(
     seconds: int,
     roster: str | None = None,
     exact: bool = False,
+    interval: float | None = None,
+    leakage: float | None = None,
 ) -> Body:
     """Terms that hold from step `first` on: `digest` is the mechanism's, `roster` the meters'.
 
     `horizon` steps may be published from readings, each `seconds` [s] long. `exact` says that the
-    policy publishes without noise where no house is uncertain.
+    policy publishes without noise where no house is uncertain. Where occupancy at one step is
+    promised from all releases, `interval` is that promise and `leakage` what was counted, releases
+    of earlier epochs included; else both are left out.
     """
-    return {
+    body: Body = {
         "digest": digest,
         "first": first,
         "horizon": horizon,
@@ -52,6 +56,7 @@ def epoch(
         "roster": roster,
         "exact": exact,
     }
+    return body if interval is None else {**body, "interval": interval, "leakage": leakage}
 
 
 def schedule(terms: str, scales: Sequence[float] = ()) -> Body:
@@ -265,7 +270,10 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
 }
 
 # fields that a body may have: records of earlier versions lack them
-OPTIONAL: Mapping[str, Mapping[str, Field]] = {"release": {"noise": _one_of(NoiseName)}}
+OPTIONAL: Mapping[str, Mapping[str, Field]] = {
+    "epoch": {"interval": _LOSS, "leakage": _LOSS},
+    "release": {"noise": _one_of(NoiseName)},
+}
 
 
 def check_body(kind: str, body: Body) -> None:

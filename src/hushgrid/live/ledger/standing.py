@@ -33,6 +33,8 @@ class Epoch:
     seconds: int
     roster: str | None
     exact: bool
+    interval: float | None = None
+    leakage: float | None = None
 
     def step(self, t: int) -> int:
         """The mechanism's own number for the zone's step t."""

@@ -1,0 +1,145 @@
+"""An interval promise laid over time: planned with the epochs before and after it.
+
+The promise of an epoch is about all releases, those of neighbouring epochs included. So the plan
+looks at a run of steps in local time: the epoch as the first of its kind and what follows it, then
+what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
+remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
+from hushgrid.live.deployment import Pattern, Promise, ZoneService
+from hushgrid.live.local import localised, localised_at
+from hushgrid.planning import plan
+from hushgrid.policy import Policy
+from hushgrid.simulation import Scenario
+
+_DAY = 86_400  # [s]
+
+
+class Place(NamedTuple):
+    """When an epoch's steps are: `begins` [UTC epoch s], their length [s], their number, where."""
+
+    begins: int
+    seconds: int
+    horizon: int
+    time_zone: str
+
+
+class Planned(NamedTuple):
+    """The policy, the leakage that was counted, and the memory; see `ZoneService`."""
+
+    policy: Policy
+    leakage: float | None
+    memory: int | None
+
+
+@lru_cache(maxsize=128)
+def interval_plan(
+    pattern: Pattern, promise: Promise, place: Place, *, alone: bool = False
+) -> Planned:
+    """The policy that keeps an interval promise, among epochs like it before and after.
+
+    Args:
+        pattern: the zone before it is laid over time.
+        promise: what is promised about the secret `interval`.
+        place: the epoch's steps.
+        alone: plan the epoch on its own, as versions did that counted no other epoch.
+
+    Returns:
+        The plan. Where leakage does not fade its memory is None and the epoch is on its own.
+    """
+    terms = replace(pattern.terms, horizon=place.horizon)
+    memory = None if alone else memory_of(pattern, place)
+    if memory is None:
+        world, running = laid(pattern, place), None
+    else:
+        world = _among_others(pattern, place, memory)
+        running = len(world.models[0].calendar.slots)
+    found = plan(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        secret="interval",
+        epsilon=promise.epsilon,
+        terms=terms,
+        rho=promise.rho,
+        running=running,
+    )
+    return Planned(found.policy, found.leakage, memory)
+
+
+def laid(pattern: Pattern, place: Place) -> Scenario:
+    """The pattern in local time over the epoch's steps."""
+    return localised(pattern.scenario, **place._asdict())
+
+
+def memory_of(pattern: Pattern, place: Place) -> int | None:
+    """Steps of silence, before the epoch and after it, that leave nothing of any leakage."""
+    day = _DAY // place.seconds
+    end = place.begins + (place.horizon - 1) * place.seconds
+    for days in PERIODS:
+        steps = days * day
+        before = place.begins - steps * place.seconds
+        if max(kept(pattern, place, at, steps) for at in (before, end)) <= FORGOTTEN:
+            return steps
+    return None
+
+
+def kept(pattern: Pattern, place: Place, start: int, steps: int) -> float:
+    """The share of a leakage about the step at `start` [s] that so many silent steps leave.
+
+    The chain begins a day earlier, so that what is possible does not hang on where it begins.
+    """
+    day = _DAY // place.seconds
+    world = laid(
+        pattern, place._replace(begins=start - day * place.seconds, horizon=day + steps + 1)
+    )
+    return kept_by_silence(world.models, day + 1, day + 1 + steps)
+
+
+def _among_others(pattern: Pattern, place: Place, memory: int) -> Scenario:
+    """The epoch and what follows it, then all that may precede, come and follow, in local time.
+
+    The second part begins at the time of the day at which the first one ends.
+    """
+    day = _DAY // place.seconds
+    after = memory + -(place.horizon + 2 * memory) % day
+    steps = [np.arange(place.horizon + after), np.arange(-memory, place.horizon + after)]
+    starts = place.begins + place.seconds * np.concatenate(steps).astype(np.int64)
+    return localised_at(pattern.scenario, starts, seconds=place.seconds, time_zone=place.time_zone)
+
+
+def in_epoch(
+    service: ZoneService, begins: int, horizon: int | None = None, *, alone: bool = False
+) -> ZoneService | None:
+    """The zone with the same terms for another epoch; None where its file is not known.
+
+    Args:
+        service: a zone with an interval promise.
+        begins: when the other epoch begins [UTC epoch s].
+        horizon: its steps; by default as many as now.
+        alone: as for `interval_plan`.
+    """
+    pattern, promise = service.pattern, service.promise
+    if pattern is None or promise is None or promise.secret != "interval":
+        return None
+    steps = service.policy.horizon if horizon is None else horizon
+    place = Place(begins, service.seconds, steps, service.time_zone)
+    policy, leakage, memory = interval_plan(pattern, promise, place, alone=alone)
+    return replace(
+        service,
+        scenario=laid(pattern, place),
+        policy=policy,
+        begins=begins,
+        leakage=leakage,
+        memory=memory,
+    )

@@ -1,0 +1,361 @@
+"""An interval promise across epochs: planned with its neighbours, counted from the ledger."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid import Policy
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.audit.certificate import certify
+from hushgrid.calendar import Calendar
+from hushgrid.calibration import house_losses, schedule
+from hushgrid.cli import main
+from hushgrid.errors import LedgerError
+from hushgrid.live.audit import load_ledger, terms_of
+from hushgrid.live.border import Border, as_begun, border
+from hushgrid.live.config import load_deployment
+from hushgrid.live.curator import Curator
+from hushgrid.live.deployment import Promise, ZoneService
+from hushgrid.live.example import example
+from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.placing import in_epoch
+from hushgrid.live.terms import check_same
+from tests.live.setups import service as made_by_hand
+from tests.live.test_curator import Shown, curator
+
+BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
+HOUR, DAY = 3600, 86_400
+VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
+EDITS = (
+    ('secret = "step"', 'secret = "interval"'),
+    ("epsilon = 0.5", "epsilon = 1.0"),
+    ("horizon = 672", "horizon = 24"),
+    ("\neta = 0.05", "\neta = 1.0"),
+    ('interval = "PT15M"', 'interval = "PT1H"'),
+    ('meter_interval = "PT15M"', 'meter_interval = "PT1H"'),
+    ("budget = 400.0", "# no budget"),
+    ("count = 30", "count = 3"),
+    ("count = 10", "count = 1"),
+)
+
+
+MODELS = """
+[[models]]
+name = "survey"
+
+[models.chains.workers]
+home_at_start = 0.9
+periods = [
+  { from = "00:00", leave = 0.02, come = 0.1 },
+  { from = "07:00", leave = 0.5, come = 0.2 },
+  { from = "16:00", leave = 0.1, come = 0.5 },
+]
+
+[models.chains."at home"]
+home_at_start = 0.9
+periods = [
+  { from = "00:00", leave = 0.05, come = 0.2 },
+  { from = "09:00", leave = 0.3, come = 0.4 },
+]
+"""
+_FIRST: dict[tuple[tuple[str, str], ...], ZoneService] = {}
+
+
+def load(folder: Path, begins: int = BEGINS, *more: tuple[str, str]) -> ZoneService:
+    """A street of four homes with prices by the hour, a day an epoch."""
+    text = example(begins).partition("[[models]]")[0] + MODELS
+    for old, new in (*EDITS, *more):
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    (folder / "service.toml").write_text(text)
+    (found,) = load_deployment(folder / "service.toml").zones
+    return found
+
+
+def zone(folder: Path, begins: int = BEGINS, *more: tuple[str, str]) -> ZoneService:
+    """The same, read once for all tests and laid over other times."""
+    if more not in _FIRST:
+        _FIRST[more] = load(folder, BEGINS, *more)
+    first = _FIRST[more]
+    return in_epoch(first, begins) or replace(first, begins=begins)
+
+
+def leakage_of(zones: Sequence[ZoneService]) -> float:
+    """Epochs that follow each other, as one chain from the first one's Pi; by hand, at eta = 1."""
+    (first,) = zones[0].scenario.models
+    slots = np.concatenate([one.scenario.models[0].calendar.slots for one in zones])
+    world = replace(first, calendar=Calendar(slots))
+    rows = []
+    for one in zones:
+        s = one.scenario
+        for calibration in schedule(s.models, s.zone, s.consumption, one.policy):
+            lost, _ = house_losses(s.zone, s.consumption, calibration.t, calibration.scale, 1.0)
+            rows.append(lost)
+    return temporal_leakage(world, np.array(rows)).worst
+
+
+def publish(it: Curator, releases: int) -> None:
+    """The next intervals with readings of every home."""
+    houses = list(range(len(it.service.meters)))
+    for _ in range(releases):
+        n = len(houses)
+        starts = [it.start_of(it.t)] * n
+        it._meters.put(it.service.id, houses, starts, [it.service.seconds] * n, [400] * n)
+        assert len(it.run(it.next_due())) == 1
+
+
+def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
+    """Begin it and publish; the first one as well as a later one."""
+    again = (folder / "ledger.db").exists()
+    with curator(folder, one, Shown(), now=one.begins, new_epoch=again) as it:
+        publish(it, releases)
+
+
+def standing(folder: Path) -> Standing:
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        report = check(store.records("elm-street"), verify, {})
+    assert report.first_bad is None
+    return report.standings["elm-street"]
+
+
+def bodies(folder: Path, kind: str = "epoch") -> list[dict[str, object]]:
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        return [dict(one.body) for one in store.records("elm-street") if one.kind == kind]
+
+
+def verified(folder: Path) -> None:
+    """The export stands for a verifier that knows nothing of this package."""
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        text = "".join(record.line + "\n" for record in store.records("elm-street"))
+    (folder / "ledger.ndjson").write_text(text)
+    command = [sys.executable, str(VERIFIER), str(folder / "ledger.ndjson")]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+# ---- the plan
+
+
+def test_days_one_after_another_keep_the_promise(tmp_path: Path) -> None:
+    """Planned each on its own, two days of this street leak 1.4 where 1 is promised."""
+    days = [load(tmp_path, BEGINS + k * DAY) for k in range(3)]
+    assert leakage_of(days[:2]) <= 1 + 1e-6
+    assert leakage_of(days) <= 1 + 1e-6
+    assert leakage_of(days) > 0.99, "and no noise is wasted"
+
+
+def test_what_is_planned_for_one_day_says_so(tmp_path: Path) -> None:
+    found = zone(tmp_path)
+    assert found.memory is not None
+    assert found.memory % 24 == 0
+    assert found.leakage == pytest.approx(1.0, abs=1e-5)
+    alone = in_epoch(found, BEGINS, alone=True)
+    assert alone is not None
+    assert alone.policy.epsilon > 1.2 * found.policy.epsilon
+    assert leakage_of([alone]) <= 1 + 1e-6 < leakage_of([alone, alone])
+
+
+@pytest.mark.parametrize("hours", [20, 31])
+def test_clocks_that_change_and_days_that_do_not_fit(tmp_path: Path, hours: int) -> None:
+    """In Zurich 2026-10-25 has an hour of the night twice; the plans on both sides know of it."""
+    begins = 1_792_713_600  # 2026-10-23T00:00:00Z
+    edit = ("horizon = 24", f"horizon = {hours}")
+    found = [zone(tmp_path, begins + k * hours * HOUR, edit) for k in range(5)]
+    assert len({each.policy.epsilon for each in found}) > 1
+    assert leakage_of(found) <= 1 + 1e-6
+
+
+# ---- the ledger
+
+
+def later(refused: BaseException) -> int:
+    """How many intervals later the sentence says that the epoch may begin."""
+    found = re.search(r"give a begins (\d+) intervals later", str(refused))
+    assert found is not None, refused
+    return int(found[1])
+
+
+def test_an_epoch_of_the_same_terms_follows_at_once(tmp_path: Path) -> None:
+    for k in range(3):
+        epoch(tmp_path, zone(tmp_path, BEGINS + k * DAY))
+    records = bodies(tmp_path)
+    assert [body["interval"] for body in records] == [1.0] * 3
+    assert all(body["leakage"] == pytest.approx(1.0, abs=2e-6) for body in records)
+    verified(tmp_path)
+    found = border(zone(tmp_path, BEGINS + 3 * DAY), standing(tmp_path))
+    assert found is not None
+    assert (found.holds, found.exact) == (True, True)
+    assert found.leakage > 0.9
+
+
+def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> None:
+    """Its schedule was planned on its own: it goes on, and the next one waits or is accepted."""
+    one = load(tmp_path)
+    alone = in_epoch(one, BEGINS, alone=True)
+    assert alone is not None
+    legacy = replace(alone, promise=None)  # writes the record as it was written then
+    epoch(tmp_path, legacy, 12)
+    assert set(bodies(tmp_path)[0]) == {"digest", "first", "horizon", "seconds", "roster", "exact"}
+    deployment = replace(
+        load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
+    )
+    with pytest.raises(LedgerError, match="not those of its epoch"):
+        check_same(one, standing(tmp_path))
+    (goes_on,) = as_begun(deployment).zones
+    check_same(goes_on, standing(tmp_path))
+    assert goes_on.policy.epsilon == alone.policy.epsilon
+    with curator(tmp_path, goes_on, Shown(), now=BEGINS + 12 * HOUR) as it:
+        publish(it, 12)
+    following = zone(tmp_path, BEGINS + DAY)
+    with pytest.raises(LedgerError, match=r"to 1\.\d+ where 1 is promised") as refused:
+        epoch(tmp_path, following)
+    assert len(bodies(tmp_path)) == 1, "what is refused leaves no trace"
+    epoch(tmp_path, zone(tmp_path, BEGINS + DAY + later(refused.value) * HOUR), 2)
+    assert bodies(tmp_path)[1]["leakage"] == pytest.approx(1.0, abs=2e-6)
+    verified(tmp_path)
+
+
+def test_the_certificate_counts_epochs_together(tmp_path: Path) -> None:
+    """Two days that were each planned on their own: 1 each, and more than that together."""
+    days = [in_epoch(zone(tmp_path), BEGINS + k * DAY, alone=True) for k in range(2)]
+    for day in days:
+        assert day is not None
+        epoch(tmp_path, replace(day, promise=None))
+    evidence, _ = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(zone(tmp_path))], commit=schedule_digest)
+    assert len(found.recomputed) == 2, "both epochs are known from the one file"
+    assert found.check("terms").status == "passed"
+    assert found.check("schedule").status == "passed"
+    worst = [float(one.leakage.max()) for one in found.houses if one.leakage is not None]
+    expected = leakage_of([day for day in days if day is not None])
+    assert max(worst) == pytest.approx(expected, abs=1e-9)
+    assert max(worst) > 1.001
+
+
+def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
+    alone = in_epoch(zone(tmp_path), BEGINS, alone=True)
+    assert alone is not None
+    epoch(tmp_path, replace(alone, promise=None))
+    following = zone(tmp_path, BEGINS + DAY)
+    found = border(following, standing(tmp_path))
+    assert found is not None
+    assert not found.holds
+    with pytest.raises(LedgerError, match="--accept-leakage"):
+        epoch(tmp_path, replace(following, accepts=1.0))
+    epoch(tmp_path, replace(following, accepts=1.5))
+    assert bodies(tmp_path)[1]["leakage"] == pytest.approx(found.leakage)
+    assert found.leakage > 1.001
+    verified(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("count = 3", "count = 4"),  # another roster
+        ("leave = 0.3", "leave = 0.31"),  # another model
+        ("epsilon = 1.0", "epsilon = 0.9"),  # another promise
+    ],
+)
+def test_other_terms_wait_until_the_old_ones_are_forgotten(
+    tmp_path: Path, edit: tuple[str, str]
+) -> None:
+    epoch(tmp_path, zone(tmp_path))
+    at_once = border(zone(tmp_path, BEGINS + DAY, edit), standing(tmp_path))
+    assert at_once is not None
+    assert (at_once.holds, at_once.exact) == (False, False)
+    with pytest.raises(LedgerError, match=r"where (1|0\.9) is promised") as refused:
+        epoch(tmp_path, zone(tmp_path, BEGINS + DAY, edit))
+    silent = later(refused.value) * HOUR
+    epoch(tmp_path, zone(tmp_path, BEGINS + DAY + silent, edit), 2)
+    verified(tmp_path)
+
+
+def test_what_is_counted_from_records_alone_is_no_less(tmp_path: Path) -> None:
+    """The same history, once with its terms known and once without, at several gaps."""
+    epoch(tmp_path, zone(tmp_path))
+    for gap in (0, 6, 24):
+        following = zone(tmp_path, BEGINS + DAY + gap * HOUR)
+        exact = border(following, standing(tmp_path))
+        blind = border(following, standing(tmp_path), [])
+        assert exact is not None
+        assert blind is not None
+        assert exact.exact > blind.exact
+        assert exact.leakage <= blind.leakage + 1e-6
+
+
+def test_a_weaker_promise_does_not_undo_the_one_before(tmp_path: Path) -> None:
+    """The last hours of the old epoch were promised from all releases, the new ones included."""
+    epoch(tmp_path, zone(tmp_path))
+    weaker = (('secret = "interval"', 'secret = "step"'),)
+    with pytest.raises(LedgerError, match="would bring leakage") as refused:
+        epoch(tmp_path, zone(tmp_path, BEGINS + DAY, *weaker))
+    gaussian = replace(
+        zone(tmp_path, BEGINS + DAY, *weaker),
+        policy=Policy(1.0, horizon=24, gaussian=30.0, delta=1e-6),
+        promise=Promise("trajectory", 1.0, 1e-6),
+    )
+    with pytest.raises(LedgerError, match="would bring leakage"):
+        epoch(tmp_path, gaussian)
+    silent = later(refused.value) * HOUR
+    epoch(tmp_path, zone(tmp_path, BEGINS + DAY + silent, *weaker), 2)
+    assert "interval" not in bodies(tmp_path)[1]
+
+
+def test_occupancy_that_never_changes_has_one_epoch(tmp_path: Path) -> None:
+    """No silence helps: a second epoch is refused, or accepted with its figure."""
+    never = tuple(
+        (f"leave = {leave}, come = {come}", "leave = 1e-7, come = 1e-7")
+        for leave, come in ((0.02, 0.1), (0.5, 0.2), (0.1, 0.5), (0.05, 0.2), (0.3, 0.4))
+    )
+    one = zone(tmp_path, BEGINS, *never)
+    assert one.memory is None
+    assert one.leakage == pytest.approx(1.0, abs=1e-4)
+    epoch(tmp_path, one)
+    following = zone(tmp_path, BEGINS + DAY, *never)
+    with pytest.raises(LedgerError, match="no later begins within 32 days helps"):
+        epoch(tmp_path, following)
+    epoch(tmp_path, replace(following, accepts=2.0), 1)
+    assert bodies(tmp_path)[1]["leakage"] == pytest.approx(2.0, abs=1e-3)
+
+
+def test_a_zone_without_a_file_is_counted_from_its_records(tmp_path: Path) -> None:
+    """Made by hand, its earlier terms cannot be made again."""
+    made = made_by_hand(policy=Policy(0.05, horizon=24), promise=Promise("interval", 1.0))
+    with curator(tmp_path, made, Shown(), now=made.begins) as it:
+        publish(it, 3)
+    later = replace(made, begins=made.begins + 24 * 900)
+    with open_store(str(tmp_path / "ledger.db"), create=False) as store:
+        own = check(store.records(made.id), verify, {}).standings[made.id]
+    found = border(later, own)
+    assert isinstance(found, Border)
+    assert not found.exact
+    assert found.leakage < 1.0
+
+
+def test_promises_about_one_release_are_not_held_up(tmp_path: Path) -> None:
+    weaker = (('secret = "interval"', 'secret = "step"'),)
+    epoch(tmp_path, zone(tmp_path, BEGINS, *weaker), 2)
+    assert border(zone(tmp_path, BEGINS + DAY, *weaker), standing(tmp_path)) is None
+    epoch(tmp_path, zone(tmp_path, BEGINS + DAY, *weaker), 1)
+    assert all("leakage" not in body for body in bodies(tmp_path))
+
+
+def test_accept_leakage_needs_a_new_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["serve", str(tmp_path / "service.toml"), "--accept-leakage", "1.2"])
+    assert stopped.value.code == 2
+    assert "accept-leakage is 1.2 without --new-epoch" in capsys.readouterr().err
