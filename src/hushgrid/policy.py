@@ -110,7 +110,7 @@ class Policy:
 
     @property
     def rule(self) -> str:
-        """The rules in a few words for people, such as `eta=1 block union`; nothing reads them."""
+        """The rules in a few words for people, such as `eta=1 block union`."""
         clamped = " clamped" if self.clamp else ""
         gaussian = " gaussian" if self.gaussian is not None else ""
         window = f" {self.window.by} over {self.window.steps}" if self.window else ""
