@@ -416,6 +416,7 @@ def assumptions(
             if models > 1
             else "The occupancy model is true."
         ),
+        "Whether a meter reports does not depend on occupancy.",
     ]
     if policy.eta < 1:
         share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"

@@ -42,7 +42,7 @@ def by_broker(world: World, broker: Broker, *houses: int) -> None:
 def taken(world: World) -> int:
     """Readings that came over the broker and are stored."""
     name = 'hushgrid_readings_total{kind="accepted",way="mqtt"} '
-    (line,) = [line for line in world.get("/metrics").text.splitlines() if line.startswith(name)]
+    (line,) = [line for line in world.figures().splitlines() if line.startswith(name)]
     return int(float(line.removeprefix(name)))
 
 

@@ -276,6 +276,32 @@ def test_batch_and_running_curator_keep_the_same_records(
     assert sources == ({"readings", "forecast"} if kind == "budget" else {"readings"})
 
 
+@pytest.mark.parametrize("source", ["forecast", "fallback"])
+def test_an_interval_without_readings_spends_nothing_by_batch_and_service(
+    tmp_path: Path, duckdb: Engine, source: str
+) -> None:
+    """Half of an interval is no reading of it, either."""
+    zone = service(6)
+    if source == "fallback":
+        zone = replace(zone, learned=Provenance("private"))
+    third = BEGINS + 1800
+    rows = [row for row in rows_of(zone, 8) if row[1] // 900 != third // 900]
+    rows.append((zone.meters[0], third, 450, 5))
+    write(tmp_path / "rows" / "a.parquet", rows)
+    for folder in (own := tmp_path / "own", other := tmp_path / "other"):
+        folder.mkdir()
+    one = deployment(own, zone)
+    two = replace(deployment(other, zone), key=one.key)
+    report = ran(job(one, tmp_path / "rows", gaps="publish"), duckdb)
+    live(two, zone, sorted(rows, key=lambda row: (-row[2], row[3])), BEGINS + DAY, seed=3)
+    assert report.stopped == {}
+    assert lines(one, zone.id) == lines(two, zone.id)
+    made = bodies(one, zone.id)
+    assert [body["source"] for body in made] == ["readings"] * 2 + [source] + ["readings"] * 5
+    assert (made[2]["epsilon"], made[2]["scale"], made[2]["load_hat"]) == (0, 0, None)
+    assert made[2]["counts"] == {"houses": 6}
+
+
 def test_running_it_again_publishes_nothing_and_asks_no_engine(
     tmp_path: Path, duckdb: Engine
 ) -> None:

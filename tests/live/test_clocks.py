@@ -72,7 +72,7 @@ def test_a_clock_that_is_an_hour_back_after_a_restart(
     before.play(lambda world: world.whole(6))
     published = before.releases()
     world = World(made, before.t - 4)
-    world.accepted, world.shown = before.accepted, before.shown
+    world.accepted, world.shown, world.missing = before.accepted, before.shown, before.missing
 
     def story(world: World) -> Iterator[None]:
         for _ in range(4):
@@ -123,6 +123,7 @@ def test_a_night_in_which_clocks_on_walls_are_set(tmp_path: Path, day: str, quar
 
 def _passes(world: World, intervals: int) -> Iterator[None]:
     for _ in range(intervals):
+        assert world.send(houses=(0,)) == 200
         world.ahead()
         yield
 

@@ -20,13 +20,16 @@ from hushgrid import (
     step,
     tally,
 )
+from hushgrid.intake import Parsed, Readings
 from hushgrid.live.curator import LATE, Curator
 from hushgrid.live.deployment import ZoneService
+from hushgrid.live.gate import Gate
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters.segments import SegmentMeters
+from hushgrid.live.status import status_of
 from tests.live.setups import BEGINS, reading, service
 
 FIRST = BEGINS // 900
@@ -140,11 +143,53 @@ def test_missing_readings_are_expected_ones(tmp_path: Path) -> None:
     with curator(tmp_path, zone, shown, noise=_Counting(1)) as it:
         feed(it, it.t, [0, 1])
         (made,) = it.run(it.next_due())
-    assert made.counts == {"houses": 6, "missing": 4}
+        assert it.status.missing == 4
+    assert made.counts == {"houses": 6}, "how many report is for operators"
     expected = 4 * round(0.5 * 150 + 0.5 * 500)
     assert made.load_hat is not None
     k = _Counting(1).draw(2000.0)
     assert made.load_hat - k == clamped(0) + clamped(1) + expected
+
+
+def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
+    """The forecast, the budget as it was; what was drawn for the step is never used."""
+    zone, shown = service(budget=1.2), Shown()
+    with curator(tmp_path, zone, shown, noise=_Counting(1)) as it:
+        feed(it, it.t, everyone(zone))
+        it.run(it.next_due())
+        (made,) = it.run(it.next_due())
+        assert (made.source, made.rule, made.load_hat) == ("forecast", "forecast", None)
+        assert (made.epsilon, made.scale, made.epsilon_any) == (0, 0, 0)
+        assert made.counts == {"houses": 6}
+        assert (it.status.spent, it.status.state) == (pytest.approx(0.5), "no readings")
+        feed(it, it.t, everyone(zone))
+        (made,) = it.run(it.next_due())
+        assert (it.status.spent, it.status.state) == (pytest.approx(1.0), "forecast only")
+    load = sum(min(max(reading(h, made.t), 0), 1000) for h in everyone(zone))
+    third = _Counting(3).draw(2000.0)
+    assert made.load_hat == load + third
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        report = check(store.records("elm"), verify)
+    assert report.first_bad is None
+    found = status_of(zone, report.standings["elm"], it.next_due())
+    assert (found.spent, found.missing) == (pytest.approx(1.0), None)
+
+
+def test_rows_that_are_no_readings_are_none(tmp_path: Path) -> None:
+    """All unknown, malformed or late: the interval is empty."""
+    zone, shown = service(), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        start, gate = it.start_of(it.t), Gate([zone], it._meters)
+        rows = [
+            ("nobody", start, 900, 7), (zone.meters[0], start + 7, 700, 7),
+            (zone.meters[1], start - 900, 900, 7), (zone.meters[2], start, 450, 7),
+        ]  # fmt: skip
+        it._meters.close(zone.id, start - 900)
+        meter, starts, lengths, wh = zip(*rows, strict=True)
+        receipt = gate.take(Parsed(Readings.of(meter, starts, lengths, wh), 1, ("line 9",)))
+        assert (receipt.unknown, receipt.malformed, receipt.late) == (1, 2, 1)
+        (made,) = it.run(it.next_due())
+        assert (made.source, it.status.missing) == ("forecast", 6)
 
 
 def test_late_readings_change_nothing(tmp_path: Path) -> None:
@@ -178,6 +223,7 @@ def test_horizon_over_gives_the_forecast(tmp_path: Path) -> None:
     zone, shown = service(policy=Policy(0.5, horizon=2)), Shown()
     with curator(tmp_path, zone, shown) as it:
         for _ in range(4):
+            feed(it, it.t, everyone(zone))
             it.run(it.next_due())
     assert [r.source for r in shown.releases] == ["readings"] * 2 + ["forecast"] * 2
 
@@ -196,6 +242,7 @@ def test_without_noise_the_fallback_rate(tmp_path: Path) -> None:
     zone, shown = service(fallback_rate=3.25), Shown()
     with curator(tmp_path, zone, shown, noise=_Failing(1)) as it:
         for _ in range(4):
+            feed(it, it.t, everyone(zone))
             it.run(it.next_due())
     assert [r.source for r in shown.releases] == ["readings", "fallback", "fallback", "readings"]
     assert (shown.releases[1].rate, shown.releases[1].rule) == (3.25, "fallback")
@@ -239,7 +286,7 @@ def test_a_restart_in_the_first_interval_keeps_what_was_accepted(
         assert it.t == first
         made = it.run(it.next_due())
         assert [(one.t, one.source) for one in made] == [(first, "readings")]
-        assert made[0].counts["missing"] == len(zone.meters) - 1
+        assert it.status.missing == len(zone.meters) - 1
 
 
 def test_a_first_interval_without_readings_is_left_out(tmp_path: Path) -> None:

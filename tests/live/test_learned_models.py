@@ -28,6 +28,7 @@ def test_what_pooled_models_cost_is_in_the_ledger_and_of_the_budget(tmp_path: Pa
     zone = replace(zone, learned=Provenance("pooled", 1.2, 20, DIGEST))
     shown = Shown()
     with curator(tmp_path, zone, shown) as it:
+        feed(it, FIRST, [0])
         it.run(BEGINS + 3 * 900)
         assert dict(it._ledger.standing.charged) == {DIGEST: 1.2}
         assert it.status.spent == pytest.approx(1.7)  # one release of 0.5 fits, two do not
@@ -50,8 +51,10 @@ def test_a_private_model_fills_no_gap_and_makes_no_forecast(tmp_path: Path) -> N
     public = Shown()
     (tmp_path / "public").mkdir()
     with curator(tmp_path / "public", replace(zone, learned=Provenance()), public) as it:
+        feed(it, FIRST, [0])
+        feed(it, FIRST + 1, [0])
         it.run(BEGINS + 2 * 900)
-    assert public.releases[1].source == "forecast"
+    assert [one.source for one in public.releases] == ["readings", "forecast"]
 
 
 def test_the_same_models_are_charged_once() -> None:

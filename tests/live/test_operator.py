@@ -24,10 +24,14 @@ from hushgrid.live.clock import Watched
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http, ZoneService
 from hushgrid.live.inside import Inside, why
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.operator.alerts import Seen, alerts
 from hushgrid.live.publish import utc
 from hushgrid.live.serve import Process
+from hushgrid.live.status import from_service, status_of
 from hushgrid.provenance import Provenance
 from tests.live.test_access import KEPT as HASHED
 from tests.live.test_access import SECRET
@@ -79,11 +83,11 @@ class Desk:
         self.process.turn(self.clock)
         return self
 
-    def interval(self, number: int = 1) -> None:
-        """Let intervals pass: readings come, then they close."""
+    def interval(self, number: int = 1, *, silent: bool = False) -> None:
+        """Let intervals pass: readings come unless all meters are silent, then they close."""
         for _ in range(number):
             start = START + 900 * self.i
-            for zone in self.made.zones:
+            for zone in () if silent else self.made.zones:
                 here = [h for h in range(len(zone.meters)) if not absent(h, self.i)]
                 wh = [reading(zone.id, h, self.i) for h in here]
                 self.process._meters.put(zone.id, here, [start] * len(here), [900] * len(here), wh)
@@ -101,6 +105,10 @@ class Desk:
 
     def zone(self, name: str = ELM) -> Any:
         return self.get(f"/v1/operator/zone?zone={name}")
+
+    def standing(self) -> Standing:
+        with open_store(self.made.ledger, create=False) as store:
+            return check(store.records(ELM), verify).standings[ELM]
 
     def alerts(self, name: str = ELM) -> list[str]:
         return [f"{one['level']}: {one['text']}" for one in self.zone(name)["alerts"]]
@@ -233,6 +241,31 @@ def test_only_operators_see_it_and_no_log_or_figure_does(
     assert len(loads) == 3
     assert len(said) > 8
     assert not re.search(rf"(?<![\d.])({'|'.join(loads)})(?!\d)", " ".join(said))
+
+
+def test_how_many_report_is_for_operators(tmp_path: Path) -> None:
+    """Over HTTP and in the ledger: what a token of the scope shows, and what anybody sees."""
+    with desk(tmp_path) as it:
+        it.interval(3)  # house 0 is missing in the third
+        with httpx.Client(base_url=it.web.base_url) as anybody:
+            (zone,) = anybody.get("/v1/status").json()["zones"]
+            assert "missing" not in zone
+            assert from_service(str(it.web.base_url))[0].missing is None
+            figures = anybody.get("/metrics").text
+            assert "hushgrid_step" in figures
+            for word in ("missing", "malformed", "accepted", "clamped", "unknown", "late"):
+                assert word not in figures
+        form = {"grant_type": "client_credentials", "client_id": "op", "client_secret": SECRET}
+        token = it.web.post("/v1/token", data=form).json()["access_token"]
+        operator = {"Authorization": f"Bearer {token}"}
+        (zone,) = it.web.get("/v1/status", headers=operator).json()["zones"]
+        assert zone["missing"] == 1
+        assert from_service(str(it.web.base_url), token)[0].missing == 1
+        figures = it.web.get("/metrics", headers=operator).text
+        assert f'hushgrid_missing_houses{{zone="{ELM}"}} 1.0' in figures
+        assert "hushgrid_readings_total" in figures
+        records = [release.counts for release in it.process.history.last(ELM, 3)]
+        assert records == [{"houses": 6}] * 3
 
 
 # the noise
@@ -427,7 +460,8 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     spent = replace(status, state="forecast only", left=0.0)
     told = alerts(replace(seen, zone=private, status=spent, inside=Inside.of(None)))
     assert "so the price is the constant 0 EUR/kWh" in told[0].text
-    every = replace(seen, newest=release(4, counts={"missing": 4}), away=["Other"], jumped=True)
+    lost = replace(status, missing=4)
+    every = replace(seen, status=lost, newest=release(4), away=["Other"], jumped=True)
     assert [one.level for one in alerts(every)] == ["error", "warning", "warning"]
 
 
@@ -463,6 +497,22 @@ def test_the_certificate_of_a_running_zone(tmp_path: Path, monkeypatch: pytest.M
         )
         assert it.get("/v1/operator/certificate") == found
         assert not again, "kept until a record is added"
+
+
+def test_an_interval_without_readings_passes_the_audit(tmp_path: Path) -> None:
+    with desk(tmp_path) as it:
+        it.interval(2)
+        it.interval(silent=True)
+        assert it.zone()["state"] == "no readings"
+        assert "error: 6 of 6 meters (100%) sent nothing for the last interval;" in it.alerts()[0]
+        assert status_of(it.made.zones[0], it.standing(), it.inner.wall).state == "no readings"
+        it.interval(1)
+        found = it.get("/v1/operator/certificate")
+        assert found["verdict"] == "passed"
+        assert "Whether a meter reports does not depend on occupancy." in found["assumptions"]
+        rows = it.zone()["series"]
+        assert [row["source"] for row in rows] == [*["readings"] * 2, "forecast", "readings"]
+        assert it.zone()["budget"]["spent"] == pytest.approx(1.5)
 
 
 def test_a_ledger_that_cannot_be_read_says_nothing_of_its_place(

@@ -92,10 +92,12 @@ def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:
         "occupancy model is true",
         "drawn afresh at each step",
         "does not react to published rates",
+        "Whether a meter reports does not depend on occupancy.",
     ):
         assert part in text
     step = " ".join(promise_json(service(policy=DAY), "simulation")["assumptions"])
     assert "knows the occupancy of all other houses" in step
+    assert "Whether a meter reports does not depend on occupancy." in step
 
 
 def test_the_probability_that_a_factor_is_exceeded_is_larger_than_delta() -> None:

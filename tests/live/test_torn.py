@@ -41,6 +41,7 @@ def again(before: World, left: Path) -> World:
     (left / "ledger.db-shm").unlink(missing_ok=True)
     world = World(service(left), before.t)
     world.accepted, world.shown = set(before.accepted), dict(before.shown)
+    world.missing = dict(before.missing)
     return world
 
 

@@ -61,7 +61,7 @@ def new_terms(world: World, elm: tuple[str, ...], oak: tuple[str, ...], at: int)
 
     zones = (one("elm", elm), one("oak", oak, budget=2.1))
     again = World(service(world.made.key.parent, *zones), world.t)
-    again.shown = dict(world.shown)
+    again.shown, again.missing = dict(world.shown), dict(world.missing)
     return again
 
 

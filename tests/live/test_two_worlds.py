@@ -2,6 +2,10 @@
 
 Equal presence, clamping and noisy load, other readings: logs, figures, answers, errors, records
 and prices must not differ in one byte. Each kind of leak, put in on purpose, does make them differ.
+
+Other presence, clamping, fractions and malformed rows, equal noisy load: everything but logs, the
+operator's figures and what senders are answered about their own rows must not differ in one byte.
+The one exception is whether any meter of the zone reported at all: `test_the_one_public_bit`.
 """
 
 from __future__ import annotations
@@ -9,19 +13,24 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hushgrid import Policy, SimulatedNoise, Window
+from hushgrid import Noise, Policy, SimulatedNoise, Window
 from hushgrid.live import gate, serve
+from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Http
+from hushgrid.live.expected import Expectations
 from hushgrid.live.gate import Receipt
 from hushgrid.live.ledger.keys import create
+from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.web.routes import ways
-from tests.live.twins import AWAY, EMPTY, STEPS, ZONES, Leak, Seen
-from tests.live.worlds import TOKEN
+from tests.live.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
+from tests.live.worlds import START, TOKEN, MemoryMeters, service
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -43,6 +52,19 @@ def both(folder: Path, policy: Policy = PLAIN, leak: Leak | None = None) -> tupl
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seen, Seen]:
     return both(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def others(plain: tuple[Seen, Seen], tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """The world in which other meters report."""
+    key = (plain[0].folder / "key.pem").read_bytes()
+    return Seen(OTHERS, tmp_path_factory.mktemp("others") / "world", key, PLAIN)
+
+
+def test_who_reports_changes_nothing_public(plain: tuple[Seen, Seen], others: Seen) -> None:
+    one, _ = plain
+    assert one.missing != others.missing
+    assert differing(one, others) == {"logs", "receipts", "operator figures"}
 
 
 def differing(one: Seen, other: Seen) -> set[str]:
@@ -71,13 +93,16 @@ def test_the_worlds_have_seen_everything(plain: tuple[Seen, Seen]) -> None:
     records = [json.loads(line) for line in public["ledger"].splitlines()]
     releases = [r["body"] for r in records if r["kind"] == "release"]
     sources = {(r["zone"], r["source"]) for r in releases}
-    assert sources == {(zone, "readings") for zone in ZONES} | {("oak-lane", "forecast")}
-    missing = {r["counts"]["missing"] for r in releases if r["zone"] == "elm-street"}
-    assert {1, 6} <= missing
+    assert sources == {(zone, source) for zone in ZONES for source in ("readings", "forecast")}
+    assert {1, 6} <= seen.missing
+    assert all(r["counts"] == {"houses": ZONES[r["zone"]]} for r in releases)
+    first = releases[0]["t"]
+    silent = {r["source"] for r in releases if r["t"] - first + 1 == EMPTY}
+    assert silent == {"forecast"}, "of an interval without readings"
     published = {r["t"] - releases[0]["t"] + 1 for r in releases}
     assert {EMPTY, STEPS} < published, "an interval without readings is published"
     assert not published & set(AWAY[:2]), "what is long past is left out"
-    answers = public["answers"].decode()
+    answers = (public["answers"] + public["receipts"]).decode()
     for way in ways(Http()):
         assert f"{way.method} {way.path}" in answers, "every path is compared"
     for page in ("/", "/zones/oak-lane", "/how", "/operator"):
@@ -92,6 +117,49 @@ def test_the_worlds_have_seen_everything(plain: tuple[Seen, Seen]) -> None:
     assert '"clamped":0' in answers
     assert '"clamped":1' in answers
     assert TOKEN.encode() not in b"".join(public.values())
+
+
+class Level(Noise):
+    """Makes every noisy load the same: it is given the load beforehand."""
+
+    def __init__(self, load: int) -> None:
+        self._load = load
+
+    def draw(self, scale: float) -> int:
+        return 1234 - self._load
+
+
+def test_the_one_public_bit(tmp_path: Path) -> None:
+    """Of all patterns of who reports, the public sees whether anybody did, and nothing else.
+
+    An interval without any reading gets the public forecast: no noise, no loss, nothing spent.
+    """
+    zone = service(houses=3)
+    key = create(tmp_path / "key.pem")
+    guess = Expectations(zone.scenario).at(1)
+    seen: dict[bool, list[Any]] = {True: [], False: []}
+    for n, present in enumerate(product([False, True], repeat=3)):
+        wh = [100 * (k + 1) if here else int(guess[k]) for k, here in enumerate(present)]
+        meters = MemoryMeters(zone)
+        meters.rows |= {(zone.id, k, START): wh[k] for k, here in enumerate(present) if here}
+        with (
+            open_store(str(tmp_path / f"{n}.db")) as store,
+            Curator.open(
+                zone, store, meters, Level(sum(wh)), key, [], "simulation", now=START
+            ) as it,
+        ):
+            made = it.tick(it.next_due())
+            assert it.status.missing == present.count(False)
+        status = {k: v for k, v in asdict(it.status).items() if k != "missing"}
+        with open_store(str(tmp_path / f"{n}.db")) as store:
+            records = [record.line for record in store.records(zone.id)]
+        seen[any(present)].append((records, status, made.source, made.epsilon, made.scale))
+    assert len(seen[True]) == 7
+    assert all(one == seen[True][0] for one in seen[True]), "who reports does not show"
+    assert seen[True][0][2:] == ("readings", 0.5, 2000.0)
+    ((_, status, *free),) = seen[False]
+    assert free == ["forecast", 0.0, 0.0]
+    assert (status["spent"], status["state"]) == (0.0, "no readings")
 
 
 def _reading(process: Any, patch: pytest.MonkeyPatch, tell: Callable[[int], None]) -> None:
@@ -150,9 +218,9 @@ LEAKS: dict[Leak, set[str]] = {
     field_of_a_log: {"logs"},
     text_of_a_log: {"logs"},
     hidden_in_a_log: set(),
-    publisher: {"metrics", "answers"},
+    publisher: {"metrics", "answers", "operator figures"},
     noise: {"ledger", "answers", "mqtt", "price file"},
-    repeats: {"answers", "logs", "metrics"},
+    repeats: {"receipts", "logs", "operator figures"},
 }
 
 

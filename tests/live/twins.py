@@ -1,7 +1,9 @@
-"""Two worlds that differ in their readings alone, and all that anyone outside sees of one.
+"""Worlds that differ in their readings, and all that anyone outside sees of one.
 
-Who is present, who lies above the bound and who below 0 is the same in both; sizes are not. The
-noise knows the load of its world and draws what makes load and noise together the same in both.
+Worlds 0 and 1: who is present, who lies above the bound and who below 0 is the same in both; sizes
+are not. World 2: other meters report (some wherever some do), other readings are cut, some have
+fractions, and malformed rows come at other times. The noise knows the load of its world and draws
+what makes load and noise together the same in all.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from hushgrid.live import curator, mqtt, serve
 from hushgrid.live.access import Client, open_clients
 from hushgrid.live.access.tokens import sealed
 from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr
+from hushgrid.live.expected import Expectations
 from hushgrid.live.ledger.keys import load as load_key
 from hushgrid.live.logs import log_lines
 from hushgrid.live.serve import Process
@@ -37,7 +40,8 @@ from tests.live.worlds import START, deployment, service
 
 SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
-SPOILED = (1, 12)  # steps with malformed bodies
+SPOILED = {0: (1, 12), 1: (1, 12), 2: (2, 13)}  # steps with malformed bodies, by world
+OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
 RANGED = ("prices", "prices.csv", "evcc", "emhass", "octopus")
 OPENADR = (
@@ -66,8 +70,8 @@ def parts(world: int, zone: str, house: int, step: int) -> tuple[int, ...]:
         return ()
     rng = np.random.default_rng([world, len(zone), house, step])
     size = 1 + int(rng.integers(10 ** (2 + 3 * world)))  # other numbers of digits as well
-    kind = (house * 5 + step * 3) % 7
-    if kind == 0:
+    kind = (house * 5 + step * 3 + 2 * (world == OTHERS)) % 7
+    if kind == 0 or (world == OTHERS and kind in (4, 5)):
         return ()
     if kind == 1:
         return (1000 + size,)
@@ -87,11 +91,16 @@ def rows(world: int, zone: str, step: int) -> list[Row]:
     return made
 
 
+def expected(zone: str, step: int) -> list[int]:
+    """What stands in for each house that is missing [Wh]."""
+    return [int(wh) for wh in Expectations(service(zone, ZONES[zone]).scenario).at(step)]
+
+
 def load(world: int, zone: str, step: int, bound: Any) -> int:
-    """The load [Wh] of who is present."""
+    """The load [Wh], with what is expected of who is missing."""
     found = (parts(world, zone, house, step) for house in range(ZONES[zone]))
-    pairs = zip(found, bound, strict=True)
-    return sum(min(max(sum(one), 0), int(most)) for one, most in pairs)
+    each = zip(found, expected(zone, step), bound, strict=True)
+    return sum(min(max(sum(one) if one else law, 0), int(most)) for one, law, most in each)
 
 
 class Aligned(Noise):
@@ -175,9 +184,11 @@ class Seen:
         (folder / "key.pem").chmod(0o600)
         self.world, self.folder, self.leak = world, folder, leak
         self.clock, self.wire = Clock(), Wire()
-        self.answers, self.figures = [b""], [b""]
+        self.answers, self.figures, self.receipts = [b""], [b""], [b""]
         self.loads: list[int] = []
         self.inside: list[Any] = []  # what an operator sees: secret, and so in no channel
+        self.missing: set[int] = set()  # likewise
+        self.operator_figures = [b""]
         self.made: Deployment = deployment(
             folder,
             service("elm-street", policy=policy),
@@ -254,6 +265,7 @@ class Seen:
             for zone in ZONES:  # first, so that whatever it leaves behind would be seen
                 found = self._ask_operator(f"/v1/operator/zone?zone={zone}").json()
                 self.inside.append([row["load"] for row in found["series"]])
+                self.missing.add(found["missing"]["meters"])
             if step == STEPS:  # once: they take a while
                 self._ask_operator("/v1/operator/certificate?zone=oak-lane")
                 self._ask("GET", "/v1/tradeoff?zone=oak-lane")
@@ -262,6 +274,8 @@ class Seen:
             for zone in ZONES:
                 self._listen(app, f"zone={zone}")
             self.figures.append(self._ask("GET", "/metrics").content)
+            self.operator_figures.append(self._ask_operator("/metrics").content)
+            self.operator_figures.append(self._ask_operator("/v1/status").content)
 
     def _deliver(self, step: int, inlet: mqtt.MqttReadings) -> None:
         for i, (media, write) in enumerate(FORMATS.items()):
@@ -271,18 +285,21 @@ class Seen:
         every = [row for zone in ZONES for row in rows(self.world, zone, step)]
         again = [(m, s, d, wh + self.world * (1 if wh > 0 else -1)) for m, s, d, wh in every]
         stranger = [("nobody", START, SECONDS, wh) for _, _, _, wh in again[:1]]
-        self._mqtt(inlet, as_ndjson([*every, *again, *stranger]))
+        tenths = 0.3 if self.world == OTHERS else 0
+        counted = [(m, s, d, wh + tenths) for m, s, d, wh in every]
+        self._mqtt(inlet, as_ndjson([*counted, *again, *stranger]))
         late = rows(self.world, "elm-street", max(step - 1, 1))
         unfit = [(m, s + 7, 700, wh) for m, s, _, wh in every]
         self._post(as_ndjson([*late, *unfit, *again]), "application/x-ndjson")
         rng = np.random.default_rng([self.world, step])
-        if step in SPOILED:
+        if step in SPOILED[self.world]:
             for body, media in malformed(*map(int, rng.integers(10, 10 ** (3 + self.world), 2))):
                 self._post(body, media)
                 self._mqtt(inlet, body)
         self._post(as_ndjson(every * 200), "application/x-ndjson")  # too large, where any
         unknown = {"Authorization": "Bearer other"}
-        self._ask("POST", "/v1/readings", content=as_ndjson(every), headers=unknown)
+        answer = self._asked("POST", "/v1/readings", content=as_ndjson(every), headers=unknown)
+        self._keep(self.answers, "POST", "/v1/readings", answer)
         if step == 1:
             form = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b"}
             self._ask("POST", "/v1/token", data=form)
@@ -290,7 +307,10 @@ class Seen:
             self._ask("DELETE", "/v1/session")
 
     def _post(self, body: bytes, media: str) -> None:
-        self._ask("POST", "/v1/readings", content=body, headers={"Content-Type": media, **AUTH})
+        """What a sender is answered: what became of its own rows."""
+        headers = {"Content-Type": media, **AUTH}
+        answer = self._asked("POST", "/v1/readings", content=body, headers=headers)
+        self._keep(self.receipts, "POST", "/v1/readings", answer)
 
     def _mqtt(self, inlet: mqtt.MqttReadings, payload: bytes) -> None:
         inlet._waiting.append((1, 1, payload))
@@ -303,9 +323,12 @@ class Seen:
 
     def _ask(self, method: str, path: str, **rest: Any) -> httpx.Response:
         answer = self._asked(method, path, **rest)
-        head = f"{method} {path} {answer.status_code} {answer.headers.raw} "
-        self.answers.append(head.encode() + answer.content)
+        self._keep(self.answers, method, path, answer)
         return answer
+
+    def _keep(self, where: list[bytes], method: str, path: str, answer: httpx.Response) -> None:
+        head = f"{method} {path} {answer.status_code} {answer.headers.raw} "
+        where.append(head.encode() + answer.content)
 
     def _asked(self, method: str, path: str, **rest: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -339,6 +362,8 @@ class Seen:
         return {
             "logs": self.log,
             "answers": b"\n".join(self.answers),
+            "receipts": b"\n".join(self.receipts),
+            "operator figures": b"\n".join(self.operator_figures),
             "metrics": b"\n".join(self.figures),
             "ledger": where.read_bytes(),
             "price file": (self.folder / "prices.json").read_bytes(),

@@ -130,6 +130,6 @@ def _text(values: dict[str, Any]) -> str:
         when = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         lines.append(
             f"Zone {zone} stopped: no reading at all for {when}. Put the missing files there and"
-            " run the same again, or publish expectations with --gaps publish."
+            " run the same again, or publish the public forecast with --gaps publish."
         )
     return "\n".join(lines)

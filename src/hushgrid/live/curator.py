@@ -4,6 +4,9 @@
 
 Spend and value are one durable record; nothing is shown before it. The only state is the meter
 store and the ledger: everything else is folded again from them when a curator opens.
+
+An interval without any reading gets the public forecast and spends nothing. That no meter of the
+zone reported is then public; no other pattern of who reported is.
 """
 
 from __future__ import annotations
@@ -43,13 +46,17 @@ LATE = 4  # intervals a curator that was away still publishes; older ones are cl
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a zone stands, for `hushgrid status`; nothing in it is secret."""
+    """Where a zone stands, for `hushgrid status`.
+
+    `missing`, the meters without a reading in the last interval, is for operators; None where it
+    is not known. Everything else is public.
+    """
 
     zone: str
     t: int
     spent: float
     left: float | None
-    missing: int
+    missing: int | None
     state: str
     curator: str | None = None  # who runs it, where several share zones
 
@@ -77,7 +84,8 @@ class Curator:
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
         self._unshown: dict[int, Published] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
-        self._missing, self._purged = 0, -math.inf
+        self._missing: int | None = None
+        self._purged = -math.inf
         self._course = Course(service) if course is None else course
         self._fold()
 
@@ -173,7 +181,8 @@ class Curator:
         """Where the zone stands."""
         budget = self.service.budget
         left = None if budget is None else self._spent.left(budget)
-        state = "publishing" if self._draws is not None else "forecast only"
+        state = "no readings" if self._missing == len(self.service.meters) else "publishing"
+        state = state if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
         return Status(self.service.id, self.t - 1, self._spent.total, left, self._missing, state)
 
@@ -249,8 +258,10 @@ class Curator:
         interval = self._meters.get(self.service.id, start)
         self._watch("read")
         self._missing = interval.missing
-        counts = {"houses": interval.houses, "missing": self._missing}
-        if not self._usable or (self._draws is None and self.service.learned.private):
+        counts = {"houses": interval.houses}
+        # nothing of a reading in it: no noise is used, and what was drawn for the step never is
+        draws = self._draws if self._missing < interval.houses else None
+        if not self._usable or (draws is None and self.service.learned.private):
             body = stand_in(
                 self.service.id,
                 "fallback",
@@ -261,7 +272,7 @@ class Curator:
                 **when,
             )
             return dict(body), self._state
-        if self._draws is None:
+        if draws is None:
             law = self._public.predicted(self._state.rates)
             guess = float((law.weights * law.mean).sum())
             body = stand_in(
@@ -277,7 +288,7 @@ class Curator:
             )
             return dict(body), self._state
         found = interval.tally(self._state.zone.bound, self._expected)
-        made, state = step(self._state, found, self._draws)
+        made, state = step(self._state, found, draws)
         body = dict(release(made, first=self._epoch.first, counts=counts, **when))
         return body | {"applies_from": applies_from}, state
 

@@ -143,12 +143,13 @@ def zone_prose(zone: ZoneService, found: Outlook) -> str:
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
     if zone.learned.private:
         lines.append(
-            f"The models are private: no forecast is published. Budget spent: {constant}, marked;"
-            " a missing reading counts as 0 Wh."
+            "The models are private: no forecast is published. Budget spent, or no meter reported:"
+            f" {constant}, marked; a missing reading counts as 0 Wh."
         )
         return "\n".join(lines)
     lines.append(
-        "Budget spent: the public forecast, which uses no reading, is published."
+        "Budget spent, or no meter reported: the public forecast, which uses no reading, is"
+        " published."
         f" No usable model: {constant}. Both are marked."
     )
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.sums import Spent
 
 _STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
 
@@ -40,37 +41,46 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Status:
     """Where a zone stands by its ledger."""
     if standing is None:
-        return Status(zone.id, 0, 0.0, zone.budget, 0, "not begun")
+        return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
     spent = spent_before(zone, standing)
     for one in standing.current:
         if one.source == "readings":
             spent = spent.add(one.epsilon)
     left = None if zone.budget is None else spent.left(zone.budget)
     last = standing.releases[-1] if standing.releases else None
-    missing = int(last.counts.get("missing", 0)) if last else 0
-    state = _state(zone, standing, now)
+    missing = last.counts.get("missing") if last else None  # in records of earlier versions
+    state = _state(zone, standing, spent, now)
     return Status(zone.id, standing.last_t, spent.total, left, missing, state)
 
 
-def _state(zone: ZoneService, standing: Standing, now: float) -> str:
+def _state(zone: ZoneService, standing: Standing, spent: Spent, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
         return "not begun"
     first = standing.epoch.first if standing.epoch else 1
     t = max(standing.last_t, first - 1) + 1
     due = (t + 1) * zone.seconds + zone.grace
-    return "behind" if now > due + zone.seconds else _STATES[standing.releases[-1].source]
+    if now > due + zone.seconds:
+        return "behind"
+    last = standing.releases[-1]
+    ends = first + (standing.epoch.horizon if standing.epoch else 0)
+    costs = [one.epsilon for one in standing.current if one.source == "readings"]
+    next_cost = costs[-1] if costs else zone.policy.epsilon
+    if last.source == "forecast" and last.t < ends and spent.fits(next_cost, zone.budget):
+        return "no readings"  # neither horizon nor budget are the reason
+    return _STATES[last.source]
 
 
-def from_service(url: str) -> list[Status]:
-    """Every zone as a running service tells it."""
+def from_service(url: str, token: str = "") -> list[Status]:
+    """Every zone as a running service answers; `missing` where the token is an operator's."""
     import httpx
 
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10)
+        answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10, headers=headers)
         answer.raise_for_status()
         zones: list[dict[str, Any]] = answer.json()["zones"]
-        return [Status(**zone) for zone in zones]
+        return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(
             f"service {url} does not tell its status ({type(error).__name__}); give the address"

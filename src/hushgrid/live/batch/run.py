@@ -34,8 +34,8 @@ Gaps = Literal["stop", "publish"]
 class Job:
     """What to run: intervals that start from `first` to `end` [epoch s], of some zones.
 
-    `gaps`: whether an interval of which a zone has no reading at all stops the zone, or is
-    published from expectations as the service would. `leave_out`: whether intervals between what
+    `gaps`: whether an interval of which a zone has no reading at all stops the zone, or gets the
+    public forecast as in the service. `leave_out`: whether intervals between what
     is published and `first` may stay without a release for ever. `seed` is for simulations.
     """
 
@@ -55,7 +55,7 @@ class Report:
     """What became of a run. Counts of readings are of the aggregated time alone.
 
     `stopped`: zones that were not run to the end, and the start of the interval they lack
-    [epoch s]. `clamped` depends on readings: it is for who runs the batch, not for the public.
+    [epoch s]. Counts of readings and houses are for the operator, not for the public.
     """
 
     zones: int = 0

@@ -21,7 +21,8 @@ Mode = Literal["production", "simulation"]
 Source = Literal["readings", "forecast", "fallback"]
 Direction = Literal["in", "out"]
 
-# counts that say who reported and nothing of what was read; how many were clamped is not among them
+# `houses` is the zone's public number of houses. `missing` and `late` are in records of earlier
+# versions alone: how many meters report is for operators.
 COUNTS = ("houses", "missing", "late")
 
 
@@ -119,7 +120,8 @@ def stand_in(
 ) -> Body:
     """A release that no reading went into and that costs nothing.
 
-    A forecast (budget exhausted) names the epoch's digest; a fallback (no usable model) none.
+    A forecast (the budget is spent, the horizon is over, or no meter reported) names the epoch's
+    digest; a fallback (no usable model, or private ones where a forecast would be due) none.
     """
     return {
         "zone": zone,

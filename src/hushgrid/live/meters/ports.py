@@ -72,7 +72,7 @@ Expected = Callable[[], NDArray[np.int64]]  # of every house [Wh]; asked only wh
 
 
 class Closed(Protocol):
-    """All that a tick asks of a closed interval. Secret but for the two counts."""
+    """All that a tick asks of a closed interval. Secret but for how many houses there are."""
 
     @property
     def houses(self) -> int:

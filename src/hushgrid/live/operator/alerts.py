@@ -84,10 +84,10 @@ class Seen:
         return (t + ahead + 2) * self.zone.seconds + self.zone.grace
 
     @property
-    def missing(self) -> tuple[int, float]:
-        """Meters that sent nothing for the last interval, and their share of all."""
-        lost = 0 if self.newest is None else int(self.newest.counts.get("missing", 0))
-        return lost, lost / len(self.zone.meters)
+    def missing(self) -> tuple[int | None, float | None]:
+        """Meters that sent nothing for the last interval, and their share of all; None: unknown."""
+        lost = None if self.status is None else self.status.missing
+        return lost, None if lost is None else lost / len(self.zone.meters)
 
 
 def alerts(seen: Seen) -> list[Alert]:
@@ -156,7 +156,7 @@ def _whole(zone: ZoneService) -> int:
 def _ways(seen: Seen) -> list[Alert]:
     found = []
     lost, share = seen.missing
-    if share > MANY:
+    if share is not None and share > MANY:
         found.append(
             Alert(
                 "error" if share > MOST else "warning",

@@ -1,12 +1,12 @@
-"""True loads of closed intervals, for the operator alone. In memory only, and no longer than the
-readings themselves are kept."""
+"""True loads of closed intervals and who was missing, for the operator alone. In memory only, and
+no longer than the readings themselves are kept."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,13 @@ from hushgrid.live.deployment import ZoneService
 from hushgrid.live.meters.ports import Interval
 
 KEPT = 400  # loads of a zone
+
+
+class Sum(NamedTuple):
+    """The load [Wh] of an interval, and how many meters were missing. Secret."""
+
+    load: int
+    missing: int
 
 
 class Readings(Protocol):
@@ -34,12 +41,12 @@ class Loads:
         self._readings = readings
         self._zones = {zone.id: zone for zone in zones}
         self._expected = {zone: _Expected(one) for zone, one in self._zones.items()}
-        self._known: dict[str, dict[int, int]] = {zone: {} for zone in self._zones}
+        self._known: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
         self._mutex = threading.Lock()  # of what is known
         self._adding = threading.Lock()  # one at a time reads the store
 
-    def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, int]:
-        """The loads [Wh] of these intervals of the present epoch, as far as readings are kept.
+    def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
+        """The loads of these intervals of the present epoch, as far as readings are kept.
 
         A meter that is missing counts as it did for the release: with its public expectation.
         """
@@ -73,9 +80,9 @@ class Loads:
         if not found.present.all():
             step = (start - zone.begins) // zone.seconds + 1
             wh = np.where(found.present, wh, self._expected[zone.id].at(step))
-        load = tally(wh, bound).load
+        summed = Sum(tally(wh, bound).load, found.missing)
         with self._mutex:
-            self._known[zone.id][start] = load
+            self._known[zone.id][start] = summed
 
 
 def _oldest(zone: ZoneService, now: float) -> int:

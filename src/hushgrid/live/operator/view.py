@@ -14,7 +14,7 @@ from hushgrid.live.history import History
 from hushgrid.live.inside import Inside, why
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.operator.alerts import Seen, alerts
-from hushgrid.live.operator.loads import Loads
+from hushgrid.live.operator.loads import Loads, Sum
 from hushgrid.live.promise import assumed, promise_of, sentence
 from hushgrid.live.publish import utc
 from hushgrid.live.web.board import Board
@@ -144,8 +144,9 @@ def _state(seen: Seen) -> str:
     return "not open" if seen.status is None else seen.status.state
 
 
-def _row(zone: ZoneService, one: Published, load: int | None) -> dict[str, Any]:
-    """A release, with the load behind it and the rate of that where its readings are kept."""
+def _row(zone: ZoneService, one: Published, found: Sum | None) -> dict[str, Any]:
+    """A release, with its load, the rate of that and who was missing where readings are kept."""
+    load = None if found is None else found.load
     return {
         "t": one.t,
         "start": utc(one.start),
@@ -155,7 +156,7 @@ def _row(zone: ZoneService, one: Published, load: int | None) -> dict[str, Any]:
         "rate": one.rate,
         "load_hat": one.load_hat,
         "scale": one.scale,
-        "missing": one.counts.get("missing"),
+        "missing": one.counts.get("missing") if found is None else found.missing,
         "source": one.source,
     }
 

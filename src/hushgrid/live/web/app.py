@@ -38,6 +38,7 @@ from hushgrid.live.web.sessions import SessionWays
 from hushgrid.live.web.stream import Streams
 from hushgrid.live.web.tokens import Tokens
 
+BY_CALLER = {"Cache-Control": "no-store", "Vary": "Authorization"}  # operators get more
 Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
 
@@ -160,8 +161,11 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
     """What the process tells about itself."""
 
     async def status(request: Request) -> Response:
-        del request
-        return JSONResponse({"zones": [asdict(one) for one in board.statuses]})
+        zones = [asdict(one) for one in board.statuses]
+        if not asked(request.scope).grant.may("operate"):
+            for one in zones:
+                del one["missing"]
+        return JSONResponse({"zones": zones}, headers=BY_CALLER)
 
     async def healthy(request: Request) -> Response:
         del request
@@ -175,8 +179,8 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
         return JSONResponse({"status": "ready"})
 
     async def figures(request: Request) -> Response:
-        del request
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        text = metrics.text(operator=asked(request.scope).grant.may("operate"))
+        return Response(text, media_type="text/plain; version=0.0.4", headers=BY_CALLER)
 
     async def ledger(request: Request) -> Response:
         try:

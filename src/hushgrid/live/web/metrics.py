@@ -1,6 +1,8 @@
-"""Figures for Prometheus; none depends on the value of a reading, so none may leak one.
+"""Figures for Prometheus, in two parts.
 
-How many readings were clamped is missing on purpose: it tells of values.
+The public part depends on no reading but through releases. How many readings came, what became of
+them and how many meters were missing depends on who reports, so it is for operators alone. How many
+readings were clamped depends on values and is in neither.
 """
 
 from __future__ import annotations
@@ -32,19 +34,21 @@ SECONDS = (0.1, 1.0, 10.0, 60.0)  # coarse: the exact time of a tick is nobody's
 
 
 class Metrics:
-    """One registry of its own for a process."""
+    """The registries of a process: `registry` is public, the other for operators."""
 
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
+        inside = self._inside = CollectorRegistry()
         self._releases = Counter(
             "hushgrid_releases", "Releases since the start.", ["zone", "source"], registry=own
         )
         self._readings = Counter(
-            "hushgrid_readings", "Readings by what became of them.", ["way", "kind"], registry=own
-        )
+            "hushgrid_readings", "Readings by what became of them.", ["way", "kind"],
+            registry=inside,
+        )  # fmt: skip
         self._missing = Gauge(
             "hushgrid_missing_houses", "Houses missing in the last interval.", ["zone"],
-            registry=own,
+            registry=inside,
         )  # fmt: skip
         self._step = Gauge("hushgrid_step", "The zone's last step.", ["zone"], registry=own)
         self._spent = Gauge(
@@ -94,7 +98,9 @@ class Metrics:
         """Note where an open zone stands."""
         self._open.labels(status.zone).set(1)
         self._step.labels(status.zone).set(status.t)
-        self._missing.labels(status.zone).set(status.missing)
+        self._missing.labels(status.zone).set(
+            math.nan if status.missing is None else status.missing
+        )
         self._spent.labels(status.zone).set(status.spent)
         self._left.labels(status.zone).set(math.inf if status.left is None else status.left)
 
@@ -132,9 +138,10 @@ class Metrics:
             self._failures.labels(publisher).inc()
             raise
 
-    def text(self) -> bytes:
-        """All figures in the text format."""
-        return generate_latest(self.registry)
+    def text(self, *, operator: bool = False) -> bytes:
+        """The public figures in the text format; for an operator with those that are not."""
+        inside = generate_latest(self._inside) if operator else b""
+        return generate_latest(self.registry) + inside
 
 
 class Counted:

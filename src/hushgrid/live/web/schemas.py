@@ -41,7 +41,7 @@ _RECEIPT = dict.fromkeys(
 )
 _STANDS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
-    "missing": COUNT, "state": TEXT, "curator": _or_none(TEXT),
+    "state": TEXT, "curator": _or_none(TEXT),
 }  # fmt: skip
 _NUMBER_OR_NONE, _COUNT_OR_NONE = _or_none(NUMBER), _or_none(COUNT)
 _POINT = {"epsilon": NUMBER, "raw": NUMBER, "estimated": NUMBER}
@@ -65,7 +65,7 @@ _OPERATOR: dict[str, Schema] = {
     "Operator": _object(
         now=TIME,
         zones=_list(
-            _object(zone=TEXT, state=TEXT, t=_COUNT_OR_NONE, missing=COUNT, alerts=COUNT)
+            _object(zone=TEXT, state=TEXT, t=_COUNT_OR_NONE, missing=_COUNT_OR_NONE, alerts=COUNT)
         ),
     ),
     "OperatorZone": _object(
@@ -82,7 +82,7 @@ _OPERATOR: dict[str, Schema] = {
             spent=_NUMBER_OR_NONE, total=_NUMBER_OR_NONE, left=_NUMBER_OR_NONE,
             runs_out=_or_none(TIME), per_release=_NUMBER_OR_NONE, horizon_ends=TIME,
         ),
-        missing=_object(meters=COUNT, share=NUMBER),
+        missing=_object(meters=_COUNT_OR_NONE, share=_NUMBER_OR_NONE),
         series=_list(
             _object(
                 t=COUNT, start=TIME, applies_from=TIME, load=_COUNT_OR_NONE,
@@ -113,7 +113,9 @@ SCHEMAS: dict[str, Schema] = {
             _object(value_exc_vat=NUMBER, value_inc_vat=NUMBER, valid_from=TIME, valid_to=TIME)
         ),
     ),
-    "Status": _object(zones=_list(_object(**_STANDS))),
+    "Status": _object(
+        zones=_list(_object({"missing": _COUNT_OR_NONE}, **_STANDS))  # for operators
+    ),
     "State": _object({"zones": _list(TEXT)}, status=TEXT),
     "Receipt": _object(**_RECEIPT, problems=_list(TEXT)),
     "Token": _object(

@@ -112,8 +112,8 @@ function cheapest({ forecast, interval }) {
 }
 
 const SOURCES = {
-  forecast: "This price is the public forecast: no meter was used for it, because the privacy budget is spent.",
-  fallback: "This is the fallback price, because no usable model is there.",
+  forecast: "This price is the public forecast: no meter was used for it, because no meter reported or the privacy budget is spent.",
+  fallback: "This is the fallback price: no model can be used, or none may be used without readings.",
 };
 
 function told() {
