@@ -42,7 +42,7 @@ class PlanError(HushgridError):
 
 
 class HorizonError(HushgridError):
-    """A release asked for beyond the policy's horizon."""
+    """A release asked for where the policy has none: beyond its horizon, or in a full window."""
 
 
 class NoiseError(HushgridError):

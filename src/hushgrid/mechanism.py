@@ -15,12 +15,14 @@ import numpy as np
 from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.digests import terms_digest, terms_digest_before
-from hushgrid.errors import NoiseError, PolicyError, ReadingError
+from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import NoiseName, Policy
+from hushgrid.sums import Spent
+from hushgrid.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class State:
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()  # on publications, under a policy with a window
     before: str | None = None  # the digest that the first version gave these terms, if it knew them
+    # under a window: what each step before step 1 lost, latest last, and each step since, as long
+    # as one of those before is within the window
+    carried: tuple[float, ...] = ()
+    lost: tuple[float, ...] = ()
 
     @property
     def t(self) -> int:
@@ -163,7 +169,8 @@ class Draws:
     @property
     def cost(self) -> float:
         """What the release loses at most: under a window the look and the publication together."""
-        return self.calibration.epsilon + (self.look.epsilon if self.look else 0.0)
+        both = self.look is not None and self.look is not self.calibration
+        return self.calibration.epsilon + (self.look.epsilon if both and self.look else 0.0)
 
 
 def prepare(state: State, noise: Noise) -> Draws:
@@ -175,11 +182,65 @@ def prepare(state: State, noise: Noise) -> Draws:
         calibration = state.scheduler.at(state.t, state.rates)
         k = _drawn(noise, calibration.scale, policy)
         return Draws(state.t, state.digest, calibration, k, simulated)
-    look = state.scheduler.at(state.t, state.rates, policy.window.look(policy.epsilon))
-    offer = policy.window.offer(policy.epsilon, state.spent)
-    anew = state.scheduler.at(state.t, state.rates, offer) if offer > 0 else look
+    look, anew = shares(state)
     k = noise.draw(look.scale)
+    anew = look if anew is None else anew
     return Draws(state.t, state.digest, anew, noise.draw(anew.scale), simulated, look, k)
+
+
+def carry(state: State, before: Sequence[float]) -> State:
+    """The state before step 1 of a stream that others went before.
+
+    Args:
+        state: As `init` makes it.
+        before: What each step before step 1 lost [epsilon], latest last; 0 where nothing was
+            published, infinite where no bound is known.
+
+    Returns:
+        The state whose windows count these steps; the same one without a policy with a window, or
+        where nothing was lost.
+    """
+    window, epsilon = state.policy.window, state.policy.epsilon
+    recent = () if window is None else window.recent(before)
+    if window is None or not any(recent):
+        return state
+    return replace(state, carried=recent, spent=window.published(epsilon, recent), lost=())
+
+
+def shares(state: State) -> tuple[Calibration, Calibration | None]:
+    """Under a policy with a window: the next step's look, and a publication if there may be one.
+
+    Raises:
+        HorizonError: With what the steps before have lost, not even the look fits the window.
+    """
+    window, policy, scheduler = _window(state), state.policy, state.scheduler
+    look = scheduler.at(state.t, state.rates, window.look(policy.epsilon))
+    offer = window.offer(policy.epsilon, state.spent)
+    if _over_the_border(state):
+        spent = Spent().add(*state.carried[state.t - 1 :], *state.lost)
+        if not spent.fits(look.epsilon, policy.epsilon):
+            raise HorizonError(
+                f"step {state.t} has no room in its window of {window.steps} steps: those before"
+                " this epoch have lost too much; publish the public forecast."
+            )
+        offer = min(offer, spent.add(look.epsilon).left(policy.epsilon))
+        if offer < window.look(policy.epsilon):  # too little to say more than the look
+            return look, None
+        anew = scheduler.at(state.t, state.rates, offer)
+        fits = spent.fits(anew.epsilon + look.epsilon, policy.epsilon)
+        return look, anew if fits else None
+    return look, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
+
+
+def _window(state: State) -> Window:
+    if state.policy.window is None:
+        raise PolicyError("the policy has no window; ask the scheduler for the step's noise.")
+    return state.policy.window
+
+
+def _over_the_border(state: State) -> bool:
+    """Whether the window that ends with the next step holds losses from before step 1."""
+    return any(state.carried[state.t - 1 :])
 
 
 def step(state: State, load: int | Tally, noise: Noise | Draws) -> tuple[Release, State]:
@@ -228,11 +289,10 @@ def follows(state: State, load_hat: int, *, anew: bool = False) -> Release:
     policy, t, rates = state.policy, state.t, state.rates
     if policy.window is None:
         return _published(state, state.scheduler.at(t, rates), load_hat, True)[0]
-    look = state.scheduler.at(t, rates, policy.window.look(policy.epsilon))
-    offer = policy.window.offer(policy.epsilon, state.spent)
-    if not anew or offer <= 0:
+    look, own = shares(state)
+    if not anew or own is None:
         return _published(state, look, load_hat, True, keep=policy.publish == "raw")[0]
-    return _published(state, state.scheduler.at(t, rates, offer), load_hat, True, look=look)[0]
+    return _published(state, own, load_hat, True, look=look)[0]
 
 
 def replay(state: State, release: Release) -> State:
@@ -246,21 +306,36 @@ def replay(state: State, release: Release) -> State:
     public = state.public
     if public is not None:
         _, public = public.learn(release.load_hat, release.scale, state.rates)
-    return _after(state, public, release.rate, release.look)
+    return _after(state, public, release.rate, release)
 
 
 def skip(state: State, rate: float) -> State:
     """The state after a step without a release; `rate` is what the public was shown instead."""
     public = state.public.passed() if state.public is not None else None
-    return _after(state, public, rate, 0.0)
+    return _after(state, public, rate)
 
 
-def _after(state: State, public: Public | None, rate: float, look: float) -> State:
-    window, spent = state.policy.window, state.spent
-    if window is not None:
-        offer = window.offer(state.policy.epsilon, spent) if look else 0.0
-        spent = (*spent, offer)[-window.steps :]
-    return replace(state, public=public, rates=(*state.rates, rate), spent=spent)
+def _after(
+    state: State, public: Public | None, rate: float, release: Release | None = None
+) -> State:
+    rates = (*state.rates, rate)
+    if state.policy.window is None:
+        return replace(state, public=public, rates=rates)
+    epsilon, look = (release.epsilon, release.look) if release else (0.0, 0.0)
+    return replace(spend(state, epsilon, anew=look > 0), public=public, rates=rates)
+
+
+def spend(state: State, epsilon: float, *, anew: bool) -> State:
+    """Under a policy with a window: count what the next step lost; `anew`, on a publication too."""
+    window, spent, lost = _window(state), state.spent, state.lost
+    own = 0.0
+    if anew and _over_the_border(state):  # less than the window's own rule offers
+        (own,) = window.published(state.policy.epsilon, [epsilon])
+    elif anew:
+        own = window.offer(state.policy.epsilon, spent)
+    if len(lost) < len(state.carried):
+        lost = (*lost, epsilon)
+    return replace(state, spent=(*spent, own)[-window.steps :], lost=lost)
 
 
 def _expected(state: State) -> float:
@@ -311,7 +386,7 @@ def _published(
         simulated=simulated,
         noise=state.policy.noise_at(calibration.scale),
     )
-    return release, _after(state, public, rate, release.look)
+    return release, _after(state, public, rate, release)
 
 
 def _drawn(noise: Noise, scale: float, policy: Policy) -> int:

@@ -6,6 +6,9 @@ expects; the other half is spent where it has (Kellaris, Papadopoulos, Xiao, Pap
 distribution  a publication takes half of what the last w - 1 publications have left
 absorption    every step has an equal share; a publication takes the shares of the skipped steps
               before it, and the steps after it give up as many
+
+A stream that goes on under new terms counts what the steps before have lost, whatever rule they
+followed; a step for which even the look does not fit is not published from readings.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
 
 Method = Literal["distribution", "absorption"]
+
+_ROUNDING = 1e-9  # of a look's share: less than this above it was a look
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,20 @@ class Window:
         skipped = len(recent) - last - 1
         given_up = round(recent[last] / unit) - 1 if last >= 0 else 0
         return unit * max(min(skipped - given_up + 1, self.steps), 0)
+
+    def recent(self, lost: Sequence[float]) -> tuple[float, ...]:
+        """Of what each step has lost, latest last, the part that a window with the next one holds.
+
+        >>> Window(3).recent([0.3, 0.2, 0.1]), Window(1).recent([0.3])
+        ((0.2, 0.1), ())
+        """
+        return tuple(lost)[-(self.steps - 1) :] if self.steps > 1 else ()
+
+    def published(self, epsilon: float, lost: Sequence[float]) -> tuple[float, ...]:
+        """How much of what each step has lost counts as spent on a publication.
+
+        What is above a look's share; never more than epsilon, so that an infinite loss counts.
+        """
+        look = self.look(epsilon)
+        above = (min(e - look, epsilon) for e in lost)
+        return tuple(e if e > _ROUNDING * look else 0.0 for e in above)

@@ -19,7 +19,7 @@ from hushgrid.calibration import Exposure, case_loss, cases_of
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
-from hushgrid.mechanism import Release, State
+from hushgrid.mechanism import Release, State, shares, spend
 from hushgrid.policy import MAX_SCALE
 from hushgrid.sums import sum_up
 
@@ -253,11 +253,10 @@ class Account:
         if policy.window is None:
             due = {(scheduler.at(entry.t, rates).scale, 0.0)}
         else:
-            epsilon, spent = policy.epsilon, self._spent()
-            look = scheduler.at(entry.t, rates, policy.window.look(epsilon)).scale
-            due = {(look, 0.0)}
-            if (offer := policy.window.offer(epsilon, spent)) > 0:
-                due.add((scheduler.at(entry.t, rates, offer).scale, look))
+            look, anew = shares(self._state())
+            due = {(look.scale, 0.0)}
+            if anew is not None:
+                due.add((anew.scale, look.scale))
         if (entry.scale, entry.look) not in due:
             raise PolicyError(
                 f"scale of step {entry.t} is {entry.scale!r} where the terms lead to"
@@ -265,15 +264,15 @@ class Account:
                 " the record is damaged or of other terms."
             )
 
-    def _spent(self) -> list[float]:
-        """On publications so far, under a policy with a window."""
-        spent: list[float] = []
-        window = self.first.policy.window
-        if window is not None:
-            for entry in self.entries:
-                offer = window.offer(self.first.policy.epsilon, spent) if entry.look else 0.0
-                spent = [*spent, offer][-window.steps :]
-        return spent
+    def _state(self) -> State:
+        """Where a policy with a window is, after the entries so far."""
+        state = self.first
+        for entry in self.entries:
+            look, anew = shares(state)
+            lost = look.epsilon + (anew.epsilon if entry.look and anew else 0.0)
+            state = spend(state, lost, anew=entry.look > 0)
+            state = replace(state, rates=(*state.rates, entry.rate))
+        return state
 
     def _check_mine(self, zone: str, digest: str) -> None:
         if not isinstance(digest, str):

@@ -17,6 +17,7 @@ from hushgrid.audit.ledger import (
     Recomputed,
     budget,
     charges,
+    lost_before,
     of_terms,
     recompute,
     republication,
@@ -24,6 +25,7 @@ from hushgrid.audit.ledger import (
     schedule,
     steps,
     transfers,
+    windows,
 )
 from hushgrid.audit.publishers import Factory
 from hushgrid.audit.streams import seed_reuse
@@ -153,13 +155,15 @@ def _of_record(
     if not digests:
         return [*found, budget(evidence, None)]
     found += [of_terms(evidence, digests, zones), *charges(evidence, digests)]
-    found += transfers(evidence)
+    found += [*transfers(evidence), *windows(evidence, digests)]
     found.append(budget(evidence, own[0] if own else None, digests))
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        made, checks = recompute(epoch, terms)
+        window = terms.policy.window
+        before = () if window is None else lost_before(evidence, epoch, window.steps)
+        made, checks = recompute(epoch, terms, before)
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, terms)]
     return found

@@ -29,6 +29,7 @@ class Entry:
     noise: str | None = None  # likewise
     houses: int | None = None  # how many the publisher says there are
     carried: float = 0.0  # the most that a house had spent elsewhere before
+    start: int | None = None  # [UTC epoch s] of its interval, where it is on record
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Epoch:
     roster: str | None = None
     schedule: str | None = None
     committed: int | None = None
+    seconds: int | None = None  # length of a step, where it is on record
 
 
 @dataclass(frozen=True, slots=True)

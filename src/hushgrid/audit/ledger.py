@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,10 +17,10 @@ from hushgrid.audit.evidence import Entry, Epoch, Evidence
 from hushgrid.audit.findings import Check
 from hushgrid.audit.publishers import Seen
 from hushgrid.audit.terms import Terms
-from hushgrid.errors import HushgridError
+from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
-from hushgrid.mechanism import Release, State, follows, replay, skip
+from hushgrid.mechanism import Release, State, carry, follows, replay, skip
 from hushgrid.sums import Spent
 
 Floats = NDArray[np.float64]
@@ -50,29 +51,38 @@ class Recomputed:
 
     def release_of(self, entry: Entry) -> Release:
         """An entry from readings as the mechanism's release again."""
-        return Release(
-            zone=self.first.zone.id,
-            t=entry.step,
-            applies_from=entry.step + 1,
-            load_hat=entry.load_hat or 0,
-            put_back=entry.put_back,
-            estimate=entry.estimate,
-            rate=entry.rate,
-            scale=entry.scale,
-            look=entry.look,
-            epsilon=entry.epsilon,
-            delta=0.0,
-            epsilon_any=entry.epsilon_any,
-            rule=self.first.rule,
-            digest=self.first.digest,
-            simulated=True,
-            noise=self.terms.policy.noise_at(entry.scale),
-        )
+        return _release(self.first, entry)
 
 
-def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
-    """Walk through an epoch as the publisher must have; the first fault of each kind is kept."""
-    walk = _Walk(terms, epoch.digest)
+def _release(first: State, entry: Entry) -> Release:
+    return Release(
+        zone=first.zone.id,
+        t=entry.step,
+        applies_from=entry.step + 1,
+        load_hat=int(entry.load_hat or 0),
+        put_back=entry.put_back,
+        estimate=entry.estimate,
+        rate=entry.rate,
+        scale=entry.scale,
+        look=entry.look,
+        epsilon=entry.epsilon,
+        delta=entry.delta,
+        epsilon_any=entry.epsilon_any,
+        rule=first.rule,
+        digest=first.digest,
+        simulated=True,
+        noise=first.policy.noise_at(entry.scale),
+    )
+
+
+def recompute(
+    epoch: Epoch, terms: Terms, before: Sequence[float] = ()
+) -> tuple[Recomputed, list[Check]]:
+    """Walk through an epoch as the publisher must have; the first fault of each kind is kept.
+
+    `before`: what each step before the epoch lost, latest last, as windows count it.
+    """
+    walk = _Walk(terms, epoch.digest, before)
     for entry in epoch.entries:
         walk.take(entry)
     made = Recomputed(
@@ -92,8 +102,8 @@ def recompute(epoch: Epoch, terms: Terms) -> tuple[Recomputed, list[Check]]:
 class _Walk:
     """The public's own walk through an epoch."""
 
-    def __init__(self, terms: Terms, digest: str) -> None:
-        self.terms, self.first = terms, terms.first_state(digest)
+    def __init__(self, terms: Terms, digest: str, before: Sequence[float] = ()) -> None:
+        self.terms, self.first = terms, carry(terms.first_state(digest), before)
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
         self._public = Public.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
@@ -120,8 +130,9 @@ class _Walk:
             self._pass(entry.rate)
             return
         self._check(entry)
-        due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
-        self._check_stated(entry, due)
+        due = self._due(entry)
+        if due is not None:
+            self._check_stated(entry, due)
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum()) - self._public.put_back(self._rates)
         self.used.append(entry)
@@ -131,12 +142,26 @@ class _Walk:
         self.losses.append(self._loss(entry))
         if entry.scale > 0:
             _, self._public = self._public.learn(entry.load_hat or 0, entry.scale, self._rates)
-            own = replace(due, rate=entry.rate, scale=entry.scale, look=entry.look)
-            self._state = replay(self._state, own)
+            self._state = replay(self._state, _release(self.first, entry))
         else:
             self._public = self._public.passed()
             self._state = skip(self._state, entry.rate)
         self._rates.append(entry.rate)
+
+    def _due(self, entry: Entry) -> Release | None:
+        """The release that the noisy load leads to.
+
+        None where the window still holds steps from before the epoch and the scales are not those
+        of the rule for them: `windows` then judges what is promised, the sum. So publishers from
+        before that rule are judged by what they lost.
+        """
+        over = any(self._state.carried[self._state.t - 1 :])
+        try:
+            due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
+        except HorizonError:
+            return None
+        same = _same(due.scale, entry.scale) and _same(due.look, entry.look)
+        return due if same or not over else None
 
     def _pass(self, rate: float) -> None:
         self._public = self._public.passed()
@@ -480,12 +505,74 @@ def budget(
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
+def lost_before(evidence: Evidence, epoch: Epoch, steps: int) -> tuple[float, ...]:
+    """What the last `steps` - 1 steps before an epoch lost, latest last."""
+    lost = [Spent() for _ in range(steps - 1)]
+    for ago, epsilon in _earlier(evidence, epoch):
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(epsilon)
+    return tuple(each.total for each in lost)
+
+
+def _earlier(evidence: Evidence, epoch: Epoch) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of all that was lost before it.
+
+    A step ends as many steps before as it does by the longer of its own steps and the epoch's, so
+    whatever a window of either touches counts; with the loss of any house whatever it consumes.
+    What a house brought along may all have been lost at the last step.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    begins = epoch.first * epoch.seconds
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        for entry in other.entries:
+            if entry.source == "readings" and entry.start is not None and other.seconds is not None:
+                gap = max(begins - entry.start - other.seconds, 0)
+                ago = gap // max(other.seconds, epoch.seconds) + 1
+                yield ago, max(entry.epsilon, entry.epsilon_any)
+    yield 1, epoch.entries[0].carried
+
+
+def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether any w consecutive steps lose at most epsilon, over the borders of epochs too."""
+    found = []
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or terms.policy.window is None:
+            continue
+        w, promised = terms.policy.window.steps, terms.policy.epsilon
+        earlier = [one for one in _earlier(evidence, epoch) if one[0] < w]
+        inside: deque[Entry] = deque()
+        running = Fraction()
+        for entry in epoch.entries:
+            if entry.source != "readings" or math.isinf(entry.epsilon):
+                continue
+            inside.append(entry)
+            running += Fraction(entry.epsilon)
+            while inside[0].step <= entry.step - w:
+                running -= Fraction(inside.popleft().epsilon)
+            over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
+            total = Spent(running).add(*over)
+            if total.exceeds(promised * (1 + _CLOSE)):
+                text = (
+                    f"Record {entry.place} brings the last {w} steps to {total.total:.6g}, above"
+                    f" the {promised:g} that any {w} consecutive steps may lose together."
+                )
+                found.append(Check("budget", "failed", text, entry.place))
+                break
+    return found
+
+
 def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """An epoch of the same terms that begins inside the one before: the count starts again.
 
-    The same terms may have two digests, that of the first version and the present one.
+    The same terms may have two digests, that of the first version and the present one. A window
+    goes on, and without a budget nothing else is counted.
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+        terms = digests.get(after.digest)
+        if terms is not None and terms.policy.window is not None and terms.budget is None:
+            continue
         inside = after.first < before.first + before.horizon
         one, other = digests.get(before.digest), digests.get(after.digest)
         same = before.digest == after.digest or (one is not None and one is other)

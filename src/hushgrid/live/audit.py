@@ -226,6 +226,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "first": int(body["first"]),
                         "horizon": int(body["horizon"]),
                         "roster": body["roster"],
+                        "seconds": int(body["seconds"]),
                         "entries": [],
                     }
                 )
@@ -304,6 +305,7 @@ def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> E
         noise=body.get("noise"),
         houses=body["counts"].get("houses"),
         carried=carried,
+        start=int(body["start"]),
     )
 
 

@@ -10,7 +10,7 @@ from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.standing import Epoch, Published, Standing
 from hushgrid.live.terms import first_state
-from hushgrid.mechanism import State, replay, skip
+from hushgrid.mechanism import State, carry, replay, skip
 from hushgrid.sums import Spent
 
 
@@ -44,8 +44,7 @@ class Course:
 
     def _begin(self, standing: Standing) -> None:
         scenario = self._service.scenario
-        epoch = standing.epoch
-        self.state = first_state(self._service, None if epoch is None else epoch.digest)
+        self.state = begun(self._service, standing)
         policy = self.state.policy
         self.public = Public.start(
             scenario.models,
@@ -70,6 +69,41 @@ class Course:
     def _pass(self, rate: float) -> None:
         self.public = self.public.passed()
         self.state = skip(self.state, rate)
+
+
+def begun(service: ZoneService, standing: Standing) -> State:
+    """The mechanism before step 1 of the present epoch, with what windows count from before it."""
+    epoch = standing.epoch
+    state = first_state(service, None if epoch is None else epoch.digest)
+    if service.policy.window is None:
+        return state
+    return carry(state, lost_before(standing, service.policy.window.steps))
+
+
+def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
+    """What the last `steps` - 1 steps before the present epoch lost, latest last.
+
+    Counted by the epoch's own steps and by those published under, whichever reaches back further,
+    and with the loss of any house whatever it consumes. A house that came in since may have lost
+    all it had spent, at the last of them.
+    """
+    lost, epoch = [Spent() for _ in range(steps - 1)], standing.epoch
+    if epoch is None or not lost:
+        return ()
+    begins = epoch.first * epoch.seconds
+    furthest = (steps - 1) * max(one.seconds for one in standing.epochs)
+    for one in reversed(standing.releases):
+        if one.t >= epoch.first or one.source != "readings":
+            continue
+        if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
+            break
+        seconds = standing.epoch_of(one).seconds
+        gap = begins - (one.start + seconds)
+        ago = max(gap // max(seconds, epoch.seconds), 0) + 1
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
+    lost[-1] = lost[-1].add(standing.brought)
+    return tuple(each.total for each in lost)
 
 
 def spent_before(service: ZoneService, standing: Standing) -> Spent:

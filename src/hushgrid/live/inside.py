@@ -36,7 +36,7 @@ class Inside:
         return cls(
             own.scale,
             draws.cost,
-            own.epsilon_any + (look.epsilon_any if look else 0.0),
+            own.epsilon_any + (look.epsilon_any if look and look is not own else 0.0),
             own.house,
             own.model,
             len(own.protected),

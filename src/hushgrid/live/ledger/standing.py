@@ -154,6 +154,14 @@ class Standing:
             return ()
         return tuple(one for one in self.releases if one.t >= self.epoch.first)
 
+    def epoch_of(self, one: Published) -> Epoch:
+        """The epoch a release was published in."""
+        before = [epoch for epoch in self.epochs if epoch.first <= one.t]
+        same = [epoch for epoch in before if epoch.digest == one.digest]
+        if not before:
+            raise LedgerError(f"step {one.t} of zone {self.zone!r} is in no epoch.")
+        return (same or before)[-1]
+
     @property
     def moved(self) -> Mapping[str, Transfer]:
         """Of each house that ever moved, how it last did."""
@@ -166,8 +174,18 @@ class Standing:
         It counts in the first epoch that publishes after the house came, and in the one it came
         into; an epoch after that begins anew for all.
         """
+        return self._brought(self.transfers)
+
+    @property
+    def brought(self) -> float:
+        """The same as of the present epoch's first release: who came later is not in its roster."""
+        first = next((one.seq for one in self.current), None)
+        return self._brought([one for one in self.transfers if first is None or one.seq < first])
+
+    def _brought(self, transfers: Sequence[Transfer]) -> float:
         since = self._first_seq_of_the_epoch_before()
-        here = [one for one in self.moved.values() if one.direction == "in" and one.seq > since]
+        moved = {one.house: one for one in transfers}.values()
+        here = [one for one in moved if one.direction == "in" and one.seq > since]
         return max((one.epsilon for one in here), default=0.0)
 
     def _first_seq_of_the_epoch_before(self) -> int:
