@@ -23,7 +23,7 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.standing import Epoch, Published, Standing
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.ports import LedgerStore
-from hushgrid.live.placing import Place, in_epoch, kept, laid
+from hushgrid.live.placing import Place, as_before, in_epoch, kept, laid, planned_otherwise
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import Task
 from hushgrid.policy import Policy
@@ -155,12 +155,10 @@ def _epochs(standing: Standing) -> list[tuple[Epoch, list[Published]]]:
 def as_begun(deployment: Deployment) -> Deployment:
     """The service with each zone's policy as its present epoch has it.
 
-    An epoch that a version before this one began was planned on its own. It goes on like that
-    until its horizon ends; the next epoch is planned with its neighbours.
+    An epoch that a version before this one began was planned on its own, and its clamp could cut
+    more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
     """
-    if not any(_promised(zone) is not None for zone in deployment.zones) or not _exists(
-        deployment.ledger
-    ):
+    if not any(map(planned_otherwise, deployment.zones)) or not _exists(deployment.ledger):
         return deployment
     with open_store(deployment.ledger, create=False) as store:
         zones = [_as_begun(zone, store) for zone in deployment.zones]
@@ -172,7 +170,7 @@ def _exists(ledger: str) -> bool:
 
 
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
-    if _promised(service) is None:
+    if not planned_otherwise(service):
         return service
     digests = [str(one.body["digest"]) for one in store.records(service.id) if one.kind == "epoch"]
     return zone_as_begun(service, digests[-1]) if digests else service
@@ -180,12 +178,12 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
     """The zone with the policy of its present epoch, which has this digest; see `as_begun`."""
-    if _promised(service) is None or digest == first_state(service, digest).digest:
+    if not planned_otherwise(service) or digest == first_state(service, digest).digest:
         return service
-    alone = in_epoch(service, service.begins, alone=True)
-    if alone is None or digest != first_state(alone, digest).digest:
+    before = as_before(service)
+    if before is None or digest != first_state(before, digest).digest:
         return service
-    return alone
+    return before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +214,19 @@ def known(service: ZoneService, standing: Standing) -> list[Span]:
 def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> ZoneService | None:
     """The zone as it ran in an epoch, if all but its times is as it is now.
 
-    An epoch that a version before this one began was planned on its own, and is known as such.
+    An epoch that a version before this one began was planned otherwise, and is known as such.
 
     Args:
-        service: the zone as it is now, with an interval promise.
+        service: the zone as it is now; without an interval promise its times are looked at as
+            they are.
         digest: the epoch's terms, as its record has them.
         first: the zone's step at which it began.
         horizon: its steps.
     """
+    if _promised(service) is None:
+        before = as_before(service)
+        same = before is not None and first_state(before, digest).digest == digest
+        return before if same else None
     for alone in (False, True):
         then = in_epoch(service, first * service.seconds, horizon, alone=alone)
         if then is not None and first_state(then, digest).digest == digest:

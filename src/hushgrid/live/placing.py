@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
+from hushgrid.clamp import MOST_CUT
 from hushgrid.live.deployment import Pattern, Promise, ZoneService
 from hushgrid.live.local import localised, localised_at
 from hushgrid.planning import plan
@@ -51,7 +52,8 @@ def interval_plan(
         pattern: the zone before it is laid over time.
         promise: what is promised about the secret `interval`.
         place: the epoch's steps.
-        alone: plan the epoch on its own, as versions did that counted no other epoch.
+        alone: plan as versions did that counted no other epoch: the epoch on its own, its clamp
+            without a bound on what it cuts.
 
     Returns:
         The plan. Where leakage does not fade its memory is None and the epoch is on its own.
@@ -72,6 +74,7 @@ def interval_plan(
         epsilon=promise.epsilon,
         terms=terms,
         rho=promise.rho,
+        most_cut=None if alone else MOST_CUT,
         running=running,
     )
     return Planned(found.policy, found.leakage, memory)
@@ -143,3 +146,39 @@ def in_epoch(
         leakage=leakage,
         memory=memory,
     )
+
+
+def planned_otherwise(service: ZoneService) -> bool:
+    """Whether versions before this one could have planned other terms from the same file."""
+    promise = service.promise
+    return (
+        service.pattern is not None
+        and promise is not None
+        and service.policy.gaussian is None
+        and (promise.secret == "interval" or promise.rho is not None)
+    )
+
+
+def as_before(service: ZoneService) -> ZoneService | None:
+    """The zone as versions before this one planned it; None where they planned as it is now."""
+    pattern, promise = service.pattern, service.promise
+    if pattern is None or promise is None or not planned_otherwise(service):
+        return None
+    if promise.secret == "interval":
+        return in_epoch(service, service.begins, alone=True)
+    if promise.secret == "window":
+        return None
+    world = service.scenario
+    policy = plan(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        secret=promise.secret,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        terms=pattern.terms,
+        rho=promise.rho,
+        most_cut=None,
+    ).policy
+    return replace(service, policy=policy)

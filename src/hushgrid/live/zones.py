@@ -280,7 +280,6 @@ def _planned(
             delta=promise.delta,
             terms=terms,
             rho=promise.rho,
-            most_cut=None,  # the clamps of epochs that are under way
         ).policy
         return Planned(policy, None, None)
     return Planned(terms, None, None)
