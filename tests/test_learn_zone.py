@@ -117,7 +117,10 @@ def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
     asked = ["--survey", str(survey), "--mix", "2:3", "--begins", "2026-01-05", "--out", str(out)]
     assert run("learn", *asked) == 0
     assert {path.name for path in out.iterdir()} == documented(2)
-    assert run("check", str(out / "service.toml")) == 0
+    said = tmp_path / "check.json"
+    assert run("check", str(out / "service.toml"), "--json", str(said)) == 1
+    (problem,) = json.loads(said.read_text())["problems"]  # three homes drown in the noise
+    assert "above the 50.0% of service.accept_error" in problem
     (zone,) = load_deployment(out / "service.toml").zones
     assert (zone.begins, len(zone.meters)) == (1_767_571_200, 3)
     assert "data:image/png" in (out / "report.html").read_text()

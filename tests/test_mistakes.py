@@ -90,6 +90,7 @@ OWN: dict[str, Any] = {
     "currency": "EUR",
     "fallback_rate": 0.25,
     "budget": 400.0,
+    "accept_error": 0.9,
 }
 SERVICE: dict[str, Any] = deepcopy(ZONE) | {
     "service": {"mode": "simulation", **OWN, "key": "hushgrid.key", "share": False},
@@ -141,7 +142,8 @@ OUT = {
     "edges": [0, 300, 200], "share": 1.5, "home_at_start": 1.5, "leave": -0.1, "come": 2.0,
     "from": "7:3x", "mode": "live", "interval": "PT1X", "begins": "soon", "time_zone": "Mars",
     "meter_interval": "15 min", "grace": "1 min", "retention": 1, "currency": "Euro",
-    "fallback_rate": -1.0, "budget": 0.0, "ledger": "mysql://b/c", "port": 0, "limit": 1,
+    "fallback_rate": -1.0, "budget": 0.0, "accept_error": 0.0, "ledger": "mysql://b/c",
+    "port": 0, "limit": 1,
     "token_lifetime": 1, "metrics": "me", "rate_limit": 0.0, "proxies": ["nowhere"],
     "connections": 1, "prices": "p/#", "url": "prices", "mqtt_uris": ["http://x"],
     "token_digests": ["x"], "secret": "day", "steps": 0, "by": "luck", "gaussian": -1.0,

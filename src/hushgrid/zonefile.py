@@ -29,7 +29,7 @@ SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
 BESIDE = {"learned", "service"}  # that a zone may have too: where its models come from, its times
 SERVICE = {  # keys of [service]; a zone file uses interval and time_zone, a service all of them
     *("mode", "begins", "time_zone", "interval", "meter_interval", "grace", "retention"),
-    *("currency", "fallback_rate", "budget", "key", "zones", "share"),
+    *("currency", "fallback_rate", "budget", "accept_error", "key", "zones", "share"),
 }
 _OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
 _TIMED = {"law", "from", "share"}  # of every law, beside its family's own

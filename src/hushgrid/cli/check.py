@@ -12,31 +12,56 @@ from hushgrid.cli.common import Json, put_json, say
 
 def check(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="As serve --new-epoch would start it.")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Find every mistake in a service file at once; without any, say what it promises and costs.
+
+    Nothing is written or created. Exit 1 where `hushgrid serve` would not start, where a
+    production file still has values of the template, or where prices would be too wrong
+    (service.accept_error); exit 2 where the file itself is wrong.
 
     Example: hushgrid check service.toml
     """
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.live.config import load_deployment
-    from hushgrid.live.outlook import deployment_prose, outlook, zone_json, zone_prose
+    from hushgrid.live.outlook import deployment_prose, outlook, too_wrong, zone_json, zone_prose
+    from hushgrid.live.placeholders import placeholders
+    from hushgrid.live.readiness import refusals
 
-    deployment = load_deployment(file)
-    found, unkept = [], []
-    for zone in deployment.zones:
-        try:
-            found.append((zone, outlook(zone)))
-        except HushgridError as error:
-            unkept.append(f"{file}: zone {zone.id}: {error}")
-    if unkept:
-        raise FileError("\n".join(unkept))
-    say(deployment_prose(deployment, [zone_prose(*one) for one in found]), json)
+    try:
+        deployment = load_deployment(file)
+        found, unkept = [], []
+        for zone in deployment.zones:
+            try:
+                found.append((zone, outlook(zone)))
+            except HushgridError as error:
+                unkept.append(f"{file}: zone {zone.id}: {error}")
+        if unkept:
+            raise FileError("\n".join(unkept))
+    except FileError as error:
+        put_json({"ok": False, "problems": str(error).splitlines()}, json)
+        raise
+    problems, remarks = refusals(deployment, new_epoch=new_epoch)
+    remarks += deployment.problems
+    examples = [str(one) for one in placeholders(file)]
+    (problems if deployment.mode == "production" else remarks).extend(examples)
+    problems += [said for one in found if (said := too_wrong(*one))]
+    said = deployment_prose(deployment, [zone_prose(*one) for one in found], problems, remarks)
+    say(said, json)
+    zones = [zone_json(*one) for one in found]
     values = {
+        "ok": not problems,
+        "problems": problems,
         "mode": deployment.mode,
-        "zones": [zone_json(*one) for one in found],
-        "remarks": list(deployment.problems),
+        **(zones[0] if len(zones) == 1 else {}),
+        "zones": zones,
+        "remarks": remarks,
     }
     written = put_json(values, json)
     if written:
         say(f"\nWritten:\n  {written[0]}", json)
+    if problems:
+        raise typer.Exit(1)

@@ -55,7 +55,7 @@ def load_deployment(path: Path | str) -> Deployment:
         openadr=_openadr(found),
         share=settings.get("share", False),
         price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
-        problems=_remarks(main.folder / settings["key"], http, mqtt),
+        problems=_remarks(http, mqtt),
     )
 
 
@@ -231,14 +231,9 @@ def _store(value: str, folder: Path) -> str:
     return f"{scheme}{folder / value.removeprefix('sqlite:')}"
 
 
-def _remarks(key: Path, http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:
+def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:
     """What can be run but deserves a look."""
     found = []
-    if not key.exists():
-        found.append(
-            f"service.key: {key} does not exist; take the one that hushgrid init writes into a"
-            " new folder."
-        )
     if http is not None and http.host not in _LOOPBACK and http.tls_certificate is None:
         found.append(
             f"http.host is {shown(http.host)} without tls_certificate: tokens and readings travel"

@@ -62,6 +62,7 @@ class ZoneService:
     time_zone: str = "UTC"
     retention: int = 7 * 86400
     budget: float | None = None
+    accept_error: float = 0.5  # the largest expected relative error of a price that check accepts
     fallback_rate: float = 0.0
     currency: str = "EUR"
     eta_set_by: str = ""

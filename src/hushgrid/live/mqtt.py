@@ -229,11 +229,12 @@ def _client(mqtt: Mqtt, client_id: str, *, keep: bool) -> paho.Client:
         CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not keep, manual_ack=keep
     )
     if mqtt.username is not None:
-        client.username_pw_set(mqtt.username, _password(mqtt))
+        client.username_pw_set(mqtt.username, password_of(mqtt))
     return client
 
 
-def _password(mqtt: Mqtt) -> str | None:
+def password_of(mqtt: Mqtt) -> str | None:
+    """The password in the file that the service file names."""
     if mqtt.password_file is None:
         return None
     try:

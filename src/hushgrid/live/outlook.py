@@ -12,10 +12,12 @@ from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
+from hushgrid.live.publish import utc
 from hushgrid.live.terms import first_state
 from hushgrid.planning import examine
 from hushgrid.policy import Policy
 from hushgrid.report import Outlook, outlook_json, outlook_prose
+from hushgrid.report.promise import price_error
 from hushgrid.sums import Spent
 
 _DAYS = 7  # that a policy is examined over: they hold a weekend
@@ -40,9 +42,10 @@ def outlook(zone: ZoneService) -> Outlook:
         epsilon=promise.epsilon,
         delta=promise.delta,
     )
-    leakage = None
+    leakage = week = None
     if policy.gaussian is None:
         leakage = worst_leakage(scenario.models, seen.losses[:day]).total
+        week = worst_leakage(scenario.models, seen.losses).total
     rho = RHO if promise.rho is None else promise.rho
     return Outlook(
         seen,
@@ -54,6 +57,7 @@ def outlook(zone: ZoneService) -> Outlook:
         day,
         rho,
         zone.learned.private,
+        week,
     )
 
 
@@ -65,6 +69,7 @@ def _first(policy: Policy, steps: int) -> Policy:
 
 def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
     """A zone's outlook and terms under their public keys."""
+    paid = releases_within(zone)
     return {
         "zone": zone.id,
         "houses": len(zone.meters),
@@ -78,7 +83,10 @@ def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
         "budget": zone.budget,
-        "budget_releases": releases_within(zone),
+        "budget_releases": paid,
+        "releases_affordable": zone.policy.horizon if paid is None else paid,
+        "horizon_ends": utc(zone.begins + zone.policy.horizon * zone.seconds),
+        "accept_error": zone.accept_error,
         "fallback_rate": zone.fallback_rate,
         "currency": zone.currency,
     }
@@ -155,12 +163,26 @@ def zone_prose(zone: ZoneService, found: Outlook) -> str:
     return "\n".join(lines)
 
 
-def deployment_prose(deployment: Deployment, zones: list[str]) -> str:
+def too_wrong(zone: ZoneService, found: Outlook) -> str | None:
+    """Why a price is too far from the exact one to be worth publishing, if it is."""
+    error = price_error(found)
+    if error <= zone.accept_error:
+        return None
+    return (
+        f"zone {zone.id}: the expected error of the price is {error:.1%}, above the"
+        f" {zone.accept_error:.1%} of service.accept_error; see what hushgrid plan advises, or set"
+        " accept_error to what you accept."
+    )
+
+
+def deployment_prose(
+    deployment: Deployment, zones: list[str], problems: list[str], remarks: list[str]
+) -> str:
     """The whole of it."""
     noise = (
         "noise is drawn from a secure source"
         if deployment.mode == "production"
         else "noise is simulated and protects nobody; every release is marked"
     )
-    remarks = [f"Look at: {remark}" for remark in deployment.problems]
-    return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *remarks])
+    said = [*(f"Warning: {one}" for one in remarks), *(f"Problem: {one}" for one in problems)]
+    return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *said])

@@ -233,6 +233,7 @@ SERVICE = {
     "currency": Setting(currency, own=True),
     "fallback_rate": Setting(rate, required=True, own=True),
     "budget": Setting(positive, own=True),
+    "accept_error": Setting(positive, own=True),
     "key": Setting(path, required=True),
     "zones": Setting(paths),
     "share": Setting(yes),

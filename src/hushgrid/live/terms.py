@@ -30,7 +30,7 @@ def begin(
     """
     check_all_here(service, ledger.standing, key)
     if new_epoch:  # first, since it is refused while the old epoch has readings open
-        _check_new(service, ledger)
+        check_new(service, ledger.standing)
         _new_roster(service, meters)
     _begin(service, ledger, new_epoch, stated or {})
 
@@ -65,9 +65,9 @@ def check_same(service: ZoneService, standing: Standing) -> None:
         )
 
 
-def _check_new(service: ZoneService, ledger: Ledger) -> None:
+def check_new(service: ZoneService, standing: Standing) -> None:
     """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
-    first, last = service.begins // service.seconds, ledger.standing.last_t
+    first, last = service.begins // service.seconds, standing.last_t
     if first <= last:
         raise LedgerError(
             f"begins of zone {service.id!r} is interval {first} but {last} is published;"

@@ -70,7 +70,7 @@ def read_zone(
         pattern = Pattern(scenario, policy)
         place = Place(times.begins, seconds, policy.horizon, settings["time_zone"])
         policy, leakage, memory = _planned(local, pattern, promise, faults, place)
-        kept = {"budget", "fallback_rate", "currency", "time_zone"} & set(settings)
+        kept = {"budget", "accept_error", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
             scenario=local,
             policy=policy,

@@ -30,6 +30,7 @@ class Outlook:
     day: int
     rho: float
     private: bool = False
+    leakage_week: float | None = None  # as leakage_day, of the first week or the horizon
 
 
 def price_error(outlook: Outlook, way: Way | None = None) -> float:
@@ -46,6 +47,13 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
     seen = outlook.seen
     return {
         "secret": outlook.secret,
+        "promise": {
+            "secret": outlook.secret,
+            "epsilon": outlook.epsilon,
+            "step": finite_or_none(max(seen.epsilon_t)),
+            "day": outlook.leakage_day,
+            "week": outlook.leakage_week,
+        },
         "epsilon": outlook.epsilon,
         "delta": outlook.delta,
         "horizon": outlook.steps,

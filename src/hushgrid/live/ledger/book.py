@@ -73,6 +73,25 @@ class Ledger:
             ledger._check_mine(mode)
             yield ledger
 
+    @classmethod
+    def read(cls, store: LedgerStore, zone: str, key: Signer, mode: Mode) -> Ledger | None:
+        """The ledger as `open` would find it, to look at: without the lock, and nothing is added.
+
+        Returns:
+            The ledger, or None where the zone has no record.
+
+        Raises:
+            LedgerError: What `open` would refuse.
+        """
+        from hushgrid.live.ledger.keys import verify
+
+        ledger = cls(store, zone, key, _resumed(store, zone, (), Fold(verify)))
+        if ledger._fold.place is None:
+            return None
+        ledger._check_mine(mode)
+        ledger._sure = False
+        return ledger
+
     def _check_mine(self, mode: Mode) -> None:
         place = self._fold.place
         if place is None or place.mode != mode:

@@ -27,8 +27,8 @@ class Server:
     """uvicorn from `start` to `stop`; the port is bound at once, so that a taken one is told."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, http: Http = USUAL) -> None:
-        _check_tls(http)
-        self._socket = _bound(host, port)
+        check_tls(http)
+        self._socket = bound(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         _allow_files(http.connections)
         self._end: Callable[[], None] = getattr(app, "end", lambda: None)
@@ -72,23 +72,24 @@ class Server:
             log.error("http stopped", extra={"reason": str(error.code)})
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at an address, before it listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small pieces at once (TCP_NODELAY) only where the protocol is named
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        made.bind((host, port))
     except OSError as error:
-        bound.close()
+        made.close()
         raise ServiceError(
             f"http host and port are {host!r} and {port}, which cannot be bound"
             f" ({error.strerror}); give free ones."
         ) from None
-    return bound
+    return made
 
 
-def _check_tls(http: Http) -> None:
+def check_tls(http: Http) -> None:
     """Refuse a certificate or key that cannot be used before anything listens."""
     if http.tls_certificate is None or http.tls_key is None:
         return

@@ -43,13 +43,16 @@ _COLUMNS = "zone, seq, kind, body, prev, digest, signature"
 
 
 class SqliteLedger:
-    """A LedgerStore in a file. `create` makes it where it is absent; else it is only read."""
+    """A LedgerStore in a file. `create` makes it where it is absent; else it is only read.
 
-    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+    `still`: where nothing is written at the time, reading leaves no file of SQLite beside it.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
         self.path = Path(path)
         self._mutex = threading.RLock()
         self._held: dict[str, Sidecar] = {}
-        self._database = _created(self.path) if create else _opened(self.path)
+        self._database = _created(self.path) if create else _opened(self.path, still)
 
     def append(self, record: Record) -> None:
         """Add the next record; in the log and on the disk before it returns."""
@@ -216,13 +219,13 @@ def _use_log(path: Path, database: sqlite3.Connection) -> None:
         )
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: Path, still: bool) -> sqlite3.Connection:
     """The file for reading alone; on a read-only disk it is read as it lies."""
     if not path.is_file():
         raise LedgerError(f"ledger {path} does not exist; give the path of a ledger.")
     modes = ["mode=ro"]
     if not path.with_name(f"{path.name}-wal").exists():
-        modes.append("mode=ro&immutable=1")
+        modes.insert(0 if still else 1, "mode=ro&immutable=1")
     for mode in modes:
         database = _connected(path, mode)
         try:

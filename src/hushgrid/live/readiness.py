@@ -1,0 +1,332 @@
+"""What `hushgrid serve` would refuse at its start, found without writing anything.
+
+Stores are opened for reading, or it is looked whether they can be made; a port is bound and let go
+at once. A broker that is away is nothing that serve refuses, so it is not asked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hushgrid.errors import ExtraError, HushgridError, LedgerError, MeterError, ServiceError
+from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.ledger.book import Ledger, Signer
+from hushgrid.live.ledger.stores import LedgerStore, open_store
+from hushgrid.live.ledger.stores.sidecar import sidecar_path
+from hushgrid.live.ledger.stores.sqlite import SqliteLedger
+from hushgrid.live.meters.roster import Roster
+from hushgrid.live.meters.zonefolder import ZoneFolder
+from hushgrid.live.terms import check_all_here, check_new, check_same
+from hushgrid.live.transfer import check_arrived
+from hushgrid.tables import masked
+
+_MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client")
+
+
+def refusals(deployment: Deployment, *, new_epoch: bool = False) -> tuple[list[str], list[str]]:
+    """What keeps a service from starting, and what only deserves a look.
+
+    Args:
+        deployment: The service as its file describes it.
+        new_epoch: Whether it would be started with `--new-epoch`.
+
+    Returns:
+        Problems, on each of which serve stops; and remarks. One sentence each, after its key.
+    """
+    found = _Found()
+    with found.at("hushgrid"):
+        _modules()
+    key: Signer | None = None
+    with found.at("service.key"):
+        from hushgrid.live.ledger.keys import load
+
+        key = load(deployment.key)
+    with found.at("stores.ledger"):
+        _ledger(deployment, key, new_epoch, found)
+    with found.at("stores.meters"):
+        _meters(deployment, new_epoch, found)
+    if deployment.http is not None:
+        with found.at("stores.clients"):
+            _side(deployment.client_store, "hushgrid_clients", _clients)
+        if deployment.openadr is not None:
+            with found.at("stores.vtn"):
+                _side(deployment.vtn_store, "hushgrid_vtn_version", _vtn)
+        with found.at("http"):
+            _http(deployment, found)
+    if deployment.mqtt is not None and deployment.mqtt.username is not None:
+        with found.at("mqtt.password_file"):
+            from hushgrid.live.mqtt import password_of
+
+            password_of(deployment.mqtt)
+    if deployment.price_file is not None and not deployment.price_file.parent.is_dir():
+        folder = deployment.price_file.parent
+        found.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
+    return found.problems, found.remarks
+
+
+class _Found:
+    """Problems and remarks so far."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.remarks: list[str] = []
+
+    @contextmanager
+    def at(self, key: str) -> Iterator[None]:
+        """Errors raised inside are problems of this key."""
+        try:
+            yield
+        except HushgridError as error:
+            self.problems.append(f"{key}: {masked(str(error))}")
+        except OSError as error:
+            self.problems.append(f"{key}: {error.strerror or type(error).__name__}.")
+
+
+def _modules() -> None:
+    from importlib import import_module
+
+    for module in _MODULES:
+        try:
+            import_module(module)
+        except ImportError:
+            raise ExtraError(
+                f"{module} is not installed; get it with pip install 'hushgrid[serve]'."
+            ) from None
+
+
+# ---- the ledger
+
+
+def _ledger(deployment: Deployment, key: Signer | None, new_epoch: bool, found: _Found) -> None:
+    """Every record as serve would read it, and the terms against those of the epoch."""
+    url = deployment.ledger
+    opened: Callable[[], LedgerStore]
+    if _is_postgres(url):
+        if not _in_database(url, "hushgrid_ledger"):
+            return
+        opened = partial(open_store, url, create=False)
+    else:
+        path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+        _check_file(path, lambda why: LedgerError(f"ledger {path} {why}"))
+        if not _holds(path):
+            return
+        opened = partial(SqliteLedger, path, create=False, still=True)
+    moves = {}
+    with opened() as store:
+        for zone in deployment.zones:
+            if key is None:
+                break
+            with found.at(f"zone {zone.id}"):
+                ledger = Ledger.read(store, zone.id, key, deployment.mode)
+                if ledger is None:
+                    continue
+                _terms(zone, ledger, key, new_epoch)
+                moves[zone.id] = ledger.standing.transfers
+    check_arrived(moves)
+
+
+def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> None:
+    check_all_here(zone, ledger.standing, key)
+    if new_epoch:
+        check_new(zone, ledger.standing)
+    elif ledger.standing.epoch is not None:
+        check_same(zone, ledger.standing)
+
+
+# ---- meters
+
+
+def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
+    """A folder that can be used, or a database; and the rosters kept there."""
+    url = deployment.meters
+    if _is_postgres(url):
+        if _in_database(url, "hushgrid_meter_zone") and not new_epoch:
+            _check_rosters(deployment, _rosters(url), found)
+        return
+    folder = Path(url)
+    if folder.exists() and not folder.is_dir():
+        raise MeterError(f"meter store {folder} is not a folder; give one that can be written.")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise MeterError(f"meter store {folder} cannot be written; give a folder that can.")
+    kept = {}
+    for zone in deployment.zones:
+        with found.at("stores.meters"):
+            epoch = ZoneFolder(folder, zone.id).read_epoch()
+            if epoch is not None:
+                kept[zone.id] = (epoch.roster.houses, epoch.roster.interval, epoch.roster.digest)
+    if not new_epoch:
+        _check_rosters(deployment, kept, found)
+
+
+def _check_rosters(
+    deployment: Deployment, kept: dict[str, tuple[int, int, str]], found: _Found
+) -> None:
+    from hushgrid.live.meters.roster import Epoch
+
+    for zone in deployment.zones:
+        if zone.id in kept:
+            with found.at("stores.meters"):
+                roster = Roster.of(zone.id, zone.meters, zone.seconds)
+                Epoch(Roster(*kept[zone.id])).check_same(roster, zone.id)
+
+
+# ---- databases
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+@contextmanager
+def _session(url: str) -> Iterator[Any]:
+    """A session that only reads."""
+    try:
+        import psycopg
+    except ImportError:
+        raise ExtraError(
+            "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
+        ) from None
+    try:
+        with psycopg.connect(url, autocommit=True, connect_timeout=10) as session:
+            session.read_only = True
+            yield session
+    except psycopg.ProgrammingError:  # its message would show the URL, password and all
+        raise ServiceError(
+            "this is no URL that PostgreSQL knows; give postgresql://USER@HOST/DATABASE."
+        ) from None
+    except psycopg.Error as error:
+        why = (" ".join(str(error).split()) or type(error).__name__)[:200]
+        raise ServiceError(f"the database cannot be used ({why}); start it.") from None
+
+
+def _in_database(url: str, table: str) -> bool:
+    """Whether the table is there; where it is not, it must be possible to make it."""
+    with _session(url) as session:
+        (sync,) = session.execute("SHOW fsync").fetchone()
+        if sync != "on":
+            raise ServiceError("the server has fsync off, so nothing is durable; turn it on.")
+        if session.execute("SELECT to_regclass(%s)", (table,)).fetchone()[0]:
+            return True
+        allowed = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+        if not session.execute(allowed).fetchone()[0]:
+            raise ServiceError(f"the database has no table {table} and lets none be made.")
+    return False
+
+
+def _rosters(url: str) -> dict[str, tuple[int, int, str]]:
+    with _session(url) as session:
+        rows = session.execute("SELECT zone, houses, interval_s, roster FROM hushgrid_meter_zone")
+        return {zone: (houses, seconds, roster) for zone, houses, seconds, roster in rows}
+
+
+# ---- files
+
+
+def _holds(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
+    """A file that can be written, in a folder in which others can be made beside it."""
+    if not path.parent.is_dir():
+        raise error(f"is in no folder; make {path.parent} first.")
+    if path.exists() and not path.is_file():
+        raise error("is not a file; give another name.")
+    written = [path.parent, *([path] if path.exists() else [])]
+    if not all(os.access(one, os.W_OK) for one in written):
+        raise error("cannot be written; see whose it and its folder are.")
+
+
+def _side(url: str, table: str, kind: tuple[str, int, int]) -> None:
+    """A store beside the ledger: absent, or of the right kind."""
+    if _is_postgres(url):
+        _in_database(url, table)
+        return
+    name, application, version = kind
+    path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+    _check_file(path, lambda why: ServiceError(f"{name} {path} {why}"))
+    if not _holds(path):
+        return
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True)
+        try:
+            found = [
+                database.execute(f"PRAGMA {one}").fetchone()[0]
+                for one in ("application_id", "user_version")
+            ]
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        raise ServiceError(f"{name} {path} cannot be used ({error}); give another name.") from None
+    if found != [application, version]:
+        raise ServiceError(
+            f"{name} {path} is a database of something else, or of another version of hushgrid;"
+            " give another name."
+        )
+
+
+def _kinds() -> tuple[tuple[str, int, int], tuple[str, int, int]]:
+    from hushgrid.live.access import sqlite as clients
+    from hushgrid.live.vtn.store import sqlite as vtn
+    from hushgrid.live.vtn.store.sql import VERSION
+
+    return (
+        ("clients", clients.APPLICATION, clients.VERSION),
+        ("vtn", vtn.APPLICATION, VERSION),
+    )
+
+
+_clients, _vtn = _kinds()
+
+
+# ---- ways in
+
+
+def _http(deployment: Deployment, found: _Found) -> None:
+    """Certificates that can be used and a port that is free, or taken by this very service."""
+    from hushgrid.live.web.server import bound, check_tls
+
+    assert deployment.http is not None
+    check_tls(deployment.http)
+    try:
+        bound(deployment.http.host, deployment.http.port).close()
+    except ServiceError as error:
+        if not _running(deployment):
+            raise
+        found.remarks.append(f"http: {error} The service runs already.")
+
+
+def _running(deployment: Deployment) -> bool:
+    """Whether a process holds the ledger of one of the zones."""
+    if _is_postgres(deployment.ledger):
+        from hushgrid.live.ledger.stores.postgres import lock_of
+
+        with suppress(HushgridError), _session(deployment.ledger) as session:
+            query = (
+                "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
+                " WHERE locktype = 'advisory'"
+            )
+            held = {row[0] for row in session.execute(query)}
+            return any(lock_of(zone.id) in held for zone in deployment.zones)
+        return False
+    path = Path(deployment.ledger.removeprefix("sqlite:").removeprefix("//"))
+    return any(_locked(sidecar_path(path, zone.id)) for zone in deployment.zones)
+
+
+def _locked(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
