@@ -75,12 +75,7 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
     file = TomlFile(path, written)
     file.check()
-    return zone_from(file, file.content, seconds=seconds)
-
-
-def zone_from(file: TomlFile, content: Table, *, seconds: int | None = None) -> ZoneFile:
-    """A zone from tables of a file."""
-    faults = file.faults
+    content, faults = file.content, file.faults
     known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
     length = _interval(content, faults) if seconds is None else seconds
     scenario = read_scenario(content, file.folder, length, faults, _OTHERS)

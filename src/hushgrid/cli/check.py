@@ -15,6 +15,10 @@ def check(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="As serve --new-epoch would start it.")
     ] = False,
+    accept_leakage: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1e6, metavar="FIGURE", help="As serve --accept-leakage."),
+    ] = None,
     json: Json = None,
 ) -> None:
     """Find every mistake in a service file at once; without any, say what it promises and costs.
@@ -25,6 +29,8 @@ def check(
 
     Example: hushgrid check service.toml
     """
+    from dataclasses import replace
+
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.live.config import load_deployment
     from hushgrid.live.outlook import deployment_prose, outlook, too_wrong, zone_json, zone_prose
@@ -44,7 +50,8 @@ def check(
     except FileError as error:
         put_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
-    problems, remarks = refusals(deployment, new_epoch=new_epoch)
+    agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
+    problems, remarks = refusals(replace(deployment, zones=agreed), new_epoch=new_epoch)
     remarks += deployment.problems
     examples = [str(one) for one in placeholders(file)]
     (problems if deployment.mode == "production" else remarks).extend(examples)

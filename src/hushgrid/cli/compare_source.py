@@ -83,14 +83,13 @@ class _Given(NamedTuple):
     def read(cls, path: Path, name: str | None) -> _Given:
         """From a zone file, whose houses may name their meters, or a service file."""
         from hushgrid.cli.zones import load_either
-        from hushgrid.live.config import pattern_of
         from hushgrid.live.roster_ids import meter_ids
         from hushgrid.tomlfile import TomlFile
 
         zone, service = load_either(path, name)
         meters: tuple[str, ...] = ()
-        if service is not None:
-            meters, scenario = service.meters, pattern_of(path, service).scenario
+        if service is not None and service.pattern is not None:
+            meters, scenario = service.meters, service.pattern.scenario
         else:
             file, scenario = TomlFile(path), zone.scenario
             groups = file.content["houses"]

@@ -72,6 +72,7 @@ def plan(
     from hushgrid.clamp import RHO
     from hushgrid.errors import PlanError
     from hushgrid.files import save_figures
+    from hushgrid.live.placing import interval_run
     from hushgrid.planning import plan as planned
 
     if out is not None:
@@ -80,7 +81,7 @@ def plan(
         raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
     if paper is not None and not 0 <= paper < 1e6:
         raise PlanError(f"paper is {paper}; give a sigma of 0 or more.")
-    scenario, terms, private, own = _zone(config, zone, paper, seed)
+    scenario, terms, private, own, service = _zone(config, zone, paper, seed)
     secret = own.secret if secret is None else secret
     if secret == "window":
         raise PlanError(
@@ -95,6 +96,9 @@ def plan(
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
+    running = None
+    if service is not None and secret == "interval":  # with its epochs before and after
+        scenario, running = interval_run(service) or (scenario, None)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     asked: dict[str, Any] = {
         "secret": secret,
@@ -105,7 +109,11 @@ def plan(
         "slotwise": slotwise,
         "gaussian": gaussian,
     }
-    if continued:
+    if service is not None and secret == "interval":
+        asked["running"] = running
+    elif service is not None and own.rho is not None:
+        asked["most_cut"] = None  # as the service chooses a clamp
+    elif continued:
         asked["running"] = options.running(scenario.models, terms.horizon, secret)
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
     with progress("planning", dials) as tick:
@@ -148,7 +156,7 @@ class _Own(NamedTuple):
 
 
 def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int) -> Any:
-    """The scenario, the terms, whether models are private, and what is promised anyway."""
+    """The scenario, the terms, whether models are private, what is promised anyway, the service."""
     from dataclasses import replace
 
     from hushgrid.errors import FileError
@@ -159,16 +167,16 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
-        return scenario(paper or 0.0, seed), Policy(1.0), False, _Own()
+        return scenario(paper or 0.0, seed), Policy(1.0), False, _Own(), None
     file, service = load_either(config, zone)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, epsilon_t=(), window=None, gaussian=None, delta=0.0)
     if service is None:
-        return file.scenario, replace(terms, clamp=(), negligible=0.0), private, _Own()
+        return file.scenario, replace(terms, clamp=(), negligible=0.0), private, _Own(), None
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
     own = _Own(
         promise.secret, promise.epsilon, promise.delta, policy.gaussian is not None, promise.rho
     )
-    return service.own or file.scenario, terms, private, own
+    return service.own or file.scenario, terms, private, own, service

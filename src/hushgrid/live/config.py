@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hushgrid.errors import ConfigError, FileError
+from hushgrid.errors import ConfigError
 from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr, ZoneService
 from hushgrid.live.settings import OWN, TABLES, Times, fitting_times, read_settings
 from hushgrid.live.zones import read_zone
 from hushgrid.tables import Faults, Table, known, shown
 from hushgrid.tomlfile import TomlFile
-from hushgrid.zonefile import BESIDE, SECTIONS, ZoneFile, zone_from
+from hushgrid.zonefile import BESIDE, SECTIONS
 
 _HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections", "pages")
 OWN_KEYS = {f"service.{key}" for key in OWN}
@@ -64,17 +64,6 @@ def is_service(content: Table) -> bool:
     service = content.get("service")
     own = set(service) - set(OWN) if isinstance(service, Mapping) else set()
     return bool(set(content) & set(TABLES) - {"service"} or own & set(TABLES["service"]))
-
-
-def pattern_of(path: Path, zone: ZoneService) -> ZoneFile:
-    """The zone of a service file with patterns of a day or week, before they are laid over time."""
-    main = TomlFile(path)
-    further = [TomlFile(path.parent / name) for name in main.content["service"].get("zones", ())]
-    for file in (main, *further):
-        if file.content.get("zone", {}).get("id") == zone.id:
-            tables = {k: v for k, v in file.content.items() if k in SECTIONS | BESIDE}
-            return zone_from(file, tables, seconds=zone.seconds)
-    raise FileError(f"{path} has no zone {zone.id!r} any more; try again.")
 
 
 def _tables(main: TomlFile) -> dict[str, dict[str, Any]]:

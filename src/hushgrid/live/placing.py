@@ -60,11 +60,7 @@ def interval_plan(
     """
     terms = replace(pattern.terms, horizon=place.horizon)
     memory = None if alone else memory_of(pattern, place)
-    if memory is None:
-        world, running = laid(pattern, place), None
-    else:
-        world = _among_others(pattern, place, memory)
-        running = len(world.models[0].calendar.slots)
+    world, running = _run(pattern, place, memory)
     found = plan(
         world.zone,
         world.tariff,
@@ -78,6 +74,24 @@ def interval_plan(
         running=running,
     )
     return Planned(found.policy, found.leakage, memory)
+
+
+def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
+    """The steps that an interval promise of a zone is planned over, and how many count.
+
+    As for `interval_plan`; None where the zone's file is not known.
+    """
+    if service.pattern is None:
+        return None
+    place = Place(service.begins, service.seconds, service.policy.horizon, service.time_zone)
+    return _run(service.pattern, place, memory_of(service.pattern, place))
+
+
+def _run(pattern: Pattern, place: Place, memory: int | None) -> tuple[Scenario, int | None]:
+    if memory is None:
+        return laid(pattern, place), None
+    world = _among_others(pattern, place, memory)
+    return world, len(world.models[0].calendar.slots)
 
 
 def laid(pattern: Pattern, place: Place) -> Scenario:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hushgrid.errors import ExtraError, HushgridError, LedgerError, MeterError, ServiceError
+from hushgrid.live.border import opening, zone_as_begun
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.stores import LedgerStore, open_store
@@ -134,11 +135,17 @@ def _ledger(deployment: Deployment, key: Signer | None, new_epoch: bool, found: 
 
 
 def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> None:
-    check_all_here(zone, ledger.standing, key)
+    """As a curator opens the zone."""
+    standing = ledger.standing
+    if new_epoch or standing.epoch is None:
+        opening(zone, standing)
+    else:
+        zone = zone_as_begun(zone, standing.epoch.digest)
+    check_all_here(zone, standing, key)
     if new_epoch:
-        check_new(zone, ledger.standing)
-    elif ledger.standing.epoch is not None:
-        check_same(zone, ledger.standing)
+        check_new(zone, standing)
+    elif standing.epoch is not None:
+        check_same(zone, standing)
 
 
 # ---- meters
