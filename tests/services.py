@@ -7,8 +7,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -26,9 +27,12 @@ class Postgres:
         self.port, self._count = free_port(), 0
         # PostgreSQL refuses to run as root
         self._user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._make()
+        self.start()
+
+    def _make(self) -> None:
         words = ("-U", "hushgrid", "-A", "trust", "-E", "UTF8", "--no-sync")
         self._run("initdb", "-D", str(self._data), *words)
-        self.start()
 
     @property
     def url(self) -> str:
@@ -72,11 +76,71 @@ class Postgres:
         """`immediate` is a crash: what was not committed to disk is gone."""
         self._run("pg_ctl", "stop", "-w", "-D", str(self._data), "-m", mode)
 
+    def kill(self) -> None:
+        """SIGKILL to the server and all its processes, as if its machine lost power."""
+        parent = (self._data / "postmaster.pid").read_text().split()[0]
+        listed = subprocess.run(
+            ["pgrep", "-P", parent], capture_output=True, text=True, check=False
+        ).stdout
+        subprocess.run(["kill", "-KILL", parent, *listed.split()], check=False)
+        until_gone = time.monotonic() + 30
+        while Path(f"/proc/{parent}").exists() and time.monotonic() < until_gone:
+            time.sleep(0.02)
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._user, str(self._binaries / program), *arguments]
         subprocess.run(
             command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd="/"
         )
+
+
+class Standby(Postgres):
+    """An asynchronous standby of another server, made with pg_basebackup."""
+
+    def __init__(self, primary: Postgres, folder: Path) -> None:
+        self._primary = primary
+        super().__init__(primary._binaries, folder)
+
+    def _make(self) -> None:
+        source = f"host=127.0.0.1 port={self._primary.port} user=hushgrid"
+        words = ("-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._run("pg_basebackup", "-d", source, "-D", str(self._data), *words)
+
+    def hold_back(self) -> None:
+        """Take all that the primary has, and stop: what it commits from now on is lost here."""
+        import psycopg
+
+        with psycopg.connect(self._primary.url, autocommit=True) as link:
+            (there,) = link.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
+        with psycopg.connect(self.url, autocommit=True) as link:
+            taken = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+            while link.execute(taken, (there,)).fetchone() != (True,):
+                time.sleep(0.02)
+        self.stop("fast")
+
+    def take_over(self) -> None:
+        """The primary dies, and this one goes on in its place."""
+        self._primary.kill()
+        self.start()
+        self._run("pg_ctl", "promote", "-w", "-D", str(self._data))
+
+    def both(self, name: str = "postgres") -> str:
+        """The URL of whichever of the two is the primary."""
+        hosts = f"127.0.0.1:{self._primary.port},127.0.0.1:{self.port}"
+        return f"postgresql://hushgrid@{hosts}/{name}?target_session_attrs=read-write"
+
+
+@contextmanager
+def replicated() -> Iterator[Standby]:
+    """A primary and its standby."""
+    with running_postgres() as primary, _folder() as name:
+        standby = Standby(primary, Path(name))
+        try:
+            yield standby
+        finally:
+            with suppress(subprocess.CalledProcessError):  # held back
+                standby.stop()
 
 
 def postgres_binaries() -> Path | None:
@@ -106,13 +170,20 @@ def running_postgres() -> Iterator[Postgres]:
     binaries = postgres_binaries()
     if binaries is None:
         raise FileNotFoundError("PostgreSQL is not installed: no initdb")
+    with _folder() as name:
+        server = Postgres(binaries, Path(name))
+        try:
+            yield server
+        finally:
+            with suppress(subprocess.CalledProcessError):  # it was killed
+                server.stop()
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
     with tempfile.TemporaryDirectory(
         prefix="hushgrid-pg-", dir=in_memory(), ignore_cleanup_errors=True
     ) as name:
         if os.geteuid() == 0:
             shutil.chown(name, "postgres")
-        server = Postgres(binaries, Path(name))
-        try:
-            yield server
-        finally:
-            server.stop()
+        yield name

@@ -85,6 +85,10 @@ class LedgerError(HushgridError):
     """A ledger that cannot be trusted, or a record that may not be added to it."""
 
 
+class LedgerHeldError(LedgerError):
+    """A zone's ledger has another writer."""
+
+
 class MeterError(HushgridError):
     """A meter store that cannot be used as asked. Its message never shows a reading."""
 

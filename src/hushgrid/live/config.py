@@ -54,6 +54,8 @@ def load_deployment(path: Path | str) -> Deployment:
         mqtt=mqtt,
         openadr=_openadr(found),
         share=settings.get("share", False),
+        witness=_witness(stores, main),
+        witness_needed="witness" in stores,
         price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
         problems=_remarks(http, mqtt),
     )
@@ -204,12 +206,21 @@ def _check_shared(found: Mapping[str, dict[str, Any]], faults: Faults) -> None:
     if not found["service"].get("share"):
         return
     for name, value in found["stores"].items():
-        if not value.startswith(("postgresql://", "postgres://")):
+        if name != "witness" and not value.startswith(("postgresql://", "postgres://")):
             faults.add(
                 f"stores.{name}",
                 f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
                 " which all curators can reach, or leave out share.",
             )
+
+
+def _witness(stores: Mapping[str, str], main: _File) -> Path | None:
+    """The folder that is named; else one beside the service file for a ledger on a server."""
+    if "witness" in stores:
+        return main.folder / stores["witness"]
+    if "://" in stores["ledger"].removeprefix("sqlite:"):
+        return main.path.with_suffix(".witness")
+    return None
 
 
 def _store(value: str, folder: Path) -> str:

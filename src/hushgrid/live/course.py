@@ -24,7 +24,7 @@ class Course:
     def __init__(self, service: ZoneService) -> None:
         self._service = service
         self._terms: object = None  # what a fold begins with
-        self._folded = 0
+        self._folded, self._last = 0, ""  # releases taken, and the digest of the last one
 
     def follow(self, standing: Standing) -> Epoch:
         """Take the releases that are new; the epoch they are of."""
@@ -33,13 +33,15 @@ class Course:
             raise LedgerError(
                 f"the ledger of zone {self._service.id!r} has no epoch; open it again."
             )
-        terms = (epoch, standing.transfers, dict(standing.charged))
-        if terms != self._terms or len(releases) < self._folded:
+        terms = (epoch, standing.transfers, dict(standing.charged), standing.booked)
+        last = releases[self._folded - 1].head if 0 < self._folded <= len(releases) else ""
+        if terms != self._terms or last != self._last:
             self._begin(standing)
             self._terms = terms
         for shown in releases[self._folded :]:
             self._take(epoch, shown)
             self._folded += 1
+            self._last = shown.head
         return epoch
 
     def _begin(self, standing: Standing) -> None:
@@ -53,7 +55,7 @@ class Course:
             shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
         )
         self.spent = spent_before(self._service, standing)
-        self._folded = 0
+        self._folded, self._last = 0, ""
 
     def _take(self, epoch: Epoch, shown: Published) -> None:
         while self.state.t < epoch.step(shown.t):  # intervals that nobody published
@@ -107,5 +109,6 @@ def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
 
 
 def spent_before(service: ZoneService, standing: Standing) -> Spent:
-    """What is lost before an epoch's first release: the most a house brought along, and models."""
-    return Spent().add(standing.carried, service.learned.epsilon)
+    """What is lost besides an epoch's releases: the most a house brought along, models, gaps."""
+    gaps = (one.epsilon for one in standing.booked_now)
+    return Spent().add(standing.carried, service.learned.epsilon, *gaps)

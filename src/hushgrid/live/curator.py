@@ -26,12 +26,14 @@ from hushgrid.live.border import opening, zone_as_begun
 from hushgrid.live.course import Course
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
+from hushgrid.live.gaps import book, held_back, note_loss
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.standing import Published, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
+from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Source
 from hushgrid.live.publish import Publisher
 from hushgrid.live.terms import begin
@@ -41,6 +43,7 @@ from hushgrid.noise import Noise, Stepwise
 log = logging.getLogger("hushgrid.curator")
 
 PURGE = 60.0  # [s] between two looks for readings that are kept no longer
+UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
 
 
@@ -106,12 +109,17 @@ class Curator:
         watch: Callable[[str], None] = _nobody,
         fold: Fold | None = None,
         course: Course | None = None,
+        witness: Witness | None = None,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
-        `fold` and `course`: what was read of the ledger before, if something was.
+        `fold` and `course`: what was read of the ledger before, if something was. `witness`: the
+        last records known on this machine; without one a ledger that lost its end is refused
+        where its store notices, and not noticed where it does not.
         """
-        with Ledger.open(store, service.id, key, mode, now, fold=fold) as ledger:
+        with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
+            if witness is not None and new_epoch:  # no new terms while something may be lost
+                note_loss(service, ledger, None, now)
             stated: dict[str, float] = {}
             if new_epoch or ledger.standing.epoch is None:
                 stated = opening(service, ledger.standing)
@@ -119,8 +127,12 @@ class Curator:
                 service = zone_as_begun(service, ledger.standing.epoch.digest)
             begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(service.id, service.meters, service.seconds)
+            if witness is not None and not new_epoch:
+                note_loss(service, ledger, meters, now)
+            ledger.settle()
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, course)
             curator._skip_what_was_before(now)
+            curator._skip_gaps()
             curator._tell_of_the_clock(now)
             yield curator
 
@@ -151,8 +163,20 @@ class Curator:
         if begins > first:
             self._leave_out((begins - first) // seconds)
 
+    def _skip_gaps(self) -> None:
+        """Steps that may have been published and lost are not published."""
+        for gap in self._ledger.standing.gaps:
+            self.leave_out_until(self.start_of(gap.last + 1))
+
+    def _resume(self) -> None:
+        """Book the gap, since the operator asked for it, and go on with readings."""
+        book(self.service, self._ledger, self._spent)
+        t = self.t
+        self._fold()
+        self.leave_out_until(self.start_of(t))
+
     def _tell_of_the_clock(self, now: float) -> None:
-        """A clock that went back makes the zone wait: nothing is published for a time twice."""
+        """A clock that went back makes the zone wait: a step on record is not published again."""
         if self._last is not None and now < self._last.published_at:
             behind = self._last.published_at - math.floor(now)
             told = {"zone": self.service.id, "t": self.t, "seconds": behind}
@@ -184,6 +208,7 @@ class Curator:
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
+        state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
         return Status(self.service.id, self.t - 1, self._spent.total, left, self._missing, state)
 
     @property
@@ -204,6 +229,8 @@ class Curator:
         """Close and publish every interval that is due; show again what was not yet shown."""
         made = []
         self._retry()
+        if self._ledger.standing.gap is not None and self._ledger.asked_to_resume:
+            self._resume()
         while self.next_due() <= now:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
@@ -218,7 +245,7 @@ class Curator:
             self._leave_out(steps)
 
     def tick(self, now: float) -> Published:
-        """Publish the next interval: exactly one durable record, then everything else."""
+        """Publish the next interval: one durable record, then everything else."""
         start, t = self.start_of(self.t), self.t
         self._watch("due")
         self._meters.close(self.service.id, start)
@@ -309,6 +336,8 @@ class Curator:
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
         """
         self._usable = True
+        if held_back(self.service, self._ledger.standing, self.t):
+            return None
         try:
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
             draws = prepare(self._state, noise)

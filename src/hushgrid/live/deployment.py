@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hushgrid.errors import ServiceError
+from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance
 from hushgrid.simulation import Scenario
@@ -152,6 +153,8 @@ class Deployment:
     vtn: str = field(default="", repr=False)  # as clients
     share: bool = False  # whether other curators run the same zones
     name: str = "curator"  # among those
+    witness: Path | None = None  # a folder of this machine; else beside the ledger or the key
+    witness_needed: bool = False  # refuse to run where the folder cannot be written
 
     @property
     def client_store(self) -> str:
@@ -164,6 +167,23 @@ class Deployment:
         return self.vtn or self._beside("vtn.sqlite")
 
     @property
+    def witness_folder(self) -> Path:
+        """Where the last records of each zone are kept on this machine, apart from the ledger."""
+        if self.witness is not None:
+            return self.witness
+        near = self.key if self.on_server else Path(self.ledger.removeprefix("sqlite:"))
+        return near.with_name(f"{near.name}.witness")
+
+    def witnesses(self) -> Witnesses:
+        """The witnesses of all zones, for this process."""
+        return Witnesses.at(self.witness_folder, needed=self.witness_needed, shared=self.share)
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the ledger is on a database server."""
+        return "://" in self.ledger.removeprefix("sqlite:")
+
+    @property
     def mqtt_uris(self) -> tuple[str, ...]:
         """Where OpenADR's notifications can be heard; none where they are not published."""
         if self.openadr is None or self.mqtt is None or not self.openadr.mqtt:
@@ -171,7 +191,7 @@ class Deployment:
         return self.openadr.mqtt_uris or (f"mqtt://{self.mqtt.host}:{self.mqtt.port}",)
 
     def _beside(self, name: str) -> str:
-        if "://" in self.ledger.removeprefix("sqlite:"):
+        if self.on_server:
             return self.ledger
         return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)
 

@@ -100,6 +100,7 @@ class Process:
         simulated = deployment.mode == "simulation"
         self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
         self._key = load(deployment.key)
+        self._witnesses = stack.enter_context(deployment.witnesses())
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
         self.board = Board(zone.id for zone in deployment.zones)
@@ -153,6 +154,7 @@ class Process:
                 self.deployment.mode,
                 now=now,
                 new_epoch=new_epoch,
+                witness=self._witnesses.of(zone.id),
             ) as curator,
         ):
             self.history.fill(zone.id, curator.releases)

@@ -245,6 +245,7 @@ TABLES: dict[str, dict[str, Setting]] = {
         "meters": Setting(store, required=True, secret=True),
         "clients": Setting(store, secret=True),
         "vtn": Setting(store, secret=True),
+        "witness": Setting(some_text),
     },
     "http": {
         "host": Setting(host),

@@ -76,8 +76,10 @@ def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:
     state, steps = first_state(service), list(_steps(service, standing))
     if state.policy.gaussian is not None:
         delta = state.policy.delta
-        return Cost(compose([e for step in steps for e in _gaussian(state, step)], delta), delta)
-    return Cost(sum_up(_loss(state, step, house) for step in steps))
+        events = [e for step in steps for e in _gaussian(state, step)]
+        return Cost(compose([*events, *_lost(state, standing)], delta), delta)
+    gaps = [one.epsilon for one in standing.booked_now]
+    return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
 
 
 def _steps(service: ZoneService, standing: Standing) -> Iterator[_Step]:
@@ -98,6 +100,19 @@ def _loss(state: State, step: _Step, house: int) -> float:
     scales = [scale for scale in (step.shown.scale, step.shown.look) if scale]
     lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
+
+
+def _lost(state: State, standing: Standing) -> Iterator[Event]:
+    """Steps of booked gaps, as if each was published at the scale of the schedule."""
+    if standing.epoch is None:
+        return
+    for gap in standing.booked_now:
+        first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
+        for t in range(first, min(last, state.policy.horizon) + 1):
+            made = state.scheduler.at(t)
+            reach = max((case.reach for case in state.scheduler.booked(t).cases), default=0)
+            if reach:
+                yield Gaussian(reach, made.scale)
 
 
 def _gaussian(state: State, step: _Step) -> list[Event]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
 from hushgrid.live.course import spent_before
-from hushgrid.live.curator import Status
+from hushgrid.live.curator import UNTIL_RESUMED, Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
@@ -55,6 +55,8 @@ def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Statu
 
 def _state(zone: ZoneService, standing: Standing, spent: Spent, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
+    if standing.gap is not None:
+        return UNTIL_RESUMED
     if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
         return "not begun"
     first = standing.epoch.first if standing.epoch else 1

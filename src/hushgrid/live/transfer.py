@@ -42,15 +42,19 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
         raise LedgerError(f"the house is in zone {source!r} already; give another zone to go to.")
     key = load(deployment.key)
     (name,) = house_names(key, [meter])
-    with open_store(deployment.ledger) as store:
+    with open_store(deployment.ledger) as store, deployment.witnesses() as witnesses:
         if store.head(source) is None:
             raise LedgerError(
                 f"zone {source!r} has published nothing, so nothing is to be carried; move the"
                 " meter in the service file."
             )
         with (
-            Ledger.open(store, source, key, deployment.mode, now) as old,
-            Ledger.open(store, comes.id, key, deployment.mode, now) as new,
+            Ledger.open(
+                store, source, key, deployment.mode, now, witness=witnesses.of(source)
+            ) as old,
+            Ledger.open(
+                store, comes.id, key, deployment.mode, now, witness=witnesses.of(comes.id)
+            ) as new,
         ):
             out = _left(old.standing, name, target)
             anew = out is None

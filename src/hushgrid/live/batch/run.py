@@ -99,6 +99,11 @@ class SumsSource:
     def close(self, zone: str, start: int) -> None:
         """Nothing comes in any more."""
 
+    def last_closed(self, zone: str) -> int | None:
+        """Not known: the files of a batch say nothing about what was published."""
+        del zone
+        return None
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """Where the batch begins: an epoch that has published nothing begins there too."""
         del zone
@@ -212,6 +217,7 @@ def _curators(
     key = load(deployment.key)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(deployment.ledger))
+        witnesses = stack.enter_context(deployment.witnesses())
         yield (
             [
                 stack.enter_context(
@@ -225,6 +231,7 @@ def _curators(
                         deployment.mode,
                         now=now,
                         new_epoch=job.new_epoch,
+                        witness=witnesses.of(service.id),
                     )
                 )
                 for service in chosen

@@ -20,6 +20,9 @@ from hushgrid.policy import NoiseName
 Mode = Literal["production", "simulation"]
 Source = Literal["readings", "forecast", "fallback"]
 Direction = Literal["in", "out"]
+# witness: a record known here is missing; meters: a closed interval has no release;
+# failover: another database server answers than the one last written to; fork: two histories
+Cause = Literal["witness", "meters", "failover", "fork"]
 
 # `houses` is the zone's public number of houses. `missing` and `late` are in records of earlier
 # versions alone: how many meters report is for operators.
@@ -179,6 +182,23 @@ def charge(what: str, epsilon: float, *, digest: str, homes: int) -> Body:
     return {"what": what, "epsilon": float(epsilon), "digest": digest, "homes": homes}
 
 
+def gap(first: int, last: int, why: Cause) -> Body:
+    """Steps `first` to `last` may have been published and their records lost.
+
+    From here on no release comes from readings until a `resume` books what they can have cost.
+    `why`: what shows the loss, see `Cause`.
+    """
+    return {"first": first, "last": last, "why": why}
+
+
+def resume(first: int, last: int, *, epsilon: float, delta: float = 0.0) -> Body:
+    """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
+
+    An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own).
+    """
+    return {"first": first, "last": last, "epsilon": _own(float(epsilon)), "delta": float(delta)}
+
+
 def _own(epsilon: float) -> float | None:
     """JSON knows no infinity: a release without an epsilon of its own has none."""
     return None if math.isinf(epsilon) else epsilon
@@ -269,6 +289,13 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
         "out": _or_none(_HASH),
     },
     "charge": {"what": _TEXT, "epsilon": _LOSS, "digest": _HASH, "homes": _whole(1)},
+    "gap": {"first": _whole(1), "last": _whole(1), "why": _one_of(Cause)},
+    "resume": {
+        "first": _whole(1),
+        "last": _whole(1),
+        "epsilon": _or_none(_LOSS),
+        "delta": _CHANCE,
+    },
 }
 
 # fields that a body may have: records of earlier versions lack them

@@ -4,21 +4,25 @@
         ledger.append("epoch", epoch(...))
 
 Nothing may be shown before `append` has returned. A retry shows `standing.at(t)`; it never draws
-again.
+again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import Mode, genesis
 from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import NOTHING, Body, Record, seal
-from hushgrid.live.ledger.standing import Head, Published, Standing
-from hushgrid.live.ledger.stores.ports import LedgerStore
+from hushgrid.live.ledger.standing import Gap, Head, Published, Standing
+from hushgrid.live.ledger.stores.ports import LedgerStore, Replicated
+from hushgrid.live.ledger.witness import KEPT, Witness
+
+log = logging.getLogger("hushgrid.ledger")
 
 
 class Signer(Protocol):
@@ -34,12 +38,39 @@ class Signer(Protocol):
         ...
 
 
+class Found(NamedTuple):
+    """What a ledger was found to be when it was opened.
+
+    Attributes:
+        lost: A record that was durable is missing and cannot be put back.
+        last_t: The last step that the witness knows of such records; 0 where it knows none.
+        forked: Steps (first, last) that the witness has in another history than the ledger's.
+        own: The last record is the last that was written here: nothing else can have been shown.
+        moved: Another server answers than the one that was last written to; None: not known.
+    """
+
+    lost: bool = False
+    last_t: int = 0
+    forked: tuple[int, int] | None = None
+    own: bool = False
+    moved: bool | None = None
+
+
 class Ledger:
     """A zone's ledger, open for writing; make it with `open`."""
 
-    def __init__(self, store: LedgerStore, zone: str, key: Signer, fold: Fold) -> None:
+    def __init__(
+        self,
+        store: LedgerStore,
+        zone: str,
+        key: Signer,
+        fold: Fold,
+        witness: Witness | None = None,
+        found: Found | None = None,
+    ) -> None:
         self._store, self._zone, self._key, self._fold = store, zone, key, fold
-        self._sure = True
+        self._sure, self._witness = True, witness
+        self.found = Found() if found is None else found
 
     @classmethod
     @contextmanager
@@ -54,6 +85,8 @@ class Ledger:
         known: Collection[str] = (),
         verify: Verify | None = None,
         fold: Fold | None = None,
+        witness: Witness | None = None,
+        forked: bool = False,
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
 
@@ -61,13 +94,21 @@ class Ledger:
         remembered from elsewhere, such as the head last shown: all must be there. `verify` judges
         the signatures; `keys.verify` where it is not given. `fold`: what was read and checked
         before; it goes on here, and must not be used elsewhere meanwhile.
+
+        `witness`: the last records known on this machine. What the store lacks of them is appended
+        again, as it was; what cannot be put back is said in `found` instead of refused. A store
+        that contradicts the witness is refused unless `forked` is set; `found` says it then.
         """
         if verify is None:
             from hushgrid.live.ledger.keys import verify as of_key
 
             verify = of_key
         with store.writer(zone):
-            ledger = cls(store, zone, key, _resumed(store, zone, known, fold or Fold(verify)))
+            under_way = fold or Fold(verify)
+            found = _resumed(store, zone, known, under_way, witness, key.public)
+            if found.forked and not forked:
+                raise _forked(zone, found.forked)
+            ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
                 ledger.append("genesis", genesis(mode, key.public, now))
             ledger._check_mine(mode)
@@ -127,29 +168,144 @@ class Ledger:
         self._fold.check(record)
         try:
             self._store.append(record)
+            if self._witness is not None:
+                self._witness.note([record], own=True)
         except BaseException:
             self._sure = False
             raise
         self._fold.take(record)
         return record
 
+    def settle(self) -> None:
+        """The ledger is as it should be: its witness and its server are noted as the latest."""
+        record = self._store.head(self._zone)
+        if self._witness is not None and record is not None:
+            self._witness.vouch(record)
+        if isinstance(self._store, Replicated):
+            self._store.settle(self._zone)
+
+    @property
+    def asked_to_resume(self) -> bool:
+        """Whether the operator has asked for the gap to be booked."""
+        return self._witness is not None and self._witness.asked
+
+    def resumed(self) -> None:
+        """The gap is booked: what the operator asked for is done."""
+        if self._witness is not None:
+            self._witness.answer()
+
     def publish(self, body: Body) -> Published:
         """Append a release and return it as it may now be shown."""
         return Published.of(self.append("release", body))
 
 
-def _resumed(store: LedgerStore, zone: str, known: Collection[str], fold: Fold) -> Fold:
+def _resumed(
+    store: LedgerStore,
+    zone: str,
+    known: Collection[str],
+    fold: Fold,
+    witness: Witness | None,
+    key: str,
+) -> Found:
     """All records checked and folded; none may be missing that was known to be durable."""
     noted = store.witness(zone)  # before the records: see there
-    wanted = {*known, noted} - {None}
-    for record in store.records(zone, fold.place.head.seq if fold.place else 0):
-        fold.take(record)
-        wanted.discard(record.digest)
+    refold(store, zone, fold)
+    found = Found()
+    if witness is not None:
+        found = recover(store, zone, fold, witness, key)
+        moved = store.moved(zone) if isinstance(store, Replicated) else None
+        found = found._replace(moved=moved)
+        if not found.lost and not found.forked:
+            witness.keep(list(store.records(zone, max(0, fold.seq - KEPT))))
+    wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
+    if wanted:
+        wanted -= {record.digest for record in store.records(zone)}
+    if noted in wanted and witness is not None and fold.place and fold.place.epoch:
+        wanted.discard(noted)
+        found = found._replace(lost=True)
     for lost in wanted:
-        end = fold.place.head.seq if fold.place else 0
         raise LedgerError(
-            f"the ledger of zone {zone!r} ends at record {end} without record {str(lost)[:12]},"
-            " which was durable: its end was cut, or an older copy was put back. Put back the"
-            " newest whole copy; docs/ledger.md says how to go on without one."
+            f"the ledger of zone {zone!r} ends at record {fold.seq} without record"
+            f" {str(lost)[:12]}, which was durable: its end was cut, or an older copy was put back."
+            " Put back the newest whole copy; docs/ledger.md says how to go on without one."
         )
-    return fold
+    return found
+
+
+def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
+    """Take what is new; from the beginning where the store is no longer what was folded."""
+    if fold.place is not None:
+        last = next(store.records(zone, fold.seq - 1), None)
+        if last is None or last.digest != fold.place.head.digest:
+            fold.clear()
+    for record in store.records(zone, fold.seq):
+        fold.take(record)
+
+
+def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> Found:
+    """Append again what the witness has and the store has lost; the zone's `writer` is held here.
+
+    `fold` holds all that the store has, and takes what is appended.
+    """
+    found, tails = Found(), witness.tails()
+    for tail in tails:
+        first = tail.records[0].seq
+        stored = {one.seq: one.digest for one in store.records(zone, first - 1)}
+        other = [one for one in tail.records if stored.get(one.seq, one.digest) != one.digest]
+        beyond = [one for one in tail.records if one.seq > fold.seq]
+        if other:
+            beyond = [one for one in tail.records if one.seq >= other[0].seq]
+        if _superseded(beyond, fold.gaps):
+            continue
+        if other:
+            steps = [one.t for one in beyond if one.t]
+            if steps:
+                found = found._replace(forked=(steps[0], steps[-1]))
+                continue
+            raise _forked(zone, None)
+        if not beyond:
+            continue
+        if beyond[0].seq == fold.seq + 1:
+            _append_again(store, zone, fold, beyond, key)
+        elif fold.place is None or fold.place.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {zone!r} ends at record {fold.seq} and the witness begins at"
+                f" record {first}; put back a copy of the ledger that reaches so far."
+            )
+        else:
+            steps = [one.t for one in beyond if one.t]
+            found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
+    head = fold.place.head.digest if fold.place else ""
+    return found._replace(own=witness.wrote(head, tails))
+
+
+def _superseded(records: Sequence[Record], gaps: Sequence[Gap]) -> bool:
+    """Whether a gap in the ledger has taken the place of all these records."""
+    return bool(records) and any(
+        gap.seq <= records[0].seq and all((one.t or 0) <= gap.last for one in records)
+        for gap in gaps
+    )
+
+
+def _append_again(
+    store: LedgerStore, zone: str, fold: Fold, records: Sequence[Record], key: str
+) -> None:
+    for record in records:
+        if record.kind == "genesis" and record.body["key"] != key:
+            raise LedgerError(
+                f"the witness of zone {zone!r} is of a ledger with another key, and the ledger has"
+                " no record; put that ledger back, or remove the witness to begin a new one."
+            )
+        fold.check(record)
+        store.append(record)
+        fold.take(record)
+    log.warning("records put back", extra={"zone": zone, "records": len(records)})
+
+
+def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
+    of = f"steps {steps[0]} to {steps[1]}" if steps else "the last records"
+    return LedgerError(
+        f"the ledger of zone {zone!r} has other records for {of} than the witness on this machine:"
+        " two histories were written. Put the right one back, or run hushgrid resume, which books"
+        " what the other one can have cost."
+    )

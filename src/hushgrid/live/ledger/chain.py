@@ -15,8 +15,10 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import check_body
 from hushgrid.live.ledger.record import NOTHING, Record, digest_of, from_line
 from hushgrid.live.ledger.standing import (
+    Booked,
     Charge,
     Epoch,
+    Gap,
     Head,
     Published,
     Standing,
@@ -41,6 +43,7 @@ class Place:
     end: int = 0  # [UTC epoch s] of the last interval published
     spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    gap: Gap | None = None  # open: no release from readings until it is booked
 
 
 def follow(place: Place | None, record: Record, verify: Verify | None = None) -> Place:
@@ -61,6 +64,8 @@ def follow(place: Place | None, record: Record, verify: Verify | None = None) ->
     head = Head(record.seq, record.digest)
     if place is None:
         return Place(record.zone, record.body["mode"], key, head)
+    if record.kind == "gap":
+        return replace(_gap(place, record.body, head), head=head)
     return replace(_RULES[record.kind](place, record.body), head=head)
 
 
@@ -89,6 +94,7 @@ def _check_link(place: Place | None, record: Record) -> None:
 
 
 def _epoch(place: Place, body: Mapping[str, Any]) -> Place:
+    _check_no_gap(place, "an epoch")
     if body["first"] <= place.last_t:
         raise LedgerError(
             f"epoch begins at step {body['first']} but step {place.last_t} of zone {place.zone!r}"
@@ -117,6 +123,7 @@ def _release(place: Place, body: Mapping[str, Any]) -> Place:
     else:
         _check_terms(place, body)
     if body["source"] == "readings":
+        _check_no_gap(place, f"step {body['t']} from readings")
         _check_noise(place, body)
     elif body["load_hat"] is not None or "noise" in body or any(body[n] != 0 for n in _COSTS):
         raise LedgerError(
@@ -203,6 +210,8 @@ def _transfer(place: Place, body: Mapping[str, Any]) -> Place:
             f"transfer has direction {body['direction']} and out = {body['out']}; a house that"
             " comes in names the record by which it left, one that goes out has none yet."
         )
+    if body["direction"] == "out":
+        _check_no_gap(place, "a house that leaves")
     now = (body["epsilon"], body["delta"])
     before = place.spent.get(body["house"], (0.0, 0.0))
     if now[0] < before[0] or now[1] < before[1]:
@@ -224,12 +233,42 @@ def _charge(place: Place, body: Mapping[str, Any]) -> Place:
     )
 
 
+def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
+    _check_no_gap(place, "a second gap")
+    if place.epoch is None or not place.epoch.first <= body["first"] <= body["last"]:
+        raise LedgerError(
+            f"a gap of zone {place.zone!r} goes from step {body['first']} to {body['last']}; give"
+            " steps of the present epoch, in order."
+        )
+    found = Gap(**body, seq=head.seq, head=head.digest)
+    return replace(place, gap=found, last_t=max(place.last_t, body["last"]))
+
+
+def _resume(place: Place, body: Mapping[str, Any]) -> Place:
+    gap = place.gap
+    if gap is None or (gap.first, gap.last) != (body["first"], body["last"]):
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed after steps {body['first']} to {body['last']}, which"
+            " are no open gap; book the gap that is open."
+        )
+    return replace(place, gap=None)
+
+
+def _check_no_gap(place: Place, what: str) -> None:
+    if place.gap is not None:
+        raise LedgerError(
+            f"{what} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
+            f" {place.gap.last}) that is not booked; run hushgrid resume first."
+        )
+
+
 _RULES: Mapping[str, Callable[[Place, Mapping[str, Any]], Place]] = {
     "epoch": _epoch,
     "schedule": _schedule,
     "release": _release,
     "transfer": _transfer,
     "charge": _charge,
+    "resume": _resume,
 }
 
 
@@ -244,6 +283,26 @@ class Fold:
         self._releases: list[Published] = []
         self._transfers: list[Transfer] = []
         self._charges: list[Charge] = []
+        self._gaps: list[Gap] = []
+        self._booked: list[Booked] = []
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record; 0 before any."""
+        return self.place.head.seq if self.place else 0
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The gaps so far, in order."""
+        return tuple(self._gaps)
+
+    def clear(self) -> None:
+        """Forget everything: the ledger that was read is no longer the one that is there."""
+        self.place, self._signature = None, ""
+        for one in (self._epochs, self._releases, self._transfers, self._charges):
+            one.clear()
+        self._gaps.clear()
+        self._booked.clear()
 
     def check(self, record: Record) -> Place:
         """The place after the record, or the rule it breaks; nothing changes."""
@@ -261,6 +320,10 @@ class Fold:
             self._transfers.append(Transfer.of(record))
         elif record.kind == "charge":
             self._charges.append(Charge(record.body["epsilon"], record.seq))
+        elif record.kind == "gap" and self.place.gap is not None:
+            self._gaps.append(self.place.gap)
+        elif record.kind == "resume":
+            self._booked.append(Booked.of(record))
 
     @property
     def standing(self) -> Standing:
@@ -282,6 +345,9 @@ class Fold:
             spent=place.spent,
             charged=place.charged,
             charges=tuple(self._charges),
+            gap=place.gap,
+            gaps=tuple(self._gaps),
+            booked=tuple(self._booked),
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from hushgrid.errors import LedgerError
 
 FORMAT = "hushgrid-ledger/1"
-KINDS = ("genesis", "epoch", "schedule", "release", "transfer", "charge")
+KINDS = ("genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume")
 NOTHING = "0" * 64  # what the first record of a chain has before it
 DEPTH = 8  # no record nests deeper
 NAMES = ("body", "digest", "kind", "prev", "seq", "signature", "zone")

@@ -120,6 +120,34 @@ class Charge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Steps that may have been published and lost; see `bodies.gap`."""
+
+    first: int
+    last: int
+    why: str
+    seq: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What the steps of a gap may have lost, as booked; see `bodies.resume`."""
+
+    first: int
+    last: int
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, record: Record) -> Booked:
+        """From the record; an epsilon of null is infinite."""
+        body = dict(record.body)
+        body["epsilon"] = math.inf if body["epsilon"] is None else body["epsilon"]
+        return cls(**body)
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """All that a zone's ledger says, folded: what to resume from.
 
@@ -141,6 +169,9 @@ class Standing:
     spent: Mapping[str, tuple[float, float]]
     charged: Mapping[str, float] = field(default_factory=dict)
     charges: tuple[Charge, ...] = ()
+    gap: Gap | None = None  # the one that is not booked yet
+    gaps: tuple[Gap, ...] = ()
+    booked: tuple[Booked, ...] = ()
 
     @property
     def last_t(self) -> int:
@@ -161,6 +192,13 @@ class Standing:
         if not before:
             raise LedgerError(f"step {one.t} of zone {self.zone!r} is in no epoch.")
         return (same or before)[-1]
+
+    @property
+    def booked_now(self) -> tuple[Booked, ...]:
+        """The gaps of the present epoch that are booked."""
+        if self.epoch is None:
+            return ()
+        return tuple(one for one in self.booked if one.first >= self.epoch.first)
 
     @property
     def moved(self) -> Mapping[str, Transfer]:
@@ -209,12 +247,13 @@ class Standing:
 
     @property
     def epsilon(self) -> float:
-        """The sum of what all releases and charges may lose at most, rounded up.
+        """The sum of what all releases, charges and booked gaps may lose at most, rounded up.
 
         Infinite where a release has no epsilon of its own.
         """
         releases = Spent().add(*(one.epsilon for one in self.releases))
-        return releases.add(*self.charged.values()).total
+        gaps = (one.epsilon for one in self.booked)
+        return releases.add(*self.charged.values(), *gaps).total
 
     def at(self, t: int) -> Published | None:
         """What was published for step t, to be shown again as it is."""

@@ -108,6 +108,10 @@ class Source(Protocol):
         """Close an interval and all before it."""
         ...
 
+    def last_closed(self, zone: str) -> int | None:
+        """Start of the last closed interval [epoch s]; None before the first, or not known."""
+        ...
+
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
         ...

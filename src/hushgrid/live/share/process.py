@@ -12,8 +12,11 @@ from hushgrid.live.clock import Clock
 from hushgrid.live.course import Course
 from hushgrid.live.curator import Curator, Status
 from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.ledger.book import recover, refold
+from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.standing import Published, Standing
+from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.mqtt import MqttReadings
 from hushgrid.live.running import ZoneRun
 from hushgrid.live.serve import Process, make_noise
@@ -45,7 +48,8 @@ class SharedProcess(Process):
             pace=Pace.of(min(zone.seconds for zone in deployment.zones)),
         )
         stack.callback(self._sharing.stop)
-        self._following = Following(self._sharing.zones, verify)
+        self._following = Following(self._sharing.zones, verify, self._witness)
+        self._moves = 0
         self._courses = {zone.id: Course(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
         self._away = False
@@ -56,6 +60,9 @@ class SharedProcess(Process):
     @property
     def _mark(self) -> str:
         return f"-{self._sharing.me}"
+
+    def _witness(self, zone: str) -> Witness:
+        return self._witnesses.of(zone)
 
     def _made_zones(self) -> list[ZoneRun]:
         beat = self._sharing.pace.beat
@@ -75,6 +82,7 @@ class SharedProcess(Process):
             new_epoch=new_epoch,
             fold=self._following.folds[zone.id],
             course=self._courses[zone.id],
+            witness=self._witness(zone.id),
         ) as curator:
             self.history.fill(zone.id, curator.releases, told=False)
             yield curator
@@ -85,6 +93,7 @@ class SharedProcess(Process):
         """Read every zone's ledger; what is wrong with one is raised. The loop joins the others."""
         for run in self._zones:
             self._stack.callback(run.close)
+        self._put_back()
         if new_epoch:
             self._begin_anew(now)
         self._follow(now)
@@ -129,6 +138,7 @@ class SharedProcess(Process):
         try:
             if self._sharing.turn():
                 self._close_lost()
+                self._look_at_server()
                 self._resume()
                 self._follow(clock.now())
         except LedgerError as error:
@@ -151,6 +161,8 @@ class SharedProcess(Process):
 
         Who has more to do than it can would else not see others come who wait to take some of it.
         """
+        if self._sharing.still:
+            return
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
         for zone in sorted(mine, key=self._due):
             failures = zone.failures
@@ -174,8 +186,38 @@ class SharedProcess(Process):
     def _told(self, status: Status) -> Status:
         return replace(status, curator=self._sharing.me)
 
+    def _look_at_server(self) -> None:
+        """After a fail-over: give the ledgers back what they lost, and doubt what was read."""
+        if self._sharing.moves == self._moves:
+            return
+        self._moves = self._sharing.moves
+        self._put_back()
+        self._following.doubt()
+
+    def _put_back(self) -> None:
+        """Append again what the ledgers of zones that are not open here lack of the witnesses."""
+        store = self._sharing.store
+        for zone in self._zones:
+            name, witness = zone.service.id, self._witness(zone.service.id)
+            if zone.curator is not None:
+                continue  # its writer does
+            head = store.head(name)
+            seq = head.seq if head else 0
+            if not any(tail.records[-1].seq > seq for tail in witness.tails()):
+                continue
+            try:
+                with store.recovering(name):
+                    fold = Fold(verify)
+                    refold(store, name, fold)
+                    recover(store, name, fold, witness, self._key.public)
+            except LedgerError as error:
+                told = {"zone": name, "reason": str(error)}
+                log.warning("records not put back", extra=told)
+
     def _close_lost(self) -> None:
         for zone in self._zones:
+            if zone.service.id not in self._sharing.ready:
+                self._witness(zone.service.id).disown()
             if zone.curator is not None and zone.service.id not in self._sharing.ready:
                 log.info("zone left", extra={"zone": zone.service.id})
                 zone.close()
@@ -187,9 +229,11 @@ class SharedProcess(Process):
         if cut:
             found = self._following.catch_up(store, self._sharing.zones - set(cut))
         for name, zone in cut.items():
-            if name in found:
+            head, place = store.head(name), self._following.folds[name].place
+            same = head is not None and place is not None and head.digest == place.head.digest
+            if name in found or not same:
                 zone.close()  # and opened again, with what came
-                self._show(zone.service, found[name])
+                self._show(zone.service, found.get(name, []))
             else:
                 store.resume(name)
 
@@ -233,11 +277,16 @@ class SharedProcess(Process):
     def _follow(self, now: float) -> None:
         """Show what other curators recorded, and say where their zones stand."""
         sharing, here = self._sharing, {z.service.id for z in self._zones if z.curator is not None}
+        anew = self._following.reread(sharing.store, here)
         found = self._following.catch_up(sharing.store, here)
         for zone in self.deployment.zones:
             if zone.id in here:
                 self._statuses.pop(zone.id, None)
                 continue
+            if zone.id in anew:
+                self._statuses.pop(zone.id, None)
+                releases = self._following.folds[zone.id].standing.releases
+                self.history.fill(zone.id, releases, told=False)
             self._show(zone, found.get(zone.id, []))
             if zone.id in found or zone.id not in self._statuses:
                 fold = self._following.folds[zone.id]

@@ -54,6 +54,9 @@ class Sharing:
         self.ready: frozenset[str] = frozenset()  # what this process may do now
         self.surplus = 0  # how many others wait for
         self.taken = 0  # leases taken from others, who did not give them back
+        self.moves = 0  # times that another database server took over
+        self._server: str | None = None
+        self._still = -math.inf  # until then nothing is taken or run: others put records back
         self._free: dict[str, float] = {}  # since when
         self._refused: dict[str, float] = {}  # until when
         self._joined, self._next, self._turned = math.inf, 0.0, steady()
@@ -62,12 +65,28 @@ class Sharing:
 
     def _join(self) -> None:
         """From now on others count on this one."""
+        self._look_at_server()
         self._leases.join()
         if not self._thread.is_alive() and not self._stop.is_set():
             self._thread.start()
         self._joined, self._next = self._steady(), 0.0
         self._free.clear()
         log.info("joined", extra={"curator": self.me})
+
+    def _look_at_server(self) -> None:
+        """After a fail-over wait for one lease: who has records that the standby lacks, writes."""
+        before, now = self._server, self.store.server()
+        first = before is None
+        if (first and self.store.any_moved()) or (not first and now is not None and now != before):
+            self.moves += 1
+            self._still = self._steady() + self.pace.lease
+            log.warning("another database server", extra={"curator": self.me})
+        self._server = now or before
+
+    @property
+    def still(self) -> bool:
+        """Whether to wait after a fail-over of the database."""
+        return self._steady() < self._still
 
     def turn(self) -> bool:
         """Look around, if it is time, and take what is due to this curator; whether it did."""
@@ -105,7 +124,7 @@ class Sharing:
             del self._free[name]
         for name in self.seen.free:
             self._free.setdefault(name, now)
-        if now - self._joined < self.pace.settled:
+        if now - self._joined < self.pace.settled or self.still:
             self.surplus = 0
             return
         overdue = {name for name, since in self._free.items() if now - since > self.pace.lease}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, Self, runtime_checkable
 
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.live.ledger.record import NOTHING, Record, digest_of
 
 
@@ -56,6 +56,22 @@ class LedgerStore(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+@runtime_checkable
+class Replicated(Protocol):
+    """A store whose server may be replaced by a standby that lacks the last records."""
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server, or another timeline of it, answers than at the last `settle`.
+
+        None where that is not known.
+        """
+        ...
+
+    def settle(self, zone: str) -> None:
+        """Note the server that answers now as the zone's; its `writer` is held here."""
+        ...
+
+
 def check_next(zone: str, head: Record | None, record: Record) -> None:
     """What every store asks of a record before it takes it."""
     seq, digest = (head.seq, head.digest) if head else (0, NOTHING)
@@ -81,9 +97,9 @@ def not_held(zone: str) -> LedgerError:
     return LedgerError(f"zone {zone!r} has no writer here; append inside `with writer(zone)`.")
 
 
-def held_elsewhere(zone: str) -> LedgerError:
+def held_elsewhere(zone: str) -> LedgerHeldError:
     """A second writer."""
-    return LedgerError(
+    return LedgerHeldError(
         f"zone {zone!r} has a writer already; a zone has one at a time, stop the other one."
     )
 

@@ -37,6 +37,16 @@ CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger
   FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows();
 """
+# which server a zone was last opened on; a promoted standby has another timeline
+_HOME = """
+CREATE TABLE IF NOT EXISTS hushgrid_ledger_home (
+  zone text COLLATE "C" PRIMARY KEY, server text NOT NULL
+)
+"""
+_SERVER = """
+SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+FROM pg_control_system()
+"""
 COLUMNS = "zone, seq, kind, body, prev, digest, signature"
 SESSION: dict[str, Any] = {
     "connect_timeout": 5,
@@ -158,6 +168,42 @@ class PostgresLedger:
     def witness(self, zone: str) -> str | None:  # noqa: ARG002
         """None is kept: the server checks its log itself."""
         return None
+
+    def server(self) -> str | None:
+        """Which server answers, and on which timeline; None where it does not say."""
+        try:
+            return str(self._select(_SERVER, ())[0][0])
+        except LedgerError:
+            if self._reader.closed:
+                raise
+            return None
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server answers than when the zone was last opened."""
+        if not self._select("SELECT to_regclass('hushgrid_ledger_home')", ())[0][0]:
+            return None
+        rows = self._select("SELECT server FROM hushgrid_ledger_home WHERE zone = %s", (zone,))
+        now = self.server()
+        return None if not rows or now is None else rows[0][0] != now
+
+    def settle(self, zone: str) -> None:
+        """Note the server that answers now as the zone's."""
+        now = self.server()
+        with self._mutex, self._errors():
+            if zone not in self._held:
+                raise not_held(zone)
+            if now is None:
+                return
+            session = self._held[zone]
+            if not session.execute("SELECT to_regclass('hushgrid_ledger_home')").fetchall()[0][0]:
+                with session.transaction():
+                    session.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(""),))
+                    session.execute(_HOME)
+            session.execute(
+                "INSERT INTO hushgrid_ledger_home VALUES (%s, %s) ON CONFLICT (zone) DO UPDATE"
+                " SET server = excluded.server WHERE hushgrid_ledger_home.server <> %s",
+                (zone, now, now),
+            )
 
     def zones(self) -> tuple[str, ...]:
         """The zones that have records, sorted."""

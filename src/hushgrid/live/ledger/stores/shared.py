@@ -58,7 +58,7 @@ class SharedLedger(PostgresLedger):
     """
 
     def __init__(self, url: str, me: str | None = None, *, create: bool = True) -> None:
-        self._me, self._mine = me, set[str]()
+        self._me, self._mine, self._unfenced = me, set[str](), set[str]()
         self._options = SESSION | {"connect_timeout": 2, "tcp_user_timeout": 5_000}
         super().__init__(url, create=create)
         self._prepare()
@@ -133,7 +133,8 @@ class SharedLedger(PostgresLedger):
         with self._mutex, self._errors():
             if record.zone not in self._held:
                 raise not_held(record.zone)
-            if self._me is None or not self._append_at_once(record):
+            alone = self._me is None or record.zone in self._unfenced
+            if alone or not self._append_at_once(record):
                 self._insert(record)  # or the reason why not
 
     def _append_at_once(self, record: Record) -> bool:
@@ -152,7 +153,9 @@ class SharedLedger(PostgresLedger):
             return False
 
     def _admit(self, session: Session, zone: str) -> None:
-        if self._me is not None and session.execute(_FENCE, (zone, self._me)).fetchone() is None:
+        if self._me is None or zone in self._unfenced:
+            return
+        if session.execute(_FENCE, (zone, self._me)).fetchone() is None:
             raise LedgerError(f"zone {zone!r} is another curator's now; it goes on there.")
 
     @contextmanager
@@ -168,6 +171,24 @@ class SharedLedger(PostgresLedger):
             with self._mutex:
                 if self._held.pop(zone) is self._reader:
                     self.unlock(zone)
+
+    @contextmanager
+    def recovering(self, zone: str) -> Iterator[None]:
+        """The right to append again what the store has lost, with the lock and without a lease."""
+        with self.writer(zone):
+            self._unfenced.add(zone)
+            try:
+                yield
+            finally:
+                self._unfenced.discard(zone)
+
+    def any_moved(self) -> bool:
+        """Whether a zone was last opened on another server, or another timeline of it."""
+        now = self.server()
+        if now is None or not self.run("SELECT to_regclass('hushgrid_ledger_home')")[0][0]:
+            return False
+        found = self.run("SELECT EXISTS (SELECT FROM hushgrid_ledger_home WHERE server <> %s)", now)
+        return bool(found[0][0])
 
     def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._mutex, self._errors():
