@@ -29,6 +29,8 @@ KINDS = {
     " load_hat look published_at put_back rate rule scale simulated source start t zone",
     "transfer": "delta direction epsilon house other out",
     "charge": "digest epsilon homes what",
+    "gap": "first last why",
+    "resume": "delta epsilon first last",
 }
 OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage"},
@@ -115,6 +117,7 @@ class Chain:
         self.t = self.end = 0
         self.spent = {}
         self.charged = set()
+        self.gap = None
 
     def take(self, record, wanted_key):
         """The next record, or why not."""
@@ -142,6 +145,7 @@ class Chain:
     def take_epoch(self, body):
         """New terms, for steps not yet published."""
         need(body["first"] > self.t, "an epoch begins before the last step published")
+        need(self.gap is None, "an epoch while a gap is not booked")
         self.epoch, self.committed = body, False
 
     def take_schedule(self, _):
@@ -166,6 +170,7 @@ class Chain:
             need(self.committed, "a release before the epoch's schedule")
             need(body["digest"] == self.epoch["digest"], "other terms than its epoch's")
         if source == "readings":
+            need(self.gap is None, "a release from readings while a gap is not booked")
             need(t < self.epoch["first"] + self.epoch["horizon"], "beyond the horizon")
             need(type(body["load_hat"]) is int, "no load_hat")
             need(body["scale"] > 0 or self.epoch["exact"] is True, "no noise")
@@ -183,6 +188,7 @@ class Chain:
         """What a house has spent stays spent."""
         need(body["direction"] in ("in", "out"), "the direction is unknown")
         need((body["direction"] == "in") == (body["out"] is not None), "no record of leaving")
+        need(body["direction"] == "in" or self.gap is None, "a house leaves an open gap")
         now = [body["epsilon"], body["delta"]]
         before = self.spent.get(body["house"], [0, 0])
         need(now[0] >= before[0] and now[1] >= before[1], "a house has spent less than before")
@@ -193,6 +199,21 @@ class Chain:
         need(body["epsilon"] >= 0, "a charge below 0")
         need(body["digest"] not in self.charged, "the same thing is charged twice")
         self.charged.add(body["digest"])
+
+    def take_gap(self, body):
+        """Steps that may have been published and lost."""
+        need(self.gap is None, "a second gap before the first is booked")
+        need(self.epoch, "a gap outside any epoch")
+        need(self.epoch["first"] <= body["first"] <= body["last"], "a gap of no steps")
+        need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")
+        self.gap, self.t = [body["first"], body["last"]], max(self.t, body["last"])
+
+    def take_resume(self, body):
+        """What they may have cost; null has no epsilon of its own."""
+        need(self.gap == [body["first"], body["last"]], "it books no open gap")
+        need(body["epsilon"] is None or body["epsilon"] >= 0, "it books less than nothing")
+        need(0 <= body["delta"] <= 1, "its delta is no probability")
+        self.gap = None
 
 
 def verify(lines, key=None, heads=()):

@@ -6,7 +6,7 @@ terms. Black box (`events.py`, `blackbox.py`, `behaviour.py`): a publisher is ru
 """
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.audit.evidence import Entry, Epoch, Evidence, from_recording
+from hushgrid.audit.evidence import Entry, Epoch, Evidence, Lost, from_recording
 from hushgrid.audit.findings import CHECKS, Check
 from hushgrid.audit.terms import Terms
 
@@ -17,6 +17,7 @@ __all__ = [
     "Entry",
     "Epoch",
     "Evidence",
+    "Lost",
     "Terms",
     "certify",
     "from_recording",

@@ -49,6 +49,20 @@ class Epoch:
     schedule: str | None = None
     committed: int | None = None
     seconds: int | None = None  # length of a step, where it is on record
+    lost: frozenset[int] = frozenset()  # own steps that may have been published and lost
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Steps (over all epochs) that may have been published and lost, and what is booked for them.
+
+    `place` is the record that books them, or that notes them; `epsilon` is None while unbooked.
+    """
+
+    place: int
+    first: int
+    last: int
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,7 @@ class Evidence:
     charges: tuple[tuple[int, float], ...] = ()  # (place, epsilon) of all that models have cost
     # (place, stated, due) of houses that left: due at least, for what every house has spent
     left: tuple[tuple[int, float, float], ...] = ()
+    gaps: tuple[Lost, ...] = ()  # steps that may have been published and lost
 
     @property
     def entries(self) -> tuple[Entry, ...]:

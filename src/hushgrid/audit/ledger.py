@@ -82,7 +82,7 @@ def recompute(
 
     `before`: what each step before the epoch lost, latest last, as windows count it.
     """
-    walk = _Walk(terms, epoch.digest, before)
+    walk = _Walk(terms, epoch.digest, before, epoch.lost)
     for entry in epoch.entries:
         walk.take(entry)
     made = Recomputed(
@@ -102,8 +102,15 @@ def recompute(
 class _Walk:
     """The public's own walk through an epoch."""
 
-    def __init__(self, terms: Terms, digest: str, before: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        digest: str,
+        before: Sequence[float] = (),
+        lost: Collection[int] = (),
+    ) -> None:
         self.terms, self.first = terms, carry(terms.first_state(digest), before)
+        self._lost = lost
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
         self._public = Public.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
@@ -168,7 +175,9 @@ class _Walk:
         self._state = skip(self._state, rate)
         self.due.append(0.0)
         self.stated.append(0.0)
-        self.losses.append(np.zeros(self.terms.zone.n_houses))
+        t, policy = len(self._rates) + 1, self.terms.policy
+        lost = policy.epsilon_at(t) if t in self._lost and t <= policy.horizon else 0.0
+        self.losses.append(np.full(self.terms.zone.n_houses, lost))
         self._rates.append(rate)
 
     def _check(self, entry: Entry) -> None:
@@ -364,6 +373,14 @@ def steps(evidence: Evidence) -> Check:
             for a, b, entry in zip(numbers, numbers[1:], epoch.entries[1:], strict=False)
             if b > a + 1
         ]
+    if evidence.gaps:
+        one = evidence.gaps[-1]
+        cost = "nothing yet" if one.epsilon is None else f"epsilon {one.epsilon:.6g}"
+        text = (
+            f"Releases of steps {one.first} to {one.last} may have been published and lost; record"
+            f" {one.place} books {cost} for them."
+        )
+        return Check("steps", "noted", text, one.place)
     if not gaps:
         return Check("steps", "passed", f"{len(evidence.entries)} releases without a gap.")
     low, high, place = gaps[0]
@@ -475,9 +492,15 @@ def budget(
         for entry in epoch.entries
         if entry.source == "readings" and math.isfinite(entry.epsilon)
     ]
-    restart = _restart(evidence, digests or {})
-    if restart is not None:
+    for one in evidence.gaps:
+        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
+            spent.append((one.last, one.epsilon, one.place, (0.0, models.get(epoch.digest, 0.0))))
+    spent.sort()
+    if (restart := _restart(evidence, digests or {})) is not None:
         return restart
+    if (unbooked := _unbooked(evidence, digests or {})) is not None:
+        return unbooked
     total = Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total
     if terms is None or terms.budget is None:
         text = f"All releases together state {total:.6g};"
@@ -561,6 +584,32 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
                 found.append(Check("budget", "failed", text, entry.place))
                 break
     return found
+
+
+def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A gap for which less is booked than its steps may have cost within the budget."""
+    for one in evidence.gaps:
+        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        terms = digests.get(epoch.digest) if epoch else None
+        if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
+            continue
+        own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
+        steps = [t for t in own if t <= terms.policy.horizon]
+        if terms.policy.window is not None:
+            due = terms.policy.epsilon * math.ceil(len(steps) / terms.policy.window.steps)
+        else:
+            due = Spent().add(*map(terms.policy.epsilon_at, steps)).total
+        before = [e.epsilon for e in epoch.entries if e.place < one.place]
+        filled = terms.budget is not None and Spent().add(
+            *before, one.epsilon, terms.charged
+        ).exceeds(terms.budget * (1 - _CLOSE))
+        if one.epsilon < due * (1 - _CLOSE) and not filled:
+            text = (
+                f"Record {one.place} books {one.epsilon:.6g} for steps {one.first} to {one.last},"
+                f" which may have cost {due:.6g}."
+            )
+            return Check("budget", "failed", text, one.place)
+    return None
 
 
 def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:

@@ -24,6 +24,7 @@ from hushgrid.cli.meters import meters
 from hushgrid.cli.model import app as model
 from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
+from hushgrid.cli.resume import resume
 from hushgrid.cli.serve import serve
 from hushgrid.cli.simulate import simulate
 from hushgrid.cli.status import status
@@ -50,6 +51,7 @@ app.command()(learn)
 app.command()(meters)
 app.command()(paper)
 app.command()(plan)
+app.command()(resume)
 app.command()(serve)
 app.command()(simulate)
 app.command()(status)

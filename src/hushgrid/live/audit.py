@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hushgrid.audit import Check, Entry, Epoch, Evidence, Terms, from_recording
+from hushgrid.audit import Check, Entry, Epoch, Evidence, Lost, Terms, from_recording
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
@@ -211,6 +212,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     seen: set[int] = set()
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
+    gaps: list[Lost] = []
     brought = _Brought()
     left: list[tuple[int, float, float]] = []
     for record in records:
@@ -228,6 +230,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "roster": body["roster"],
                         "seconds": int(body["seconds"]),
                         "entries": [],
+                        "lost": set(),
                     }
                 )
             elif record.kind == "schedule" and epochs:
@@ -247,10 +250,21 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 if body["direction"] == "out":
                     left.append((place, float(body["epsilon"]), brought.due(body, charges)))
                 brought.take(body, place)
+            elif record.kind == "gap" and epochs:
+                first, last = int(body["first"]), int(body["last"])
+                gaps.append(Lost(place, first, last))
+                epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
+            elif record.kind == "resume" and gaps:
+                cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
+                gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError):
             break  # a body that does not fit: the chain says so
-    made = tuple(Epoch(**{**one, "entries": tuple(one["entries"])}) for one in epochs)
-    return Evidence(zone, "ledger", made, mode, repeated, tuple(charges), tuple(left))
+    made = tuple(
+        Epoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
+        for one in epochs
+    )
+    all_ = (tuple(charges), tuple(left), tuple(gaps))
+    return Evidence(zone, "ledger", made, mode, repeated, *all_)
 
 
 class _Brought:

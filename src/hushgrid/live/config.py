@@ -214,7 +214,7 @@ def _check_shared(found: Mapping[str, dict[str, Any]], faults: Faults) -> None:
             )
 
 
-def _witness(stores: Mapping[str, str], main: _File) -> Path | None:
+def _witness(stores: Mapping[str, str], main: TomlFile) -> Path | None:
     """The folder that is named; else one beside the service file for a ledger on a server."""
     if "witness" in stores:
         return main.folder / stores["witness"]

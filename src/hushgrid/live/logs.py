@@ -17,7 +17,7 @@ from typing import TextIO
 FIELDS = (
     "zone", "t", "source", "error", "reason", "seconds", "host", "port", "status", "publisher",
     "accepted", "duplicate", "late", "unknown", "malformed", "messages", "epoch", "mode",
-    "curator", "zones",
+    "curator", "zones", "records", "first", "last", "why", "epsilon",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from hushgrid.live.curator import Status
+from hushgrid.live.curator import UNTIL_RESUMED, Status
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.standing import Published
@@ -124,6 +124,13 @@ def _source(seen: Seen) -> list[Alert]:
     if seen.status.state == "fallback only":
         text = f"No model can be used, so the price is {constant}; run hushgrid check."
         return [Alert("error", text)]
+    if seen.status.state == UNTIL_RESUMED:
+        shown = constant if zone.learned.private else "a forecast without readings"
+        text = (
+            "The ledger lacks releases that may have been published (a fail-over of the database,"
+            f" an older copy), so the price is {shown}; run hushgrid resume, which books their loss"
+        )
+        return [Alert("error", f"{text}.")]
     if seen.status.state != "forecast only":
         return []
     shown = constant if zone.learned.private else "a forecast without readings"

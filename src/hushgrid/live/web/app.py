@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from hushgrid.live.access import NOBODY, Access
 from hushgrid.live.access.sessions import Sessions
 from hushgrid.live.clock import Clock, SystemClock
+from hushgrid.live.curator import UNTIL_RESUMED
 from hushgrid.live.deployment import Http
 from hushgrid.live.feeds.pages import Pages
 from hushgrid.live.gate import Gate
@@ -176,7 +177,9 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
         waiting = board.waiting()
         if waiting:
             return JSONResponse({"status": "waiting", "zones": waiting}, status_code=503)
-        return JSONResponse({"status": "ready"})
+        gaps = [one.zone for one in board.statuses if one.state == UNTIL_RESUMED]
+        found: dict[str, object] = {"status": "ready"}
+        return JSONResponse(found | ({"forecast_until_resumed": gaps} if gaps else {}))
 
     async def figures(request: Request) -> Response:
         text = metrics.text(operator=asked(request.scope).grant.may("operate"))

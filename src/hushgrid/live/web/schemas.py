@@ -116,7 +116,9 @@ SCHEMAS: dict[str, Schema] = {
     "Status": _object(
         zones=_list(_object({"missing": _COUNT_OR_NONE}, **_STANDS))  # for operators
     ),
-    "State": _object({"zones": _list(TEXT)}, status=TEXT),
+    "State": _object(
+        {"zones": _list(TEXT), "forecast_until_resumed": _list(TEXT)}, status=TEXT
+    ),
     "Receipt": _object(**_RECEIPT, problems=_list(TEXT)),
     "Token": _object(
         access_token=TEXT, token_type={"const": "Bearer"}, expires_in=COUNT, scope=TEXT

@@ -1,0 +1,105 @@
+"""Several curators on a database that fails over to a standby without the last records: what any
+of them showed is in the ledger afterwards, also where the one that wrote it died as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hushgrid.live.ledger.chain import check
+from hushgrid.live.ledger.keys import verify
+from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.stores import open_store
+from tests.live.sharing import TICK, Running, service_file, wait_for
+from tests.services import Standby, postgres_binaries, replicated
+
+ZONES = ["elm", "oak"]
+
+
+@pytest.fixture
+def standby() -> Iterator[Standby]:
+    if postgres_binaries() is None:
+        pytest.skip("PostgreSQL is not installed: no initdb")
+    with replicated() as made:
+        yield made
+
+
+def standings(url: str) -> dict[str, Standing]:
+    found = {}
+    with open_store(url, create=False) as store:
+        for zone in ZONES:
+            report = check(store.records(zone), verify)
+            assert report.first_bad is None, report.reason
+            found[zone] = report.standings[zone]
+    return found
+
+
+class Shown:
+    """Every price that one of the curators was seen to show, by zone and time."""
+
+    def __init__(self, curators: list[Running]) -> None:
+        self.curators, self.prices = curators, dict[str, dict[str, Any]]()
+
+    def look(self) -> int:
+        """Ask all of them; how many prices are known."""
+        for one in self.curators:
+            for zone in ZONES:
+                try:
+                    answer = one.web.get("/v1/price", params={"zone": zone})
+                except (httpx.TransportError, RuntimeError):
+                    continue
+                for price in (answer.json(), answer.json().get("next")):
+                    if answer.status_code == 200 and price:
+                        self.prices[price["head"]] = price
+        return len(self.prices)
+
+    def more(self, count: int) -> None:
+        """Until so many more have come."""
+        end = self.look() + count
+        wait_for(lambda: self.look() >= end, self.curators)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["all live on", "one dies with the primary"])
+def test_what_was_shown_is_in_the_ledger_after_a_fail_over(
+    tmp_path: Path, standby: Standby, dies: bool
+) -> None:
+    file = service_file(tmp_path, standby.both(), ZONES)
+    curators = [Running(file), Running(file)]
+    shown = Shown(curators)
+    try:
+        wait_for(lambda: all(one.ready() for one in curators), curators)
+        wait_for(
+            lambda: len({zone["curator"] for zone in curators[0].zones()}) == 2, curators
+        )  # one zone each
+        shown.more(2)
+        standby.hold_back()
+        shown.more(4)  # two of each zone at least, which the standby lacks
+        time.sleep(TICK / 4)  # the other curator has read them: a beat is an eighth
+        if dies:
+            curators[0].kill()
+        standby.take_over()
+        alive = curators[1:] if dies else curators
+        shown.curators = alive
+        before = max(one.last_t for one in standings(standby.both()).values())
+        wait_for(
+            lambda: all(one.last_t > before + 3 for one in standings(standby.both()).values()),
+            alive,
+        )
+        shown.look()
+    finally:
+        for one in curators:
+            one.kill()
+    found = standings(standby.both())
+    recorded = {one.head for standing in found.values() for one in standing.releases}
+    lost = [price for head, price in shown.prices.items() if head not in recorded]
+    logs = "".join(one.log.read_text() for one in curators)
+    assert not lost, f"{lost} of {len(shown.prices)} were shown and are not in the ledger\n{logs}"
+    assert "records put back" in logs
+    for zone, standing in found.items():
+        steps = [one.t for one in standing.releases]
+        assert len(steps) == len(set(steps)), zone
