@@ -95,6 +95,15 @@ def test_spending_is_rounded_up() -> None:
     assert fold(sealed(told)).epsilon == 0.30000000000000004
 
 
+def test_what_a_gap_may_have_cost_is_spent() -> None:
+    told = [*opening(), ONE, GAP]
+    assert fold(sealed(told)).gap is not None
+    standing = fold(sealed([*told, BOOKED, ("release", read(3))]))
+    assert (standing.gap, standing.epsilon) == (None, 1.5)
+    endless = ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"), delta=1e-6)))
+    assert fold(sealed([*told, endless])).epsilon == float("inf")
+
+
 def test_the_account_of_an_epoch() -> None:
     told = story()[:9]
     saved = fold(sealed(told)).account()
@@ -136,6 +145,8 @@ def refused_at(told: Story, says: str) -> None:
 
 ONE = ("release", read(1))
 OUT = bodies.transfer("h", "out", other="o", epsilon=1.0)
+GAP = ("gap", dict(bodies.gap(2, 2, "failover")))
+BOOKED = ("resume", dict(bodies.resume(2, 2, epsilon=0.5)))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +184,21 @@ OUT = bodies.transfer("h", "out", other="o", epsilon=1.0)
         ([*opening(), ("transfer", dict(OUT)), ("transfer", {**OUT, "epsilon": 0.9})], "stays"),
         ([*opening(), ("release", {**read(1), "load": 40_000})], "'load'"),
         ([*opening(), ("release", {**read(1), "t": "1"})], "t of release"),
+        ([*opening(), ONE, GAP, ("release", read(3))], "not booked"),
+        ([*opening(), GAP, ("release", instead(3, "forecast")), ONE], "step t is 1"),
+        ([*opening(), ONE, GAP, ("release", instead(2, "forecast"))], "step 2"),
+        ([*opening(), GAP, GAP], "not booked"),
+        ([*opening(), GAP, ("epoch", epoch(first=3))], "not booked"),
+        ([*opening(), GAP, ("transfer", dict(OUT))], "not booked"),
+        ([*opening(), ("gap", dict(bodies.gap(2, 1, "meters")))], "in order"),
+        ([*opening()[:1], GAP], "present epoch"),
+        ([*opening(), ("gap", {**GAP[1], "why": "because"})], "why"),
+        ([*opening(), BOOKED], "no open gap"),
+        ([*opening(), GAP, BOOKED, BOOKED], "no open gap"),
+        ([*opening(), GAP, ("resume", {**BOOKED[1], "last": 3})], "no open gap"),
+        ([*opening(), GAP, ("resume", {**BOOKED[1], "epsilon": -0.5})], "epsilon"),
+        ([*opening(), GAP, ("resume", {**BOOKED[1], "delta": 1.5})], "delta"),
+        ([*opening(), GAP, BOOKED, ("release", read(2))], "step 2"),
         ([("genesis", {**genesis(), "mode": "test"})], "mode"),
         ([("genesis", {**genesis(), "key": "x"})], "key"),
     ],
@@ -190,6 +216,9 @@ def test_rules(told: Story, says: str) -> None:
         [*opening("simulation"), ("release", read(1, mode="simulation"))],
         [*opening("simulation"), ("release", read(1, mode="simulation", simulated=True))],
         [*opening(), ("release", instead(9, "forecast"))],
+        [*opening(), ONE, GAP, BOOKED, ("release", read(3))],
+        [*opening(), GAP, ("release", instead(3, "forecast")), BOOKED, ("epoch", epoch(first=4))],
+        [*opening(), GAP, ("resume", dict(bodies.resume(2, 2, epsilon=float("inf"), delta=1e-6)))],
         [
             ("genesis", genesis()),
             ("epoch", epoch(exact=True)),

@@ -28,6 +28,7 @@ from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
 from hushgrid.live.ledger.standing import Published
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.live.meters.segments import SegmentMeters
 from tests.live.setups import BEGINS, reading, service
 
@@ -62,6 +63,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
     with (
         open_store(str(folder / "ledger.db")) as store,
         SegmentMeters(folder / "meters") as meters,
+        Witnesses(folder / "witness") as witnesses,
         Curator.open(
             ZONE,
             store,
@@ -72,6 +74,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
             "simulation",
             now=BEGINS,
             watch=watch,
+            witness=witnesses.of(ZONE.id),
         ) as curator,
     ):
         tell("open", spent=curator.status.spent, t=curator.t)

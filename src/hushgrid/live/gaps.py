@@ -49,7 +49,7 @@ def note_loss(service: ZoneService, ledger: Ledger, meters: Source | None, now: 
     due = math.floor((now - service.grace) / service.seconds) - 1  # the last step that can be out
     why: Cause
     if found.forked:
-        first, last, why = found.forked[0], max(found.forked[1], known), "fork"
+        (first, last), why = found.forked, "fork"
     elif found.lost:
         first, last, why = known + 1, max(known + 1, due, found.last_t), "witness"
     elif found.own or found.moved is False:

@@ -1,0 +1,220 @@
+"""Releases that may be lost: what shows it, what it costs, and what is not taken for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hushgrid import Policy, Window
+from hushgrid.audit.ledger import budget, steps
+from hushgrid.cli import main
+from hushgrid.errors import LedgerError
+from hushgrid.live.audit import load_ledger, terms_of
+from hushgrid.live.gaps import resume_zones
+from hushgrid.live.ledger.bodies import resume
+from hushgrid.live.ledger.book import Ledger
+from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.ledger.stores.sidecar import sidecar_path
+from hushgrid.live.meters import open_meters
+from hushgrid.live.spending import spent_by
+from hushgrid.live.status import from_ledger
+from hushgrid.live.transfer import move
+from tests.live.faults import FIRST, QUARTER, World, service, zone
+
+
+def older_copy(world: World, lost: int = 1, *, new_machine: bool = True) -> World:
+    """A service that published, and its ledger without the last records, perhaps elsewhere."""
+    folder = Path(world.made.ledger).parent
+    world.play(lambda world: world.whole(2))
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+    world.play(lambda world: world.whole(lost))
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    if new_machine:
+        shutil.rmtree(world.made.witness_folder)
+        for one in world.made.zones:
+            sidecar_path(Path(world.made.ledger), one.id).unlink()
+    return world
+
+
+def looked(world: World, passes: int = 1) -> World:
+    """Run the service for some intervals more."""
+    world.play(lambda world: world.whole(passes))
+    return world
+
+
+def test_an_older_copy_of_the_ledger_is_filled_up_again(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    looked(world)
+    world.judge()
+    assert list(world.releases()) == list(range(FIRST, FIRST + 6))
+
+
+def test_the_meter_store_is_the_second_witness(tmp_path: Path) -> None:
+    world = looked(older_copy(World(service(tmp_path)), lost=3))
+    standing = world.standing()
+    assert standing.gap is not None
+    first, last = FIRST + 2, FIRST + 4
+    assert (standing.gap.first, standing.gap.last, standing.gap.why) == (first, last, "meters")
+    assert [one.source for one in standing.releases[2:]] == ["forecast"]
+    assert [one.t for one in standing.releases[2:]] == [FIRST + 5]  # none of those lost
+    (status,) = from_ledger(world.made, world.time)
+    assert status.state == "forecast until hushgrid resume"
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.state, found.first, found.last) == ("resumed", first, last)
+    assert found.epsilon == pytest.approx(3 * 0.5)
+    (status,) = from_ledger(world.made, world.time)
+    assert status.spent == pytest.approx(5 * 0.5)
+    looked(world)
+    assert world.standing().releases[-1].source == "readings"
+    assert [one.state for one in resume_zones(world.made, "elm", world.time)] == ["no gap"]
+    with pytest.raises(LedgerError, match="give one of the service file: elm"):
+        resume_zones(world.made, "oak", world.time)
+
+
+def test_nothing_is_lost_where_a_crash_came_between_closing_and_publishing(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 2)
+    with open_meters(world.made.meters) as meters:
+        one = world.made.zones[0]
+        meters.open_zone(one.id, one.meters, one.seconds)
+        meters.close(one.id, world.t * QUARTER)  # and no release
+    world.ahead()
+    world.unsure.add(("elm", world.t - 1))
+    looked(world)
+    assert world.standing().gap is None
+    assert list(world.releases()) == list(range(FIRST, FIRST + 4))
+
+
+def test_a_ledger_from_before_opens_and_gets_a_witness(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 2)
+    shutil.rmtree(world.made.witness_folder)
+    looked(world, 2)
+    world.judge()
+    assert world.standing().gap is None
+    assert list(world.made.witness_folder.glob("1/????????????????"))
+
+
+def test_a_zone_that_passed_intervals_before_its_first_release_has_no_gap(tmp_path: Path) -> None:
+    """A new zone closes what was before it came; an upgrade finds that without a witness."""
+    world = World(service(tmp_path), FIRST + 40)
+    world.play(lambda _: iter(()))
+    shutil.rmtree(world.made.witness_folder)
+    looked(world, 2)
+    world.judge()
+    assert world.standing().gap is None
+    assert list(world.releases()) == [FIRST + 40, FIRST + 41]
+
+
+def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Path) -> None:
+    made = service(tmp_path, zone("elm"), zone("oak", 3))
+    world = looked(older_copy(World(made)))
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        move(made, "elm-1", "elm", "oak", world.time)
+    later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in made.zones)
+    again = World(replace(made, zones=later), world.t)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    resume_zones(made, None, world.time)
+    moved = move(made, "elm-1", "elm", "oak", world.time)
+    assert moved.epsilon == pytest.approx(3 * 0.5, rel=1e-6)  # two releases and the lost one
+
+
+def test_a_gap_costs_no_more_than_the_budget_had_left(tmp_path: Path) -> None:
+    world = World(service(tmp_path, zone("elm", budget=1.2)))
+    looked(older_copy(world, lost=8))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert found.epsilon == pytest.approx(0.2)
+    looked(world)
+    (status,) = from_ledger(world.made, world.time)
+    assert (status.left, status.state) == (0.0, "forecast only")
+    evidence, chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    terms = terms_of(world.made.zones[0])
+    assert chain.status == "passed"
+    assert budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms}).status == "passed"
+    assert "may have been published and lost" in steps(evidence[0]).text
+
+
+def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
+    world = looked(older_copy(World(service(tmp_path, zone("elm", budget=9.0))), lost=3))
+    gap = world.standing().gap
+    assert gap is not None
+    with (
+        open_store(world.made.ledger) as store,
+        Ledger.open(store, "elm", load(world.made.key), "simulation", world.time) as ledger,
+    ):
+        ledger.append("resume", resume(gap.first, gap.last, epsilon=0.5))
+    evidence, _ = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    terms = terms_of(world.made.zones[0])
+    found = budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms})
+    assert found.status == "failed"
+    assert "may have cost 1.5" in found.text
+
+
+def test_a_window_reaches_over_the_gap(tmp_path: Path) -> None:
+    policy = Policy(1.0, horizon=500, window=Window(4))
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    looked(older_copy(world, lost=1))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert found.epsilon == pytest.approx(1.0)  # all of one window
+    looked(world, 4)
+    assert found.last is not None
+    sources = {one.t - found.last: one.source for one in world.standing().releases}
+    after = {t: source for t, source in sources.items() if t > 0}
+    assert after == {1: "forecast", 2: "forecast", 3: "forecast", 4: "readings", 5: "readings"}
+
+
+def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:
+    policy = Policy(6.0, horizon=20, gaussian=20.0, delta=1e-6)
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    looked(older_copy(world, lost=2))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.epsilon, found.delta) == (None, 1e-6)
+    standing = world.standing()
+    assert math.isinf(standing.epsilon)
+    with_gap = spent_by(world.made.zones[0], standing, 0)
+    without = spent_by(world.made.zones[0], replace(standing, booked=()), 0)
+    assert with_gap.epsilon > without.epsilon
+    assert with_gap.delta == without.delta == 1e-6
+
+
+def test_two_histories_are_booked_by_resume(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=2, new_machine=False)
+    kept = tmp_path / "kept"
+    world.made.witness_folder.rename(kept)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    again = replace(world.made, meters=str(tmp_path / "other"))  # knows of nothing
+    looked(World(again, world.t - 1), 2)
+    shutil.rmtree(world.made.witness_folder)
+    kept.rename(world.made.witness_folder)
+    with pytest.raises(LedgerError, match="two histories were written"):
+        looked(World(again, world.t + 1))
+    (found,) = resume_zones(again, None, world.time + QUARTER)
+    assert found.state == "resumed"
+    assert (found.first, found.epsilon) == (FIRST + 2, pytest.approx(2 * 0.5))
+    looked(World(again, world.t + 1))
+
+
+def test_resume_as_a_user_types_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["resume", "--help"])
+    assert stopped.value.code == 0
+    assert "Example: hushgrid resume" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path / "new")])
+    capsys.readouterr()
+    file = tmp_path / "new" / "service.toml"
+    with pytest.raises(SystemExit) as stopped:
+        main(["resume", str(file), "--json", "-"])
+    assert stopped.value.code == 0
+    (one,) = json.loads(capsys.readouterr().out)["zones"]
+    assert one["state"] == "no gap"
