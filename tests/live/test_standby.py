@@ -3,15 +3,20 @@ is put back as it was; where nobody has it, the forecast goes out until the loss
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from hushgrid.live.ledger.keys import create
+from tests.live.brokers import until
 from tests.live.faults import FIRST, World, no_pauses, service
+from tests.live.test_check import SHORT, put, run
 from tests.services import Standby, postgres_binaries, replicated
 
 __all__ = ["no_pauses"]
@@ -120,3 +125,32 @@ def test_without_a_witness_the_forecast_goes_out_until_the_loss_is_booked(
     assert 0.5 <= gap.epsilon <= 0.5 * (1 + 1e-6)  # the policy's
     assert done == [Resumed("elm", "resumed", t, t, gap.epsilon, 0.0)]
     assert standing.epsilon == pytest.approx(4 * 0.5)
+
+
+def remark(url: str) -> str | None:
+    from hushgrid.live.ledger.stores import standby_remark
+
+    return standby_remark(url)
+
+
+def test_check_warns_where_a_standby_is_not_waited_for(
+    tmp_path: Path, standby: Standby, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = put(tmp_path, ('"ledger.sqlite"', f'"{standby.both()}"'), SHORT)
+    create(tmp_path / "hushgrid.key")
+    assert run("check", file, "--json", "-") == 0
+    (said,) = json.loads(capsys.readouterr().out)["remarks"]
+    assert "1 standby servers follow and synchronous_standby_names is empty" in said
+    with psycopg.connect(standby.both(), autocommit=True) as link:
+        link.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        link.execute("SELECT pg_reload_conf()")
+    assert until(lambda: remark(standby.both()) is None)
+    with psycopg.connect(standby.both(), autocommit=True) as link:
+        link.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        link.execute("SELECT pg_reload_conf()")
+    standby.hold_back()
+    assert until(lambda: "no standby follows" in str(remark(standby.both())))
+    away = str(remark("postgresql://hushgrid:hunter2@127.0.0.1:1/postgres"))
+    assert "cannot be asked" in away
+    assert "hunter2" not in away
+    assert remark(str(tmp_path / "ledger.sqlite")) is None

@@ -33,6 +33,7 @@ def check(
 
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.live.config import load_deployment
+    from hushgrid.live.ledger.stores import standby_remark
     from hushgrid.live.outlook import deployment_prose, outlook, too_wrong, zone_json, zone_prose
     from hushgrid.live.placeholders import placeholders
     from hushgrid.live.readiness import refusals
@@ -53,6 +54,8 @@ def check(
     agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
     problems, remarks = refusals(replace(deployment, zones=agreed), new_epoch=new_epoch)
     remarks += deployment.problems
+    if (remark := standby_remark(deployment.ledger)) is not None:
+        remarks.append(remark)
     examples = [str(one) for one in placeholders(file)]
     (problems if deployment.mode == "production" else remarks).extend(examples)
     problems += [said for one in found if (said := too_wrong(*one))]

@@ -248,7 +248,7 @@ def _conclude(report: Report, json: str | None) -> None:
 
 
 def _figures(standing: Standing) -> dict[str, Any]:
-    epoch = standing.epoch
+    epoch, gap = standing.epoch, standing.gap
     return {
         "mode": standing.mode,
         "key": standing.key,
@@ -261,6 +261,8 @@ def _figures(standing: Standing) -> dict[str, Any]:
         "epsilon": standing.epsilon,
         "releases": standing.counts,
         "transfers": len(standing.transfers),
+        "gap": None if gap is None else {"first": gap.first, "last": gap.last, "why": gap.why},
+        "booked": len(standing.booked),
     }
 
 
@@ -273,6 +275,11 @@ def _prose(standing: Standing, last: int) -> str:
         f"  releases: {counts}; epsilon of all together at most {standing.epsilon:.6g}",
         f"  head: {standing.head.digest}",
     ]
+    for lost in standing.booked:
+        cost = f"epsilon {lost.epsilon:.6g}"
+        lines.append(f"  steps {lost.first} to {lost.last} may be lost: booked with {cost}")
+    if (gap := standing.gap) is not None:
+        lines.append(f"  steps {gap.first} to {gap.last} may be lost: run hushgrid resume")
     shown = standing.releases[-last:] if last else ()
     if shown:
         lines.append(f"  {'t':>6} {'start [s]':>11} {'rate':>12} {'scale [Wh]':>11} source")

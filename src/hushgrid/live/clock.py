@@ -42,7 +42,8 @@ class FastClock:
 class Watched:
     """A clock that is held against one that cannot be set; a jump is logged, not mended.
 
-    Back: nothing is published twice, the next interval waits. Forward: what passed is left out.
+    Back: what is on record is not published again, the next interval waits. Forward: what passed is
+    left out.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from hushgrid.live.gate import Gate
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.history import History
 from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.ledger.stores import open_store, standby_remark
 from hushgrid.live.meters import open_meters
 from hushgrid.live.mqtt import MqttPrices, MqttReadings
 from hushgrid.live.operator.certificates import Certificates
@@ -61,6 +61,8 @@ def serve(
     with ExitStack() as stack:
         process = _process(deployment if new_epoch else as_begun(deployment), stack)
         process.open(clock.now(), new_epoch)
+        if (remark := standby_remark(deployment.ledger)) is not None:
+            log.warning("ledger not protected", extra={"reason": remark})
         process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
         while not stop.is_set():

@@ -11,7 +11,7 @@ from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Gaussian
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published, Standing
+from hushgrid.live.ledger.standing import Booked, Published, Standing
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State
 from hushgrid.sums import sum_up
@@ -56,8 +56,8 @@ def spent_here(service: ZoneService, standing: Standing, house: int, name: str) 
     return Cost(epsilon, min(delta, 1.0))
 
 
-def _earlier(standing: Standing, since: int) -> Iterator[Published]:
-    """Releases of earlier epochs that lie within the last horizon, after record `since`.
+def _earlier(standing: Standing, since: int) -> Iterator[Published | Booked]:
+    """Releases and gaps of earlier epochs that lie within the last horizon, after record `since`.
 
     A budget holds for any horizon's worth of steps, as the audit counts; a new epoch just before a
     house leaves must not take them out of its account.
@@ -69,6 +69,9 @@ def _earlier(standing: Standing, since: int) -> Iterator[Published]:
     for one in standing.releases:
         if one.t < epoch.first and one.seq > since and one.start > reach:
             yield one
+    for gap in standing.booked:
+        if gap.first < epoch.first and gap.seq > since and gap.last * epoch.seconds > reach:
+            yield gap
 
 
 def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:

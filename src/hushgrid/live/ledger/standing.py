@@ -138,13 +138,14 @@ class Booked:
     last: int
     epsilon: float
     delta: float
+    seq: int
 
     @classmethod
     def of(cls, record: Record) -> Booked:
         """From the record; an epsilon of null is infinite."""
         body = dict(record.body)
         body["epsilon"] = math.inf if body["epsilon"] is None else body["epsilon"]
-        return cls(**body)
+        return cls(**body, seq=record.seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hushgrid.errors import ExtraError, LedgerError
 from hushgrid.live.ledger.stores.ports import LedgerStore
 
-__all__ = ["LedgerStore", "open_store"]
+__all__ = ["LedgerStore", "open_store", "standby_remark"]
 
 
 def open_store(url: str, *, create: bool = True) -> LedgerStore:
@@ -31,3 +31,35 @@ def open_store(url: str, *, create: bool = True) -> LedgerStore:
             f"store has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://..."
         )
     return SqliteLedger(url, create=create)
+
+
+def standby_remark(url: str) -> str | None:
+    """What an operator should know about the ledger's standbys, in a sentence; None for a file.
+
+    Asks the database; where it cannot be reached the sentence is about that.
+    """
+    if not url.startswith(("postgresql://", "postgres://")):
+        return None
+    try:
+        from hushgrid.live.ledger.stores.postgres import standbys
+    except ImportError:
+        return None  # opening the ledger will say so
+    try:
+        names, connected = standbys(url)
+    except LedgerError as error:
+        return (
+            f"stores.ledger: {str(error).partition(';')[0]}, so it is not known whether commits"
+            " wait for a standby."
+        )
+    if names:
+        return None
+    fix = "set synchronous_standby_names on the server, see docs/operations.md."
+    if connected:
+        return (
+            f"stores.ledger: {connected} standby servers follow and synchronous_standby_names is"
+            f" empty: a fail-over loses the newest releases; {fix}"
+        )
+    return (
+        "stores.ledger: no standby follows this PostgreSQL server. Keep stores.witness on another"
+        f" disk than the database; before a standby is added, {fix}"
+    )

@@ -295,6 +295,22 @@ def _head(session: Session, zone: str) -> Record | None:
     return from_fields(*row) if row else None
 
 
+def standbys(url: str) -> tuple[str, int]:
+    """(`synchronous_standby_names`, how many standbys follow the server now)."""
+    try:
+        with psycopg.connect(url, autocommit=True, **(SESSION | {"connect_timeout": 3})) as session:
+            row = session.execute(
+                "SELECT current_setting('synchronous_standby_names'), count(*)"
+                " FROM pg_stat_replication"
+            ).fetchone()
+    except psycopg.Error as error:
+        said = "" if isinstance(error, psycopg.ProgrammingError) else " ".join(str(error).split())
+        raise LedgerError(
+            f"the database cannot be asked ({said or type(error).__name__}); see that it is there."
+        ) from None
+    return (str(row[0]).strip(), int(row[1])) if row else ("", 0)
+
+
 def make_durable(session: Session) -> None:
     """A commit returns when it is on the disk; the session outlasts any pause between appends."""
     row = session.execute("SHOW fsync").fetchone()
