@@ -149,6 +149,14 @@ def _epochs(standing: Standing) -> list[tuple[Epoch, list[Published]]]:
     return found
 
 
+def _lost(standing: Standing, epoch: Epoch) -> list[int]:
+    """Steps of an epoch that may have been published and lost, as they are booked."""
+    later = [one.first for one in standing.epochs if one.first > epoch.first]
+    until = min([*later, epoch.first + epoch.horizon])
+    steps = (t for gap in standing.booked for t in range(gap.first, gap.last + 1))
+    return [t for t in steps if epoch.first <= t < until]
+
+
 # ---- the same terms again
 
 
@@ -193,6 +201,7 @@ class Span:
     service: ZoneService
     epoch: Epoch
     releases: Sequence[Published]
+    lost: Sequence[int] = ()  # steps that may have been published besides
 
 
 def known(service: ZoneService, standing: Standing) -> list[Span]:
@@ -205,7 +214,7 @@ def known(service: ZoneService, standing: Standing) -> list[Span]:
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
         if then is None or first - epoch.first > _MOST:
             break
-        found.insert(0, Span(then, epoch, releases))
+        found.insert(0, Span(then, epoch, releases, _lost(standing, epoch)))
         if service.memory is not None and first - epoch.first >= service.memory:
             break
     return found
@@ -245,7 +254,9 @@ def _continued(service: ZoneService, standing: Standing, spans: Sequence[Span]) 
     world = laid(pattern, place)
     rows = _Rows(world, steps)
     for span in spans:
-        scales = {one.t - begin + 1: one.scale for one in span.releases}
+        scheduler = first_state(span.service, span.epoch.digest).scheduler
+        scales = {t - begin + 1: scheduler.at(span.epoch.step(t)).scale for t in span.lost}
+        scales |= {one.t - begin + 1: one.scale for one in span.releases}
         rows.add(span.service, scales)
     rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
     inflow = _carried(
@@ -307,26 +318,29 @@ def _scales(service: ZoneService) -> dict[int, float]:
 def _silence_before(service: ZoneService, standing: Standing, first: int, place: Place) -> float:
     """The share of what was published before step `first` that is left there."""
     earlier = [one.t for one in standing.releases if one.source == "readings" and one.t < first]
+    earlier += [gap.last for gap in standing.booked if gap.last < first]
     if not earlier or service.pattern is None:
         return 0.0
-    steps = min(first - earlier[-1], _MOST)
+    steps = min(first - max(earlier), _MOST)
     return kept(service.pattern, place, place.begins - steps * place.seconds, steps)
 
 
 def _known_before(standing: Standing, first: int) -> float:
     """The most that releases before step `first` say about one step after them."""
-    return _cap([each for each in _epochs(standing) if each[0].first < first])
+    return _cap([each for each in _epochs(standing) if each[0].first < first], standing)
 
 
-def _cap(epochs: Sequence[tuple[Epoch, Sequence[Published]]]) -> float:
+def _cap(epochs: Sequence[tuple[Epoch, Sequence[Published]]], standing: Standing) -> float:
     """The most that epochs say about their last step.
 
     It is what all releases lose, whatever anyone consumes, or what was counted when the last of
-    the epochs began.
+    the epochs began. Releases that were lost state nothing: then only what was counted holds.
     """
     if not epochs:
         return 0.0
     everything = math.fsum(one.epsilon_any for _, releases in epochs for one in releases)
+    if any(_lost(standing, epoch) for epoch, _ in epochs):
+        everything = math.inf
     counted = epochs[-1][0].leakage
     return everything if counted is None else min(everything, counted)
 
@@ -350,13 +364,13 @@ def _unknown(service: ZoneService, standing: Standing) -> Border:
     """
     epochs, promised = _epochs(standing), _promised(service)
     old = epochs[-1][0]
-    share = _share_between(service, *epochs[-1])
+    share = _share_between(service, *epochs[-1], _lost(standing, old))
     worst, forward = 0.0, math.inf
     if _is_known_ahead(service.policy):
         world, (kinds, class_of) = service.scenario, _own_losses(service)
         alone = leakage_by_houses(world.models, kinds, class_of)
         forward = max(float(total[0].max()) for _, _, total in alone)
-        inflow = _carried(_cap(epochs), share)
+        inflow = _carried(_cap(epochs, standing), share)
         kinds[0] = np.where(kinds[0] > 0, kinds[0] + inflow, 0.0)
         among = leakage_by_houses(world.models, kinds, class_of)
         worst = max(float(total.max()) for _, _, total in among)
@@ -387,9 +401,12 @@ def _alone(service: ZoneService) -> float:
     return max(float(total.max()) for _, _, total in told)
 
 
-def _share_between(service: ZoneService, old: Epoch, releases: Sequence[Published]) -> float:
+def _share_between(
+    service: ZoneService, old: Epoch, releases: Sequence[Published], lost: Sequence[int]
+) -> float:
     """The share of a leakage that is left between the last release and the new epoch."""
-    end = releases[-1].start + (old.seconds if old.seconds != service.seconds else 0)
+    last = max([releases[-1].start, *(t * old.seconds for t in lost)])
+    end = last + (old.seconds if old.seconds != service.seconds else 0)
     steps = min((service.begins - end) // service.seconds, _MOST)
     day = _DAY // service.seconds
     if service.pattern is not None:

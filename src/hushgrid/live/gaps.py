@@ -14,6 +14,7 @@ import time
 from typing import NamedTuple
 
 from hushgrid.errors import LedgerError, LedgerHeldError, MeterError
+from hushgrid.live.border import as_begun
 from hushgrid.live.course import Course
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.bodies import Cause, gap, resume
@@ -156,6 +157,7 @@ def resume_zones(
 
     Where the service runs on this machine it is asked to do so, and waited for [s].
     """
+    deployment = as_begun(deployment)
     chosen = [one for one in deployment.zones if zone in (None, one.id)]
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
