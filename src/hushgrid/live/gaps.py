@@ -134,9 +134,14 @@ def held_back(service: ZoneService, standing: Standing, t: int) -> bool:
     if standing.gap is not None:
         return True
     window = service.policy.window
-    return window is not None and any(
-        one.last < t < one.last + window.steps for one in standing.booked_now
-    )
+    if window is None:
+        return False
+    for one in standing.booked:
+        seconds = max(e.seconds for e in standing.epochs if e.first <= one.first)
+        silent = t * service.seconds - (one.last + 1) * seconds
+        if 0 <= silent < (window.steps - 1) * max(seconds, service.seconds):
+            return True
+    return False
 
 
 class Resumed(NamedTuple):
