@@ -116,7 +116,9 @@ class Ledger:
 
     @classmethod
     def read(cls, store: LedgerStore, zone: str, key: Signer, mode: Mode) -> Ledger | None:
-        """The ledger as `open` would find it, to look at: without the lock, and nothing is added.
+        """The ledger as its store has it, to look at: without the lock, and nothing is added.
+
+        Records that were lost are not missed here: a witness puts them back, or a gap is noted.
 
         Returns:
             The ledger, or None where the zone has no record.
@@ -126,9 +128,11 @@ class Ledger:
         """
         from hushgrid.live.ledger.keys import verify
 
-        ledger = cls(store, zone, key, _resumed(store, zone, (), Fold(verify)))
-        if ledger._fold.place is None:
+        found = Fold(verify)
+        refold(store, zone, found)
+        if found.place is None:
             return None
+        ledger = cls(store, zone, key, found)
         ledger._check_mine(mode)
         ledger._sure = False
         return ledger
