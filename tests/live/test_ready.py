@@ -344,3 +344,34 @@ def test_mistakes_of_the_file_are_in_the_json_as_well(
     assert values["ok"] is False
     assert "tariff cap is -2.0" in values["problems"][0]
     assert "tariff cap is -2.0" in caught.err
+
+
+def test_the_files_of_deploy_pass_in_their_mode(
+    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With local stores in place of the containers'."""
+    deploy = Path(__file__).parents[2] / "deploy"
+    (tmp_path / "zones").mkdir()
+    (tmp_path / "zones" / "elm-street.toml").write_text(
+        (deploy / "zones" / "elm-street.toml").read_text()
+    )
+    (tmp_path / "mqtt_password").write_text("x")
+    folder.file.write_text((deploy / "service.toml").read_text())
+    folder.edit(
+        ("/run/secrets/hushgrid.key", "hushgrid.key"),
+        ("/run/secrets/mqtt_password", "mqtt_password"),
+        ("postgresql://hushgrid@postgres/hushgrid", "ledger.sqlite"),
+        ("postgresql://hushgrid@postgres/hushgrid", "meters"),
+        ("port = 8080", f"port = {folder.port}"),
+    )
+    assert folder.check("--json", "-") == 0
+    remarks = json.loads(capsys.readouterr().out)["remarks"]
+    assert any("elm-street.toml:" in one and "policy.eta_set_by" in one for one in remarks)
+    assert any("openadr.url is 'https://prices.example'" in one for one in remarks)
+
+
+def test_an_empty_ledger_file_is_a_new_one(folder: Folder) -> None:
+    folder.edit(('secret = "step"', 'secret = "interval"'))
+    (folder.path / "ledger.sqlite").touch()
+    assert folder.check() == 0
+    assert folder.serve() == ""

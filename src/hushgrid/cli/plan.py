@@ -111,8 +111,6 @@ def plan(
     }
     if service is not None and secret == "interval":
         asked["running"] = running
-    elif service is not None and own.rho is not None:
-        asked["most_cut"] = None  # as the service chooses a clamp
     elif continued:
         asked["running"] = options.running(scenario.models, terms.horizon, secret)
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))

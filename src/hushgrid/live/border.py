@@ -168,7 +168,11 @@ def as_begun(deployment: Deployment) -> Deployment:
     """
     if not any(map(planned_otherwise, deployment.zones)) or not _exists(deployment.ledger):
         return deployment
-    with open_store(deployment.ledger, create=False) as store:
+    try:
+        opened = open_store(deployment.ledger, create=False)
+    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+        return deployment
+    with opened as store:
         zones = [_as_begun(zone, store) for zone in deployment.zones]
     return replace(deployment, zones=tuple(zones))
 
