@@ -1,8 +1,8 @@
 """Figures for Prometheus, in two parts.
 
 The public part depends on no reading but through releases. How many readings came, what became of
-them and how many meters were missing depends on who reports, so it is for operators alone. How many
-readings were clamped depends on values and is in neither.
+them, how many meters were missing and how long a pass took depend on who reports, so they are for
+operators alone. How many readings were clamped depends on values and is in neither.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Metrics:
         )
         self._ticks = Histogram(
             "hushgrid_tick_seconds", "Time of a pass with releases, up to its bucket.", ["zone"],
-            registry=own, buckets=SECONDS,
+            registry=inside, buckets=SECONDS,
         )  # fmt: skip
         self._webhooks = Counter(
             "hushgrid_webhooks", "Attempts to notify subscribers.", ["outcome"], registry=own
