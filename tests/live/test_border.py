@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import in_epoch
+from hushgrid.live.promise import promise_json, sentence
+from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
 from tests.live.setups import service as made_by_hand
 from tests.live.test_curator import Shown, curator
@@ -247,7 +250,7 @@ def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
     alone = in_epoch(zone(tmp_path), BEGINS, alone=True)
     assert alone is not None
     epoch(tmp_path, replace(alone, promise=None))
-    following = zone(tmp_path, BEGINS + DAY)
+    following = load(tmp_path, BEGINS + DAY)
     found = border(following, standing(tmp_path))
     assert found is not None
     assert not found.holds
@@ -257,6 +260,14 @@ def test_a_figure_can_be_accepted_in_public(tmp_path: Path) -> None:
     assert bodies(tmp_path)[1]["leakage"] == pytest.approx(found.leakage)
     assert found.leakage > 1.001
     verified(tmp_path)
+    deployment = replace(
+        load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
+    )
+    (again,) = as_begun(deployment).zones
+    assert promise_json(again, "simulation")["epsilon"] == pytest.approx(found.leakage)
+    assert f"(e^{found.leakage:g})" in sentence(again)
+    (status,) = from_ledger(replace(deployment, zones=(again,)), BEGINS + 2 * DAY)
+    assert status.leakage == pytest.approx(found.leakage)
 
 
 @pytest.mark.parametrize(
@@ -359,3 +370,22 @@ def test_accept_leakage_needs_a_new_epoch(
         main(["serve", str(tmp_path / "service.toml"), "--accept-leakage", "1.2"])
     assert stopped.value.code == 2
     assert "accept-leakage is 1.2 without --new-epoch" in capsys.readouterr().err
+
+
+def test_a_service_file_is_planned_among_its_epochs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """hushgrid plan and the service choose the same noise."""
+    found = load(tmp_path)
+    for option, epsilon in ((), found.policy.epsilon), (("--no-continued",), None):
+        path = str(tmp_path / "service.toml")
+        with pytest.raises(SystemExit) as stopped:
+            main(["plan", "--config", path, "--no-tables", "--json", "-", *option])
+        assert not stopped.value.code
+        values = json.loads(capsys.readouterr().out)
+        if epsilon is None:
+            assert values["running"] is None
+            assert max(values["epsilon_t"]) > 1.2 * found.policy.epsilon
+        else:
+            assert values["running"] > 24
+            assert values["epsilon_t"] == [epsilon] * 24

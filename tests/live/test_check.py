@@ -165,13 +165,14 @@ def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None
     found = outlook(promised)
     assert found.leakage_day is not None
     assert found.leakage_day < 0.8 * 0.5  # a week tells more about an interval than a day
-    assert temporal_leakage(promised.scenario.models, found.seen.losses).worst == pytest.approx(0.5)
+    assert found.leakage == pytest.approx(0.5)
+    assert 0.45 < temporal_leakage(promised.scenario.models, found.seen.losses).worst <= 0.5
 
 
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ('secret = "interval"', "All 96 prices together shift the odds that a home is occupied"),
+        ('secret = "interval"', "of this epoch and of those before and after it under the same"),
         (
             'secret = "trajectory"',
             "between any two courses of a home's occupancy by at most a factor of 1.65 (e^0.5)",

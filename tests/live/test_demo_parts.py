@@ -134,8 +134,9 @@ class TestSetting:
     def test_the_folder_says_what_is_promised(self, zone: ZoneService) -> None:
         assert len(zone.meters) == 1000
         assert promise_of(zone).startswith(
-            "All 40 prices together shift the odds that a home is occupied in any one interval by"
-            " at most a factor of 2.72 (e^1), if the published occupancy model is true"
+            "All prices together, of this epoch and of those before and after it under the same"
+            " terms, shift the odds that a home is occupied in any one interval by at most"
+            " a factor of 2.72 (e^1), if the published occupancy model is true"
         )
         assert zone.budget is not None
         assert 0 < zone.budget - 40 * zone.policy.epsilon < 0.25  # enough, and not much more

@@ -49,6 +49,7 @@ class Terms:
     charged: float = 0.0  # what the models have cost every house
     provenance: Mapping[str, str] = field(default_factory=dict)
     veiled: bool = False  # models that say only what is possible: how fast chains mix is not known
+    continued: bool = False  # whether an interval promise counts the epochs before and after
     elsewhere: Elsewhere | None = None  # None where terms are given for one epoch alone
 
     def first_state(self, digest: str | None = None) -> State:

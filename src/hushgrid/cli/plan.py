@@ -49,8 +49,12 @@ def plan(
         ),
     ] = None,
     continued: Annotated[
-        bool, typer.Option(help="Count leakage with such horizons before and after (interval).")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="Count leakage with such horizons before and after (interval); else a service's.",
+            show_default=False,
+        ),
+    ] = None,
     within: Annotated[
         float | None, typer.Option(help="Refuse an expected error above this share of the load.")
     ] = None,
@@ -97,8 +101,10 @@ def plan(
     if eta is not None:
         terms = replace(terms, eta=eta)
     running = None
-    if service is not None and secret == "interval":  # with its epochs before and after
-        scenario, running = interval_run(service) or (scenario, None)
+    if service is not None and secret == "interval" and continued is not False:
+        scenario, running = interval_run(service) or (scenario, None)  # with its other epochs
+    if continued and running is None:
+        running = options.running(scenario.models, terms.horizon, secret)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     asked: dict[str, Any] = {
         "secret": secret,
@@ -108,11 +114,8 @@ def plan(
         "rho": rho if clamp else None,
         "slotwise": slotwise,
         "gaussian": gaussian,
+        "running": running,
     }
-    if service is not None and secret == "interval":
-        asked["running"] = running
-    elif continued:
-        asked["running"] = options.running(scenario.models, terms.horizon, secret)
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
     with progress("planning", dials) as tick:
         found = planned(*world, **asked)
@@ -120,7 +123,9 @@ def plan(
         if within is not None:
             options.within(world, found, asked, within)
         cells = options.sensitivity(world, found, asked, tick) if tables else {}
-    endless = options.endless_leakage(found, scenario.models)
+    endless = found.leakage  # of a run, which stands for any number of horizons
+    if found.running is None:
+        endless = options.endless_leakage(found, scenario.models)
     values = report.plan_json(found, rho, endless, private)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private

@@ -25,6 +25,7 @@ from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import Place, laid
+from hushgrid.live.promise import stated
 from hushgrid.live.terms import roster_digest
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.recording import Recording
@@ -150,13 +151,14 @@ def terms_of(service: ZoneService) -> Terms:
         budget=service.budget,
         roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
-        epsilon=None if promise is None else promise.epsilon,
+        epsilon=None if promise is None else stated(service),
         delta=0.0 if promise is None else promise.delta,
         fallback_rate=service.fallback_rate,
         eta_set_by=service.eta_set_by,
         charged=service.learned.epsilon,
         provenance=service.provenance,
         veiled=service.learned.private,
+        continued=service.memory is not None,
         elsewhere=None if service.pattern is None else _InOtherEpochs(service),
     )
 

@@ -161,7 +161,7 @@ def _lost(standing: Standing, epoch: Epoch) -> list[int]:
 
 
 def as_begun(deployment: Deployment) -> Deployment:
-    """The service with each zone's policy as its present epoch has it.
+    """The service with each zone's policy, and the leakage accepted, as its epoch has them.
 
     An epoch that a version before this one began was planned on its own, and its clamp could cut
     more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
@@ -184,8 +184,13 @@ def _exists(ledger: str) -> bool:
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not planned_otherwise(service):
         return service
-    digests = [str(one.body["digest"]) for one in store.records(service.id) if one.kind == "epoch"]
-    return zone_as_begun(service, digests[-1]) if digests else service
+    bodies = [one.body for one in store.records(service.id) if one.kind == "epoch"]
+    if not bodies:
+        return service
+    begun = zone_as_begun(service, str(bodies[-1]["digest"]))
+    counted = bodies[-1].get("leakage", 0.0)
+    exceeds = counted > bodies[-1].get("interval", math.inf) * (1 + _CLOSE)
+    return replace(begun, accepts=counted) if exceeds else begun
 
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:

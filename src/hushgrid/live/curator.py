@@ -62,6 +62,7 @@ class Status:
     missing: int | None
     state: str
     curator: str | None = None  # who runs it, where several share zones
+    leakage: float | None = None  # about one interval, counted when the epoch began
 
 
 def _nobody(name: str) -> None:
@@ -209,7 +210,15 @@ class Curator:
         state = state if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
-        return Status(self.service.id, self.t - 1, self._spent.total, left, self._missing, state)
+        return Status(
+            self.service.id,
+            self.t - 1,
+            self._spent.total,
+            left,
+            self._missing,
+            state,
+            leakage=self._epoch.leakage,
+        )
 
     @property
     def inside(self) -> Inside:

@@ -58,6 +58,8 @@ def outlook(zone: ZoneService) -> Outlook:
         rho,
         zone.learned.private,
         week,
+        zone.leakage,
+        zone.memory,
     )
 
 

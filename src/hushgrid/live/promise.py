@@ -31,7 +31,19 @@ def promise_of(zone: ZoneService) -> Promise:
 def sentence(zone: ZoneService) -> str:
     """The promise in plain words, with the adversary it holds for and what it rests on."""
     promise = promise_of(zone)
-    return promise_sentence(zone.policy, promise.secret, promise.epsilon, delta=promise.delta)
+    return promise_sentence(
+        zone.policy,
+        promise.secret,
+        stated(zone),
+        delta=promise.delta,
+        continued=zone.memory is not None,
+    )
+
+
+def stated(zone: ZoneService) -> float:
+    """The epsilon that is stated in public: the promise's, or a larger leakage accepted for it."""
+    promise = promise_of(zone)
+    return max(promise.epsilon, (zone.accepts or 0.0) if promise.secret == "interval" else 0.0)
 
 
 def assumed(zone: ZoneService) -> tuple[str, ...]:
@@ -52,7 +64,7 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
         "sentence": sentence(zone),
         "assumptions": list(assumed(zone)),
         "secret": promise.secret,
-        "epsilon": promise.epsilon,
+        "epsilon": stated(zone),
         "delta": promise.delta,
         "eta": zone.policy.eta,
         "horizon": zone.policy.horizon,

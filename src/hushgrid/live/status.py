@@ -50,7 +50,8 @@ def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Statu
     last = standing.releases[-1] if standing.releases else None
     missing = last.counts.get("missing") if last else None  # in records of earlier versions
     state = _state(zone, standing, spent, now)
-    return Status(zone.id, standing.last_t, spent.total, left, missing, state)
+    counted = standing.epoch.leakage if standing.epoch else None
+    return Status(zone.id, standing.last_t, spent.total, left, missing, state, leakage=counted)
 
 
 def _state(zone: ZoneService, standing: Standing, spent: Spent, now: float) -> str:

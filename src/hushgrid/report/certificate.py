@@ -100,7 +100,13 @@ def _promise(terms: Terms) -> dict[str, Any]:
         "budget": terms.budget,
         "rule": terms.policy.rule,
         "models": len(terms.models),
-        "sentence": promise_sentence(terms.policy, terms.secret, terms.promised, delta=terms.delta),
+        "sentence": promise_sentence(
+            terms.policy,
+            terms.secret,
+            terms.promised,
+            delta=terms.delta,
+            continued=terms.continued,
+        ),
     }
 
 

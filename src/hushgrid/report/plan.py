@@ -82,7 +82,13 @@ def advice(prospect: Prospect, rho: float, private: bool = False) -> str:
 def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = False) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     policy, prospect = found.policy, found.prospect
-    promise = promise_sentence(policy, found.secret, found.epsilon, delta=found.delta)
+    promise = promise_sentence(
+        policy,
+        found.secret,
+        found.epsilon,
+        delta=found.delta,
+        continued=found.running is not None,
+    )
     lines = [f"Promise: {promise}", ""]
     kind = "standard deviation" if policy.gaussian is not None else "scale"
     shape = "Gaussian" if policy.gaussian is not None else "Laplace"

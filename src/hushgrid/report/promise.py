@@ -18,7 +18,9 @@ class Outlook:
 
     `seen` is the policy of those days; `secret`, `epsilon`, `delta` and `steps` are what is
     promised, over how many releases; `leakage_day` is what the first day's releases say about one
-    step of one house; `private` models may publish raw prices only.
+    step of one house; `private` models may publish raw prices only. For an interval promise
+    `leakage` is what was counted, `memory` the silent steps after which nothing of it is left: the
+    epochs before and after are counted unless it is None.
     """
 
     seen: Plan
@@ -31,6 +33,8 @@ class Outlook:
     rho: float
     private: bool = False
     leakage_week: float | None = None  # as leakage_day, of the first week or the horizon
+    leakage: float | None = None
+    memory: int | None = None
 
 
 def price_error(outlook: Outlook, way: Way | None = None) -> float:
@@ -64,6 +68,8 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
         "scale_max": max(seen.scale),
         "clamp": list(seen.policy.clamp) or None,
         "leakage_day": outlook.leakage_day,
+        "leakage": outlook.leakage,
+        "memory": outlook.memory,
         "price_error": price_error(outlook),
         "expected_error": price_error(outlook),
         "forecast_error": price_error(outlook, "forecast"),
@@ -77,7 +83,12 @@ def outlook_prose(outlook: Outlook) -> str:
     """The promise, the noise, the error and the assumptions in plain words."""
     seen, policy = outlook.seen, outlook.seen.policy
     promise = promise_sentence(
-        policy, outlook.secret, outlook.epsilon, delta=outlook.delta, steps=outlook.steps
+        policy,
+        outlook.secret,
+        outlook.epsilon,
+        delta=outlook.delta,
+        steps=outlook.steps,
+        continued=outlook.memory is not None,
     )
     gaussian = policy.gaussian is not None
     kind = "Gaussian, standard deviation" if gaussian else "Laplace, scale"
@@ -93,6 +104,8 @@ def outlook_prose(outlook: Outlook) -> str:
             f"Leakage about one interval of one house from a day of {outlook.day} releases:"
             f" at most {outlook.leakage_day:.3f}."
         )
+    if outlook.leakage is not None:
+        lines.append(_counted(outlook.leakage, outlook.memory))
     if policy.clamp:
         lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by group of houses.")
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
@@ -106,6 +119,19 @@ def outlook_prose(outlook: Outlook) -> str:
         *(f"- {line}" for line in seen.assumptions),
     ]
     return "\n".join(lines)
+
+
+def _counted(leakage: float, memory: int | None) -> str:
+    """What an interval promise counts."""
+    if memory is None:
+        return (
+            f"From all releases of this epoch: at most {leakage:.3f}. It does not fade, so a"
+            " further epoch is refused unless its figure is accepted."
+        )
+    return (
+        f"From all releases, epochs of these terms before and after included: at most"
+        f" {leakage:.3f}. {memory} intervals without a price leave nothing of it."
+    )
 
 
 def _better(outlook: Outlook) -> list[str]:

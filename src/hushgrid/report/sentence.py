@@ -19,6 +19,11 @@ _BOUNDS = {
         "All {steps} prices together shift the odds that a home is occupied in any one interval by"
         " at most a factor of {factor}"
     ),
+    "continued": (
+        "All prices together, of this epoch and of those before and after it under the same terms,"
+        " shift the odds that a home is occupied in any one interval by at most a factor of"
+        " {factor}"
+    ),
     "trajectory": (
         "All {steps} prices together shift the odds between any two courses of a home's occupancy"
         " by at most a factor of {factor}"
@@ -49,7 +54,13 @@ _MORE = {
 
 
 def promise_sentence(
-    policy: Policy, secret: str, epsilon: float, *, delta: float = 0.0, steps: int | None = None
+    policy: Policy,
+    secret: str,
+    epsilon: float,
+    *,
+    delta: float = 0.0,
+    steps: int | None = None,
+    continued: bool = False,
 ) -> str:
     """State a promise, the adversary it holds for and what it assumes.
 
@@ -59,6 +70,7 @@ def promise_sentence(
         epsilon: bound on the shift of the log odds.
         delta: of a trajectory promise; 0 for a pure one.
         steps: how many releases it is about; by default those of the window, or of the horizon.
+        continued: whether an interval promise counts the epochs before and after.
 
     Returns:
         One to three plain sentences, each ended by a full stop.
@@ -69,6 +81,8 @@ def promise_sentence(
     if steps is None:
         steps = policy.horizon if policy.window is None else policy.window.steps
     bound = _APPROXIMATE if delta else _BOUNDS[secret]
+    if continued and secret == "interval":
+        bound = _BOUNDS["continued"]
     values = {
         "factor": f"{factor(epsilon)} (e^{epsilon:g})",
         "steps": f"{steps:,}",

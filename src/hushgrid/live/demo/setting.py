@@ -104,7 +104,8 @@ def promise_of(zone: ZoneService) -> str:
     """What the zone promises, in one sentence."""
     promise = zone.promise
     assert promise is not None
-    return promise_sentence(zone.policy, promise.secret, promise.epsilon)
+    continued = zone.memory is not None
+    return promise_sentence(zone.policy, promise.secret, promise.epsilon, continued=continued)
 
 
 def budget_of(zone: ZoneService) -> float:

@@ -42,6 +42,7 @@ _RECEIPT = dict.fromkeys(
 _STANDS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
     "state": TEXT, "curator": _or_none(TEXT),
+    "leakage": _or_none(NUMBER),
 }  # fmt: skip
 _NUMBER_OR_NONE, _COUNT_OR_NONE = _or_none(NUMBER), _or_none(COUNT)
 _POINT = {"epsilon": NUMBER, "raw": NUMBER, "estimated": NUMBER}
