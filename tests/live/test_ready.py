@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sqlite3
 import threading
@@ -130,12 +131,26 @@ def damaged(made: Folder) -> None:
     link.close()
 
 
-def cut_short(made: Folder) -> None:
+def forked(made: Folder) -> None:
+    """A copy of the folder went on by itself; its ledger is put back beside the witness of ours."""
     begun(made)
-    with sqlite3.connect(made.path / "ledger.sqlite") as link:
-        link.execute("DROP TRIGGER records_remain")
-        link.execute("DELETE FROM records WHERE seq = (SELECT max(seq) FROM records)")
-    link.close()
+    for one in made.path.glob("ledger.sqlite*"):
+        if one.is_file():
+            one.unlink()
+    kept = next(made.path.glob("*.witness"))
+    kept.rename(made.path / "aside")
+    made.edit(("budget = 400.0", "budget = 300.0"), ("horizon = 12", "horizon = 11"))
+    begun(made)
+    shutil.rmtree(kept)
+    (made.path / "aside").rename(kept)
+
+
+def unseen(made: Folder) -> None:
+    """The ledger is gone and the key is another; the witness knows of both."""
+    of_another_key(made)
+    for one in made.path.glob("ledger.sqlite*"):
+        if one.is_file():
+            one.unlink()
 
 
 def with_tls(made: Folder) -> None:
@@ -170,12 +185,17 @@ BROKEN: dict[str, Callable[[Folder], Any]] = {
     "a ledger of other meters": of_other_meters,
     "a ledger of another mode": of_another_mode,
     "a damaged ledger": damaged,
-    "a ledger cut short": cut_short,
+    "two histories": forked,
+    "a witness of another key": unseen,
+    "a witness below a file": lambda made: made.edit(
+        ("[http]", 'witness = "service.toml/w"\n[http]')
+    ),
 }
 
 
 OTHERWISE = {  # check says the same in other words: the key it names
     "a ledger that is a folder": "stores.ledger: ",
+    "a witness below a file": "stores.witness: ",
     "a file for meters": "stores.meters: ",
     "meters below a file": "stores.meters: ",
     "clients of something else": "stores.clients: ",
@@ -363,6 +383,7 @@ def test_the_files_of_deploy_pass_in_their_mode(
         ("postgresql://hushgrid@postgres/hushgrid", "ledger.sqlite"),
         ("postgresql://hushgrid@postgres/hushgrid", "meters"),
         ("port = 8080", f"port = {folder.port}"),
+        ("/var/lib/hushgrid/witness", "witness"),
     )
     assert folder.check("--json", "-") == 0
     remarks = json.loads(capsys.readouterr().out)["remarks"]

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
+from hushgrid.live.ledger.witness import witness_to_read
 from hushgrid.live.meters.roster import Roster
 from hushgrid.live.meters.zonefolder import ZoneFolder
 from hushgrid.live.terms import check_all_here, check_new, check_same
@@ -52,6 +53,9 @@ def refusals(deployment: Deployment, *, new_epoch: bool = False) -> tuple[list[s
         key = load(deployment.key)
     with found.at("stores.ledger"):
         _ledger(deployment, key, new_epoch, found)
+    if deployment.witness_needed:
+        with found.at("stores.witness"):
+            _witness(deployment.witness_folder)
     with found.at("stores.meters"):
         _meters(deployment, new_epoch, found)
     if deployment.http is not None:
@@ -109,24 +113,23 @@ def _modules() -> None:
 def _ledger(deployment: Deployment, key: Signer | None, new_epoch: bool, found: _Found) -> None:
     """Every record as serve would read it, and the terms against those of the epoch."""
     url = deployment.ledger
-    opened: Callable[[], LedgerStore]
+    opened: Callable[[], AbstractContextManager[LedgerStore | None]] = nullcontext
     if _is_postgres(url):
-        if not _in_database(url, "hushgrid_ledger"):
-            return
-        opened = partial(open_store, url, create=False)
+        if _in_database(url, "hushgrid_ledger"):
+            opened = partial(open_store, url, create=False)
     else:
         path = Path(url.removeprefix("sqlite:").removeprefix("//"))
         _check_file(path, lambda why: LedgerError(f"ledger {path} {why}"))
-        if not _holds(path):
-            return
-        opened = partial(SqliteLedger, path, create=False, still=True)
+        if _holds(path):
+            opened = partial(SqliteLedger, path, create=False, still=True)
     moves = {}
     with opened() as store:
         for zone in deployment.zones:
             if key is None:
                 break
             with found.at(f"zone {zone.id}"):
-                ledger = Ledger.read(store, zone.id, key, deployment.mode)
+                witness = witness_to_read(deployment.witness_folder, zone.id)
+                ledger = Ledger.read(store, zone.id, key, deployment.mode, witness)
                 if ledger is None:
                     continue
                 _terms(zone, ledger, key, new_epoch)
@@ -146,6 +149,15 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> N
         check_new(zone, standing)
     elif standing.epoch is not None:
         check_same(zone, standing)
+
+
+def _witness(folder: Path) -> None:
+    there = folder if folder.exists() else folder.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise LedgerError(
+            f"the witness folder {folder} cannot be used; set stores.witness to a folder on a local"
+            " disk that the service can write."
+        )
 
 
 # ---- meters

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.bodies import Mode, genesis
@@ -115,10 +115,17 @@ class Ledger:
             yield ledger
 
     @classmethod
-    def read(cls, store: LedgerStore, zone: str, key: Signer, mode: Mode) -> Ledger | None:
-        """The ledger as its store has it, to look at: without the lock, and nothing is added.
+    def read(
+        cls, store: LedgerStore | None, zone: str, key: Signer, mode: Mode, witness: Witness
+    ) -> Ledger | None:
+        """The ledger as `open` would find it, to look at: without the lock, and nothing is added.
 
-        Records that were lost are not missed here: a witness puts them back, or a gap is noted.
+        Args:
+            store: Where the records are; None where there is no ledger yet.
+            zone: The zone.
+            key: The key that signs.
+            mode: The mode of the service.
+            witness: The last records known on this machine, to be read only.
 
         Returns:
             The ledger, or None where the zone has no record.
@@ -129,10 +136,14 @@ class Ledger:
         from hushgrid.live.ledger.keys import verify
 
         found = Fold(verify)
-        refold(store, zone, found)
+        looked: Any = _Looked(store)
+        refold(looked, zone, found)
+        forked = recover(looked, zone, found, witness, key.public).forked
+        if forked:
+            raise _forked(zone, forked)
         if found.place is None:
             return None
-        ledger = cls(store, zone, key, found)
+        ledger = cls(looked, zone, key, found)
         ledger._check_mine(mode)
         ledger._sure = False
         return ledger
@@ -234,6 +245,20 @@ def _resumed(
             " Put back the newest whole copy; docs/ledger.md says how to go on without one."
         )
     return found
+
+
+class _Looked:
+    """A store that is only read: what is put back to it is not written."""
+
+    def __init__(self, store: LedgerStore | None) -> None:
+        self._store = store
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """The records of the store, if there is one."""
+        return iter(()) if self._store is None else self._store.records(zone, after_seq)
+
+    def append(self, record: Record) -> None:
+        """Nothing."""
 
 
 def refold(store: LedgerStore, zone: str, fold: Fold) -> None:

@@ -233,7 +233,7 @@ class Witnesses:
             if self._folder is None:
                 self._made[zone] = Witness(zone, shared=self._shared)
             else:
-                name = hashlib.sha256(zone.encode()).hexdigest()[:16]
+                name = _name(zone)
                 own = self._slot / name
                 others = [path for path in sorted(self._folder.glob(f"*/{name}")) if path != own]
                 ask = self._folder / f"{name}.resume"
@@ -256,7 +256,8 @@ class Witnesses:
         try:
             for number in range(1, SLOTS + 1):
                 slot = folder / str(number)
-                slot.mkdir(parents=True, exist_ok=True)
+                for made in (folder, slot):  # not the folder above: a disk may not be mounted
+                    made.mkdir(exist_ok=True)
                 lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -272,6 +273,15 @@ class Witnesses:
                 " to a folder on a local disk that the service can write."
             ) from None
         raise LedgerError(f"the witness folder {folder} is used by {SLOTS} processes; stop some.")
+
+
+def witness_to_read(folder: Path, zone: str) -> Witness:
+    """What the files below a folder hold of a zone, to look at: nothing is written or locked."""
+    return Witness(zone, others=sorted(folder.glob(f"*/{_name(zone)}")))
+
+
+def _name(zone: str) -> str:
+    return hashlib.sha256(zone.encode()).hexdigest()[:16]
 
 
 def _content(path: Path) -> bytes:
