@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -151,7 +152,7 @@ def verified(folder: Path) -> None:
 
 
 def test_days_one_after_another_keep_the_promise(tmp_path: Path) -> None:
-    """Planned each on its own, two days of this street leak 1.4 where 1 is promised."""
+    """Planned each on its own, two days of this street leak 1.24 where 1 is promised."""
     days = [load(tmp_path, BEGINS + k * DAY) for k in range(3)]
     assert leakage_of(days[:2]) <= 1 + 1e-6
     assert leakage_of(days) <= 1 + 1e-6
@@ -319,8 +320,19 @@ def test_a_weaker_promise_does_not_undo_the_one_before(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="would bring leakage"):
         epoch(tmp_path, gaussian)
     silent = later(refused.value) * HOUR
+    (tmp_path / "accepted").mkdir()
+    for kept in ("ledger.db", "key"):
+        shutil.copy(tmp_path / kept, tmp_path / "accepted" / kept)
+    for each in tmp_path.glob("ledger.db.*"):
+        shutil.copy(each, tmp_path / "accepted" / each.name)
     epoch(tmp_path, zone(tmp_path, BEGINS + DAY + silent, *weaker), 2)
-    assert "interval" not in bodies(tmp_path)[1]
+    assert not {"interval", "leakage"} & set(bodies(tmp_path)[1])
+    at_once = replace(zone(tmp_path, BEGINS + DAY, *weaker), accepts=9.0)
+    epoch(tmp_path / "accepted", at_once, 1)
+    record = bodies(tmp_path / "accepted")[1]
+    assert "interval" not in record
+    assert record["leakage"] > 1  # type: ignore[operator]
+    verified(tmp_path / "accepted")
 
 
 def test_occupancy_that_never_changes_has_one_epoch(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.calendar import Calendar
 from hushgrid.calibration import house_losses, schedule
 from hushgrid.durations import instant_of, seconds_of
 from hushgrid.errors import ConfigError, FileError, ServiceError
@@ -234,6 +235,27 @@ def test_an_interval_is_promised(tmp_path: Path) -> None:
     assert leakage < 0.9  # the rest is what epochs before and after add
     assert zone.leakage is not None
     assert 1 - 1e-4 <= zone.leakage <= 1.0 + 1e-9  # the search stops within 1e-6 of epsilon
+
+
+def test_an_interval_is_promised_from_one_epoch_to_the_next(tmp_path: Path) -> None:
+    """Two days of the example, each an epoch; planned on their own they leak 1.49."""
+    edits = short("interval")
+    days = [load_deployment(put(tmp_path, *edits)).zones[0]]
+    began = next(text for text in EXAMPLE.splitlines() if text.startswith("begins"))
+    later = example(BEGINS + 86_400).splitlines()
+    edits = (*edits, (began, next(text for text in later if text.startswith("begins"))))
+    days += load_deployment(put(tmp_path, *edits)).zones
+    lost, slots = [], []
+    for day in days:
+        s = day.scenario
+        slots.append(s.models[0].calendar.slots)
+        lost += [
+            house_losses(s.zone, s.consumption, c.t, c.scale, day.policy.eta)[0]
+            for c in schedule(s.models, s.zone, s.consumption, day.policy)
+        ]
+    goes_on = replace(days[0].scenario.models[0], calendar=Calendar(np.concatenate(slots)))
+    leakage = temporal_leakage(goes_on, np.array(lost)).worst
+    assert leakage <= 1 + 1e-6
 
 
 def test_a_trajectory_is_promised(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hushgrid.cli.common import Json, need, progress, put_json, say
 
 if TYPE_CHECKING:
     from hushgrid.live.batch.run import Report
+    from hushgrid.live.border import as_begun
 
 
 def batch(
@@ -42,6 +43,15 @@ def batch(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
     ] = False,
+    accept_leakage: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            metavar="FIGURE",
+            help="With --new-epoch: a leakage above the promise, to be stated in public.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of simulated noise.")] = None,
     json: Json = None,
 ) -> None:
@@ -58,12 +68,13 @@ def batch(
     from hushgrid.live.batch.run import Job, intervals, run
     from hushgrid.live.clock import SystemClock
     from hushgrid.live.config import load_deployment
+    from hushgrid.live.deployment import accepting
 
     if gaps not in ("stop", "publish"):
         raise BatchError(f"gaps is {gaps!r}; give stop or publish.")
     first, last = _times(day, month, begin, end)
     job = Job(
-        load_deployment(file),
+        as_begun(accepting(load_deployment(file), accept_leakage, new_epoch)),
         tuple(readings),
         first,
         last,

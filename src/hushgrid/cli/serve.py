@@ -37,24 +37,17 @@ def serve(
     """
     import signal
     import threading
-    from dataclasses import replace
 
-    from hushgrid.errors import ServiceError
-
-    if accept_leakage is not None and not new_epoch:
-        raise ServiceError(f"accept-leakage is {accept_leakage:g} without --new-epoch; give both.")
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
         need(module, "serve")
     from hushgrid.live.clock import SystemClock, Watched
     from hushgrid.live.config import load_deployment
-    from hushgrid.live.deployment import placed
+    from hushgrid.live.deployment import accepting, placed
     from hushgrid.live.logs import log_lines
     from hushgrid.live.serve import serve as run
 
     deployment = placed(load_deployment(file), port, name)
-    if accept_leakage is not None:
-        zones = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
-        deployment = replace(deployment, zones=zones)
+    deployment = accepting(deployment, accept_leakage, new_epoch)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -59,7 +59,8 @@ def opening(service: ZoneService, standing: Standing) -> dict[str, float]:
         standing: its ledger, where the new epoch is not yet recorded.
 
     Returns:
-        The promise as `interval`, and as `leakage` the figure that was counted.
+        The promise as `interval`, and as `leakage` the figure that was counted. Without an
+        interval promise only a figure that was accepted for the epoch before.
 
     Raises:
         LedgerError: a promise would be exceeded, and the operator has not accepted the figure.
@@ -69,7 +70,7 @@ def opening(service: ZoneService, standing: Standing) -> dict[str, float]:
     if found is not None and not found.holds and found.leakage > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
     if promised is None:
-        return {}
+        return {} if found is None or found.holds else {"leakage": found.leakage}
     own = _alone(service) if service.leakage is None else service.leakage
     return {"interval": promised, "leakage": max(own, 0.0 if found is None else found.leakage)}
 
@@ -114,7 +115,7 @@ def _refusal(service: ZoneService, standing: Standing, found: Border, spans: Seq
         said += "no later begins within 32 days helps; "
     if math.isinf(least):
         return said.removesuffix("or ") + "give noise with an epsilon of its own."
-    return said + f"state the figure in public with hushgrid serve --accept-leakage {least:g}."
+    return said + f"state the figure in public with --accept-leakage {least:g}."
 
 
 def _later(service: ZoneService, standing: Standing, spans: Sequence[Span]) -> int | None:

@@ -196,6 +196,16 @@ class Deployment:
         return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)
 
 
+def accepting(deployment: Deployment, figure: float | None, new_epoch: bool) -> Deployment:
+    """The service of an operator who agrees to state this leakage in public, if any."""
+    if figure is None:
+        return deployment
+    if not new_epoch:
+        raise ServiceError(f"accept-leakage is {figure:g} without --new-epoch; give both.")
+    zones = tuple(replace(zone, accepts=figure) for zone in deployment.zones)
+    return replace(deployment, zones=zones)
+
+
 def placed(deployment: Deployment, port: int | None, name: str | None) -> Deployment:
     """The same service at another port and under another name: one of several curators."""
     http = deployment.http

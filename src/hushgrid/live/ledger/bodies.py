@@ -50,7 +50,7 @@ def epoch(
     `horizon` steps may be published from readings, each `seconds` [s] long. `exact` says that the
     policy publishes without noise where no house is uncertain. Where occupancy at one step is
     promised from all releases, `interval` is that promise and `leakage` what was counted, releases
-    of earlier epochs included; else both are left out.
+    of earlier epochs included; else `leakage` alone, where it was accepted for an epoch before.
     """
     body: Body = {
         "digest": digest,
@@ -60,7 +60,8 @@ def epoch(
         "roster": roster,
         "exact": exact,
     }
-    return body if interval is None else {**body, "interval": interval, "leakage": leakage}
+    counted = {"interval": interval, "leakage": leakage}
+    return {**body, **{name: value for name, value in counted.items() if value is not None}}
 
 
 def schedule(terms: str, scales: Sequence[float] = ()) -> Body:
