@@ -377,7 +377,7 @@ def test_promises_about_one_release_are_not_held_up(tmp_path: Path) -> None:
 def test_accept_leakage_needs_a_new_epoch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    zone(tmp_path)
+    load(tmp_path)
     with pytest.raises(SystemExit) as stopped:
         main(["serve", str(tmp_path / "service.toml"), "--accept-leakage", "1.2"])
     assert stopped.value.code == 2
