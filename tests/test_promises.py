@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +36,14 @@ from hushgrid import (
     schedule,
     step,
 )
+from hushgrid.accounting.compose import Account
+from hushgrid.audit.realised import worst_of_blocks
 from hushgrid.calibration import exposures_of
+from hushgrid.errors import PlanError
 from hushgrid.noise import Noise
 from hushgrid.occupancy import Chains
+from hushgrid.planning import assumptions, examine, plan
+from hushgrid.report.sentence import promise_sentence
 from hushgrid.testing import check_calibrator
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -221,3 +227,76 @@ def test_a_bound_too_large_for_laws_is_refused_and_eta_1_is_not() -> None:
         schedule([ONE], Zone("z", [u]), F, Policy(0.5, 1, eta=0.0))[0].scale for u in (1000, 10**7)
     ]
     assert at_zero[0] == pytest.approx(at_zero[1], rel=1e-9)
+
+
+LOCKED = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+EMPTY, FULL = (OccupancyModel.factored([[p, 1 - p]] * 2, [[np.eye(2)] * 2]) for p in (1.0, 0.0))
+PAIR = Zone("z", [1000, 1000])
+G = Consumption.by_class(absent=[Uniform(0)] * 2, present=[Uniform(1000)] * 2)
+NEAR = OccupancyModel.joint([0.4999, 0.0001, 0.0001, 0.4999], [np.eye(4)])
+
+
+@pytest.mark.parametrize(
+    ("models", "rules", "scale", "lost"),
+    [
+        ([LOCKED], {"blocks": "paper"}, 2000, 1.0),
+        ([NEAR], {"blocks": "minimal"}, 2000, 1.0),
+        ([NEAR], {"blocks": "paper", "eta": 0.5}, None, None),
+        ([EMPTY, FULL], {"models": "paper", "on_empty": "publish_exact"}, 0, math.inf),
+        ([LOCKED], {"blocks": "paper", "on_empty": "publish_exact"}, 0, math.inf),
+        ([EMPTY], {"on_empty": "publish_exact"}, 0, 0.0),
+    ],
+)
+def test_weaker_rules_state_what_is_told(
+    models: list[OccupancyModel], rules: dict[str, object], scale: float | None, lost: float | None
+) -> None:
+    """A release states the loss about one house, however little its rules bound."""
+    policy = Policy(0.5, 2, **rules)  # type: ignore[arg-type]
+    first = init(PAIR, TARIFF, models, G, policy)
+    release, state = step(first, 500, Fixed(0))
+    due = float(first.scheduler.losses(1, release.scale).max()) if release.scale else lost
+    assert release.epsilon == pytest.approx(due)
+    assert scale is None or release.scale == scale, "the noise is that of the rules"
+    assert lost is None or release.epsilon == pytest.approx(lost)
+    assert release.epsilon_any >= release.epsilon
+    account = Account(first).add(release)
+    assert account.pure.max() == pytest.approx(release.epsilon)
+    assert account.epsilon(0) == pytest.approx(release.epsilon)
+    if release.scale:
+        realised = [one.loss for one in worst_of_blocks(first, models, 1, release.scale)]
+        assert max(realised) <= release.epsilon + 1e-9, "what the public's own belief can learn"
+    assert replace(release, epsilon=0.0) == replace(step(first, 500, Fixed(0))[0], epsilon=0.0)
+    assert state.t == 2
+
+
+def test_rules_of_the_paper_leave_houses_open_that_models_disagree_about() -> None:
+    """One house is certain under each model, in contradicting ways; the other sets the noise."""
+    one, other = (
+        OccupancyModel.factored([[0.5, 0.5], [p, 1 - p]], [[E, np.eye(2)]]) for p in (1.0, 0.0)
+    )
+    zone = Zone("z", [100, 1000])
+    small = Consumption.by_class(absent=[Uniform(0)] * 2, present=[Uniform(100)] * 2)
+    for rule, lost in (("union", 0.5), ("paper", 5.0)):
+        policy = Policy(0.5, 1, models=rule)  # type: ignore[arg-type]
+        (found,) = schedule([one, other], zone, small, policy)
+        assert found.epsilon == pytest.approx(lost)
+
+
+def test_every_surface_names_what_weaker_rules_do_not_bound() -> None:
+    plain = Policy(0.5, 2)
+    for rules, words in (
+        ({"blocks": "minimal"}, "only how well a price separates neighbouring joint states"),
+        ({"blocks": "paper"}, "only how well a price separates joint states that differ in one"),
+        ({"models": "paper"}, "though they disagree, is not protected"),
+        ({"on_empty": "publish_exact"}, "this trusts the models absolutely"),
+    ):
+        policy = replace(plain, **rules)  # type: ignore[arg-type]
+        assert words in " ".join(assumptions("step", policy, G, 2))
+        assert words in promise_sentence(policy, "step", 0.5)
+        assert words in " ".join(examine(PAIR, TARIFF, [NEAR, NEAR], G, policy).assumptions)
+    assert "rule" not in " ".join(assumptions("step", plain, G, 2))
+    said = examine(PAIR, TARIFF, [LOCKED], G, replace(plain, blocks="paper"))
+    assert max(said.epsilon_t) == pytest.approx(1.0), "a plan's prose names the larger loss"
+    terms = Policy(1.0, 2, models="paper")
+    with pytest.raises(PlanError, match="bound less than what a release tells"):
+        plan(PAIR, TARIFF, [NEAR, NEAR], G, secret="step", epsilon=0.5, terms=terms)

@@ -32,10 +32,11 @@ class Release:
     `load_hat` [Wh] noisy load of readings cut at the clamp; `put_back` [Wh] the energy expected
     above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
     `scale` [Wh] of the noise, and `noise` its law: `laplace`, `gaussian` (`scale` is then its
-    standard deviation) or `none` (a scale of 0); `epsilon` the loss for protected houses under the
-    policy's trust; `look` [Wh] the scale of a second noisy sight that the release also spent,
-    under a policy with a window; `delta` what a house's state may keep and the house still be left
-    out (policy negligible);
+    standard deviation) or `none` (a scale of 0); `epsilon` the loss for the house most is learnt
+    about, under the policy's trust and the rules `block` and `union`, whichever set the noise;
+    `look` [Wh] the scale of a second noisy sight that the release also spent, under a policy with a
+    window; `delta` what a house's state may keep and the house still be left out (policy
+    negligible);
     `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
     public's best guess of the load, where one is made; `digest` names zone, tariff, models and
     policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.

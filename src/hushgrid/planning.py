@@ -27,7 +27,7 @@ from hushgrid.consumption import Consumption
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
-from hushgrid.policy import Policy
+from hushgrid.policy import Policy, weaker_promise
 from hushgrid.prospect import Prospect, prospect
 
 Floats = NDArray[np.float64]
@@ -64,8 +64,12 @@ class Plan:
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
-        """What each release may lose."""
-        return tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
+        """What each release may lose; under rules that bound less, what it loses all the same."""
+        each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
+        if not weaker_promise(self.policy):
+            return each
+        lost = self.losses.max(axis=1).tolist()
+        return tuple(max(pair) for pair in zip(each, lost, strict=True))
 
 
 def plan(
@@ -149,7 +153,7 @@ def examine(
     """
     promised = policy.epsilon if epsilon is None else epsilon
     _check_running(models, policy.horizon, running, bool(policy.epsilon_t))
-    task = Task((models, zone, consumption), tariff, policy, running)
+    task = Task((models, zone, consumption), tariff, policy, running, any_rules=True)
     return _made(task, secret, promised, delta)
 
 
@@ -211,7 +215,13 @@ class Task:
     """What is asked again and again while an epsilon is searched for."""
 
     def __init__(
-        self, world: World, tariff: Tariff, policy: Policy, running: int | None = None
+        self,
+        world: World,
+        tariff: Tariff,
+        policy: Policy,
+        running: int | None = None,
+        *,
+        any_rules: bool = False,
     ) -> None:
         self.models, self.zone, self.consumption = world
         self.tariff, self.policy, self.running = tariff, policy, running
@@ -219,10 +229,12 @@ class Task:
         self._capped = self.consumption.reacts and policy.eta < 1
         usual = replace(self.consumption, elasticity=None)
         exposures = exposures_of(self.models, self.zone, usual, policy)
-        if exposures.booked() is not exposures:
+        if exposures.booked() is not exposures and not any_rules:
+            rules = f"{policy.blocks}, {policy.models}, negligible = {policy.negligible:g}"
             raise PlanError(
-                f"policy blocks is {policy.blocks!r}, which bounds less than what a release tells"
-                " about a house that moves with others; give the rule block."
+                f"policy blocks, models and negligible are {rules}, which bound less than what a"
+                " release tells about a house; give the rule block, union for models and"
+                " negligible = 0."
             )
         if running is not None:  # epsilons are asked for by the step, of every step
             policy = replace(policy, horizon=running, epsilon_t=())
@@ -376,10 +388,11 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
     losses = task.losses(each)
     leakage, step = None, 1
-    if policy.gaussian is None:
+    if policy.gaussian is None and np.isfinite(losses).all():
         leakage, step, house = task.leakage(each)
-    if secret != "interval":
-        reach = task.scheduler.zone.bound / np.array([c.scale for c in calibrations])[:, None]
+    if secret != "interval" or leakage is None:
+        least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
+        reach = task.scheduler.zone.bound / least[:, None]
         finite = np.where(np.isinf(losses), reach**2, losses)
         by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
         ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
@@ -435,4 +448,5 @@ def assumptions(
         found.append("Readings are cut at the clamp before anything is added.")
     if policy.gaussian is not None:
         found.append("No release has a finite epsilon of its own under Gaussian noise.")
+    found += weaker_promise(policy, models)
     return tuple(found)

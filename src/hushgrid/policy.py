@@ -127,6 +127,48 @@ _RULES = {
 }
 
 
+def weaker_promise(policy: Policy, models: int = 2) -> tuple[str, ...]:
+    """What the policy's rules do not promise, in sentences; none for the default rules.
+
+    The rules set the noise. What is booked for a release is the loss of the house most is learnt
+    about under the default rules, at the noise used: more than epsilon, and possibly infinite.
+
+    Args:
+        policy: The rules.
+        models: How many models Theta has; with one, the rule for several plays no part.
+
+    >>> weaker_promise(Policy(0.5))
+    ()
+    """
+    found = [_WEAKER[policy.blocks]] if policy.blocks in _WEAKER else []
+    if policy.models == "paper" and models > 1:
+        found.append(_WEAKER_MODELS)
+    if policy.on_empty == "publish_exact":
+        found.append(_WEAKER_EXACT)
+    return tuple(found)
+
+
+_BOOKED = "about one home a price can say more, and that larger loss is what each release states"
+_WEAKER = {
+    "minimal": (
+        "Where homes move together, the rule minimal bounds only how well a price separates"
+        f" neighbouring joint states, those with no possible state between them; {_BOOKED}."
+    ),
+    "paper": (
+        "Where homes move together, the rule paper bounds only how well a price separates joint"
+        f" states that differ in one home; {_BOOKED}."
+    ),
+}
+_WEAKER_MODELS = (
+    "A home whose occupancy each model alone makes certain, though they disagree, is not protected"
+    f" by the rule paper for models; {_BOOKED}."
+)
+_WEAKER_EXACT = (
+    "Where the rules find no home's occupancy uncertain, the price is exact: this trusts the models"
+    " absolutely, and nothing is promised where they are wrong."
+)
+
+
 def _checked_epsilons(policy: Policy) -> tuple[float, ...]:
     if not isinstance(policy.epsilon_t, (tuple, list)):
         raise PolicyError(

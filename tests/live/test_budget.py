@@ -8,10 +8,11 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hushgrid import Policy
+from hushgrid import OccupancyModel, Policy
 from hushgrid.audit import Evidence
 from hushgrid.audit.ledger import budget
 from hushgrid.live.audit import load_ledger, terms_of
@@ -127,3 +128,15 @@ def test_gaussian_noise_does_not_fit_a_budget(tmp_path: Path) -> None:
     policy = Policy(1.0, horizon=3, gaussian=24.0, delta=1e-6)
     zone = service(2, policy=policy, budget=50.0)
     assert published(tmp_path, zone) == announced(zone) == 0
+
+
+def test_a_rule_that_bounds_less_spends_what_it_tells(tmp_path: Path) -> None:
+    """Two homes that move together under the rule paper: 1.0 a release, where epsilon is 0.5."""
+    locked = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+    made = service(2, policy=Policy(0.5, horizon=4, blocks="paper"), budget=2.0)
+    zone = replace(made, scenario=replace(made.scenario, models=(locked,)))
+    assert published(tmp_path, zone) == announced(zone) == 2
+    (tmp_path / "exact").mkdir()
+    policy = replace(zone.policy, on_empty="publish_exact")
+    bare = replace(zone, policy=policy)  # no neighbours, no noise: a loss without a bound
+    assert published(tmp_path / "exact", bare) == announced(bare) == 0

@@ -6,6 +6,7 @@ is computed again from public models, so saving it is saving a list.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,8 +125,10 @@ class Account:
         return replace(self, entries=(*self.entries, self._checked(entry)))
 
     def losses(self, entry: Entry) -> Floats:
-        """What one release cost every house: nothing where its occupancy is certain."""
-        self._exposure(entry)  # refuses a step without noise where a house is uncertain
+        """What one release cost every house: nothing where its occupancy is certain.
+
+        Infinite where it is uncertain and the policy's rules let the release go without noise.
+        """
         rates = self._rates_before(entry)
         lost = self.first.scheduler.losses(entry.t, entry.scale, rates)
         if entry.look:
@@ -163,6 +166,11 @@ class Account:
     def events(self, house: int) -> list[Event]:
         """What each release cost one house, as events; none where its occupancy was certain."""
         self._check_house(house)
+        if (bare := self._bare(house)) is not None:
+            raise PolicyError(
+                f"step {bare} went out without noise while house {house} was uncertain, so its loss"
+                " has no bound and there is no event for it."
+            )
         return [
             self._event(house, entry, scale)
             for entry in self.entries
@@ -186,11 +194,19 @@ class Account:
 
     def epsilon(self, house: int, delta: float = 0.0) -> float:
         """The epsilon of everything published, for one house."""
-        return compose(self.events(house), delta)
+        self._check_house(house)
+        _check_delta(delta)
+        return math.inf if self._bare(house) is not None else compose(self.events(house), delta)
 
     def delta(self, house: int, epsilon: float) -> float:
         """The delta left at an epsilon, for one house."""
-        return delta_of(self.events(house), epsilon)
+        self._check_house(house)
+        return 1.0 if self._bare(house) is not None else delta_of(self.events(house), epsilon)
+
+    def _bare(self, house: int) -> int | None:
+        """The first step that went out without noise while a house was uncertain."""
+        bare = (one for one in self.entries if one.scale == 0)
+        return next((one.t for one in bare if self._told_about(house, self._exposure(one))), None)
 
     def save(self) -> dict[str, Any]:
         """What to keep: whose account it is, and the releases' steps, scales and rates."""
@@ -292,13 +308,7 @@ class Account:
         return [one.rate for one in self.entries[: entry.t - 1]]
 
     def _exposure(self, entry: Entry) -> Exposure:
-        exposure = self.first.scheduler.booked(entry.t, self._rates_before(entry))
-        if entry.scale == 0 and len(exposure.protected):
-            raise PolicyError(
-                f"scale of step {entry.t} is 0 but {len(exposure.protected)} houses are uncertain"
-                " then; only a step at which every house is certain goes without noise."
-            )
-        return exposure
+        return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
     def _event(self, house: int, entry: Entry, scale: float) -> Event:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""

@@ -215,8 +215,9 @@ class _Walk:
 
     def _check_stated(self, entry: Entry, due: Release) -> None:
         """Whatever is stated beside the noisy load must follow from public figures alone."""
+        exact = entry.scale == due.scale == 0  # older publishers stated none where it costs nothing
         if not _same(entry.epsilon, due.epsilon) and (
-            entry.epsilon < due.epsilon or math.isinf(entry.epsilon)
+            entry.epsilon < due.epsilon or (math.isinf(entry.epsilon) and not exact)
         ):
             said = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
             self._fault("budget", entry, said)
@@ -230,6 +231,8 @@ class _Walk:
             said = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
             self._fault("noise_scale", entry, said)
         for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
+            if name == "epsilon" and exact and math.isinf(entry.epsilon):
+                continue
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 said = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, said)

@@ -136,18 +136,24 @@ class Exposures:
             )
 
     def booked(self) -> Exposures:
-        """The same under the `block` rule and without a probabilistic constraint.
+        """The same under the rules `block` and `union`, without a probabilistic constraint.
 
-        The other rules bound less than what a release can tell about one house of a block, and a
-        house that has left is told about, so no account may rest on them.
+        The other rules bound less than what a release can tell about one house, and a house that
+        has left is told about, so no account may rest on them.
         """
-        blocks, together, on_empty, clamp = self._rules
-        alike = blocks == "block" or not self._support.has_blocks
-        if alike and self._constrained is None:
+        if not self.weaker and self._constrained is None:
             return self
+        _, _, on_empty, clamp = self._rules
         return Exposures(
-            *self._origin, blocks="block", together=together, on_empty=on_empty, clamp=clamp
+            *self._origin, blocks="block", together="union", on_empty=on_empty, clamp=clamp
         )
+
+    @property
+    def weaker(self) -> bool:
+        """Whether the rules can bound less than what a release tells about one house."""
+        blocks, together, _, _ = self._rules
+        several = len(self._origin[0]) > 1
+        return (blocks != "block" and self._support.has_blocks) or (together != "union" and several)
 
     def claim(self) -> None:
         """Under a probabilistic constraint exposures follow one schedule's losses, so serve one."""

@@ -34,8 +34,10 @@ Floats = NDArray[np.float64]
 class Calibration:
     """How much noise step t gets, and why.
 
-    `scale` [Wh]; `epsilon` the loss it leaves for the worst protected house; `epsilon_any` the
-    same whatever anyone consumes, for every house (or block of houses that move together);
+    `scale` [Wh]; `epsilon` the loss it leaves for the worst house under the rules `block` and
+    `union`, whichever rules set the noise (0 without noise where no house is uncertain, infinite
+    where one is); `epsilon_any` the same whatever anyone consumes, for every house (or block of
+    houses that move together);
     `house` and `model` (a number into Theta; None: the models together) set the scale.
     """
 
@@ -66,6 +68,7 @@ class Scheduler:
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
         self._booked: Exposures | None = None
+        self._losses: dict[tuple[Exposure, float], float] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
         if policy.negligible and not self.ahead:
             raise PolicyError(
@@ -88,15 +91,45 @@ class Scheduler:
         lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
         if not self.ahead:
             exposure = self.exposure(t, rates)
-            return _calibration(t, exposure, self._answer(exposure, lost))
+            return self._stated(_calibration(t, exposure, self._answer(exposure, lost)), rates)
         if self._policy.negligible:
             self._catch_up(t)
         if (t, lost) not in self._known:
             key = (self._exposures.at(t), lost)
             if key not in self._answers:
                 self._answers[key] = self._answer(*key)
-            self._known[t, lost] = _calibration(t, key[0], self._answers[key])
+            self._known[t, lost] = self._stated(_calibration(t, key[0], self._answers[key]))
         return self._known[t, lost]
+
+    def _stated(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
+        """With the loss that is booked, where the rules that set the noise bound less."""
+        weaker = self._exposures.weaker
+        if found.scale > 0 and (not weaker or math.isinf(found.epsilon)):
+            return found
+        exposure = self._fully(found.t)
+        if not self.ahead:
+            exposure = self._answered(exposure, found.t, rates)
+        if found.scale == 0:
+            return replace(found, epsilon=math.inf if exposure.cases else 0.0)
+        worst = max(self._worst(exposure, found.scale), found.epsilon)
+        any_loss = math.nextafter(exposure.reach / found.scale, math.inf)
+        return replace(found, epsilon=worst, epsilon_any=max(any_loss, found.epsilon_any))
+
+    def _worst(self, exposure: Exposure, scale: float) -> float:
+        """The largest loss of any case; kept where exposures are shared by steps."""
+        if (exposure, scale) not in self._losses:
+            each = (case_loss(case, scale, self._policy.eta) for case in exposure.cases)
+            worst = max(each, default=0.0)
+            if not self.ahead:
+                return worst
+            self._losses[exposure, scale] = worst
+        return self._losses[exposure, scale]
+
+    def _fully(self, t: int) -> Exposure:
+        """The exposure that is booked, before any reaction of demand to rates."""
+        if self._booked is None:
+            self._booked = self._exposures.booked()
+        return self._booked.at(t)
 
     def _catch_up(self, t: int) -> None:
         """Answer the steps before t in turn: who may leave depends on what they have lost."""
@@ -124,17 +157,15 @@ class Scheduler:
         return self._answered(self._exposures.at(t), t, rates)
 
     def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
-        """What step t can tell about one house of a block, whatever rule set the noise."""
-        if self._booked is None:
-            self._booked = self._exposures.booked()
-        return self._answered(self._booked.at(t), t, rates)
+        """What step t can tell about one house, whatever rules set the noise."""
+        return self._answered(self._fully(t), t, rates)
 
     def losses(self, t: int, scale: float, rates: Sequence[float] = ()) -> Floats:
         """What a release at `scale` tells about every house: 0 where its occupancy is certain."""
         exposure = self.booked(t, rates)
         if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
             return np.zeros(self.zone.n_houses)
-        if self._policy.gaussian is not None:
+        if self._policy.gaussian is not None or scale == 0:
             return np.where(exposure.protected.mask(), math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
         own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)

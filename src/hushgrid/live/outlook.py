@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
@@ -43,7 +45,7 @@ def outlook(zone: ZoneService) -> Outlook:
         delta=promise.delta,
     )
     leakage = week = None
-    if policy.gaussian is None:
+    if np.isfinite(seen.losses).all():
         leakage = worst_leakage(scenario.models, seen.losses[:day]).total
         week = worst_leakage(scenario.models, seen.losses).total
     rho = RHO if promise.rho is None else promise.rho

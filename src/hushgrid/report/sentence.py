@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hushgrid.policy import Policy
+from hushgrid.policy import Policy, weaker_promise
 
 _BOUNDS = {
     "step": (
@@ -95,7 +95,8 @@ def promise_sentence(
         said.append(_MORE["approximate"])
     if policy.negligible:
         said.append(_MORE["negligible"])
-    return " ".join(f"{one.format(**values)}." for one in said)
+    told = [f"{one.format(**values)}." for one in said]
+    return " ".join([*told, *weaker_promise(policy)])
 
 
 def _conditions(policy: Policy, secret: str) -> str:
