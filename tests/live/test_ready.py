@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -25,6 +26,7 @@ from hushgrid.live.example import example
 from hushgrid.live.ledger.keys import create
 from hushgrid.live.serve import serve
 from tests.live.brokers import free_port
+from tests.services import Postgres
 
 
 class Folder:
@@ -396,3 +398,34 @@ def test_an_empty_ledger_file_is_a_new_one(folder: Folder) -> None:
     (folder.path / "ledger.sqlite").touch()
     assert folder.check() == 0
     assert folder.serve() == ""
+
+
+def test_stores_in_a_database(
+    folder: Folder, postgres: Postgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new database, one in use, another roster, and one that is not there."""
+    url = postgres.fresh()
+
+    def tables() -> list[Any]:
+        with psycopg.connect(url) as session:
+            query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+            return session.execute(query).fetchall()
+
+    folder.edit(('"ledger.sqlite"', f'"{url}"'), ('"meters"', f'"{url}"'))
+    folder.edit(('secret = "step"', 'secret = "interval"'))
+    assert folder.check() == 0
+    assert tables() == []
+    begun(folder)
+    made = tables()
+    assert made
+    assert folder.check() == 0
+    assert tables() == made
+    folder.edit(('prefix = "elm-", first = 1 }', 'prefix = "oak-", first = 1 }'))
+    assert folder.check() == 1
+    assert folder.serve()
+    away = url.replace(f":{postgres.port}/", ":1/")
+    folder.edit((url, away), (url, away))
+    capsys.readouterr()
+    assert folder.check() == 1
+    assert "stores.meters: the database cannot be used" in capsys.readouterr().out
+    assert folder.serve()
