@@ -12,11 +12,13 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import OccupancyModel, Policy, Window
 from hushgrid.audit import Evidence
 from hushgrid.audit.ledger import budget
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import ZoneService
+from hushgrid.live.gaps import largest_loss
+from hushgrid.live.ledger import bodies
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
@@ -24,6 +26,7 @@ from hushgrid.live.operator.alerts import Seen
 from hushgrid.live.outlook import outlook, zone_json
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
+from hushgrid.sums import Spent
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator, feed
 from tests.services import in_memory
@@ -140,3 +143,20 @@ def test_a_rule_that_bounds_less_spends_what_it_tells(tmp_path: Path) -> None:
     policy = replace(zone.policy, on_empty="publish_exact")
     bare = replace(zone, policy=policy)  # no neighbours, no noise: a loss without a bound
     assert published(tmp_path / "exact", bare) == announced(bare) == 0
+
+
+def test_a_gap_is_booked_at_what_its_rule_tells(tmp_path: Path) -> None:
+    """Steps whose records are lost: 1.0 each under the rule paper, not the 0.5 it calibrates to."""
+    locked = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+    for policy in (
+        Policy(0.5, horizon=4, blocks="paper"),
+        Policy(0.5, horizon=99, blocks="paper", window=Window(1)),
+    ):
+        made = service(2, policy=policy)
+        zone = replace(made, scenario=replace(made.scenario, models=(locked,)))
+        folder = tmp_path / str(policy.horizon)
+        folder.mkdir()
+        with curator(folder, zone, Shown()) as it:
+            it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "meters"))
+            epsilon, _ = largest_loss(zone, it._ledger.standing, Spent())
+        assert epsilon >= 2.0

@@ -140,6 +140,17 @@ class Scheduler:
                 house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
             )
 
+    def most(self, t: int, epsilon: float | None = None) -> float:
+        """The most that a release of step t can lose at its epsilon, whatever rates come before.
+
+        Above epsilon only under rules that bound less than what a release tells about one house;
+        infinite where that depends on rates.
+        """
+        lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
+        if not self._exposures.weaker:
+            return lost
+        return max(self.at(t, (), epsilon).epsilon, lost) if self.ahead else math.inf
+
     @property
     def consumption(self) -> Consumption:
         """The public law of readings, cut at the clamp."""

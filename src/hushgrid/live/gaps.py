@@ -25,7 +25,7 @@ from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Source
-from hushgrid.live.terms import check_same
+from hushgrid.live.terms import check_same, first_state
 from hushgrid.sums import Spent, sum_up
 
 log = logging.getLogger("hushgrid.curator")
@@ -104,10 +104,12 @@ def largest_loss(service: ZoneService, standing: Standing, spent: Spent) -> tupl
         return 0.0, 0.0
     if policy.gaussian is not None:
         return math.inf, policy.delta
+    scheduler = first_state(service, epoch.digest).scheduler
     if policy.window is not None:
-        lost = policy.epsilon * math.ceil(len(steps) / policy.window.steps)
+        most = max(scheduler.most(t, policy.epsilon) for t in steps)
+        lost = most * math.ceil(len(steps) / policy.window.steps)
     else:
-        lost = sum_up(policy.epsilon_at(t) for t in steps)
+        lost = sum_up(scheduler.most(t) for t in steps)
     lost *= 1 + CLOSE
     return (lost if service.budget is None else min(lost, spent.left(service.budget))), 0.0
 

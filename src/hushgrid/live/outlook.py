@@ -107,12 +107,15 @@ def releases_within(zone: ZoneService) -> int | None:
     if zone.budget is None:
         return None
     policy, spent = zone.policy, Spent().add(zone.learned.epsilon)
+    scheduler = first_state(zone).scheduler
     if policy.window is not None:
-        within = policy.window.steps * spent.more(policy.epsilon, zone.budget)
+        first = range(1, min(policy.horizon, _DAYS * 86_400 // zone.seconds) + 1)
+        most = max(scheduler.most(t, policy.epsilon) for t in first)
+        within = policy.window.steps * spent.more(most, zone.budget)
         return within if within < policy.horizon else None
-    scheduler, paid = first_state(zone).scheduler, 0
+    paid = 0
     for t in range(1, policy.horizon + 1):
-        cost = scheduler.at(t).epsilon if scheduler.ahead else policy.epsilon_at(t)
+        cost = scheduler.at(t).epsilon if scheduler.ahead else scheduler.most(t)
         if spent.fits(cost, zone.budget):
             spent, paid = spent.add(cost), paid + 1
     return paid if paid < policy.horizon else None
