@@ -30,7 +30,7 @@ from hushgrid.live.example import example
 from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.standing import Booked, Standing
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import in_epoch
 from hushgrid.live.promise import promise_json, sentence
@@ -201,6 +201,22 @@ def test_an_epoch_of_the_same_terms_follows_at_once(tmp_path: Path) -> None:
     assert found is not None
     assert (found.holds, found.exact) == (True, True)
     assert found.leakage > 0.9
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_releases_that_may_be_lost_are_counted(tmp_path: Path, known: bool) -> None:
+    first = zone(tmp_path)
+    epoch(tmp_path, first, 12)
+    more = () if known else (("alpha = 0.012", "alpha = 0.013"),)
+    after = zone(tmp_path, BEGINS + 86_400, *more)
+    found = standing(tmp_path)
+    t = found.last_t
+    lost = replace(found, booked=(Booked(t + 1, t + 12, 1.0, 0.0, found.head.seq),))
+    without, counted = border(after, found), border(after, lost)
+    assert without is not None
+    assert counted is not None
+    assert counted.exact == without.exact
+    assert counted.leakage > without.leakage
 
 
 def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> None:

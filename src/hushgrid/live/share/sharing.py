@@ -77,7 +77,9 @@ class Sharing:
         """After a fail-over wait for one lease: who has records that the standby lacks, writes."""
         before, now = self._server, self.store.server()
         first = before is None
-        if (first and self.store.any_moved()) or (not first and now is not None and now != before):
+        if (first and self.store.any_moved(self.zones)) or (
+            not first and now is not None and now != before
+        ):
             self.moves += 1
             self._still = self._steady() + self.pace.lease
             log.warning("another database server", extra={"curator": self.me})

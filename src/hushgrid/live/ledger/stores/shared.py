@@ -182,13 +182,13 @@ class SharedLedger(PostgresLedger):
             finally:
                 self._unfenced.discard(zone)
 
-    def any_moved(self) -> bool:
-        """Whether a zone was last opened on another server, or another timeline of it."""
+    def any_moved(self, zones: Collection[str]) -> bool:
+        """Whether one of the zones was last opened on another server, or timeline of it."""
         now = self.server()
         if now is None or not self.run("SELECT to_regclass('hushgrid_ledger_home')")[0][0]:
             return False
-        found = self.run("SELECT EXISTS (SELECT FROM hushgrid_ledger_home WHERE server <> %s)", now)
-        return bool(found[0][0])
+        query = "SELECT FROM hushgrid_ledger_home WHERE zone = ANY(%s) AND server <> %s LIMIT 1"
+        return bool(self.run(query, list(zones), now))
 
     def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._mutex, self._errors():
