@@ -176,7 +176,10 @@ class _Walk:
         self.due.append(0.0)
         self.stated.append(0.0)
         t, policy = len(self._rates) + 1, self.terms.policy
-        lost = policy.epsilon_at(t) if t in self._lost and t <= policy.horizon else 0.0
+        lost = 0.0
+        if t in self._lost and t <= policy.horizon:
+            each = policy.epsilon if policy.window is not None else None
+            lost = self.first.scheduler.most(t, each)
         self.losses.append(np.full(self.terms.zone.n_houses, lost))
         self._rates.append(rate)
 
@@ -598,10 +601,12 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
             continue
         own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
         steps = [t for t in own if t <= terms.policy.horizon]
-        if terms.policy.window is not None:
-            due = terms.policy.epsilon * math.ceil(len(steps) / terms.policy.window.steps)
+        most, window = terms.first_state(epoch.digest).scheduler.most, terms.policy.window
+        if window is not None:
+            every = max((most(t, terms.policy.epsilon) for t in steps), default=0.0)
+            due = every * math.ceil(len(steps) / window.steps)
         else:
-            due = Spent().add(*map(terms.policy.epsilon_at, steps)).total
+            due = Spent().add(*map(most, steps)).total
         before = [e.epsilon for e in epoch.entries if e.place < one.place]
         filled = terms.budget is not None and Spent().add(
             *before, one.epsilon, terms.charged
