@@ -29,7 +29,7 @@ from hushgrid.learn.histories import (
 )
 from hushgrid.learn.judge import marginal_scores, trust_of
 from hushgrid.learn.learned import Terms, learn
-from hushgrid.learn.offered import Asked, offered
+from hushgrid.learn.offered import Asked, figures, offered
 from hushgrid.learn.trust import clopper_pearson, held_against, welch
 from hushgrid.live.config import load_deployment
 from hushgrid.noise import SimulatedNoise
@@ -431,7 +431,8 @@ def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     result = learn(found, assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
     asked = Asked(pool_budget=0.5, bound=5000)
     made = offered(result, found, asked, SimulatedNoise(1))
-    values = learned_values(result, made, asked, found)
+    judged = figures(result, made, found, assumed(1800), asked)
+    values = learned_values(result, made, judged, asked, found)
     late = found.steps(slice(21 * 48, 28 * 48))
     score = marginal_scores(late, made.public, np.zeros(15, np.intp), 5000)
     assert values["held_out"]["log_likelihood"] == pytest.approx(np.nanmean(score), abs=1e-12)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgrid.intake import Parsed
@@ -104,7 +104,8 @@ def read_histories(
         return found
     import numpy as np
 
-    names, start, occupied = read_labels(labels)
+    names, start, occupied, dropped = read_labels(labels, drop=declared)
+    found = replace(found, counts={**counts, "rows that are no label": dropped})
     return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
 
 
@@ -139,43 +140,131 @@ def _meters_named(path: Path, mapping: str) -> set[str]:
             return set()
 
 
-def read_labels(path: Path) -> tuple[list[str], list[int], list[int]]:
-    """Labels: meter_id, start_utc (seconds since 1970 or ISO 8601 with offset), occupied."""
-    import csv
-    from datetime import datetime
+LABEL = ("meter_id", "start_utc", "occupied")
 
+
+def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int], list[int], int]:
+    """Labels of a CSV or Parquet file with the columns meter_id, start_utc and occupied.
+
+    A row is read by itself: what is wrong with it has no effect on other rows.
+
+    Args:
+        path: The file. `start_utc` is seconds since 1970, or ISO 8601 with an offset.
+        drop: Leave out rows that are no label.
+
+    Returns:
+        Meter ids, starts [UTC epoch s], occupancy (1, 0, or -1 for unknown), and how many rows
+        were left out.
+
+    Raises:
+        FileError: The file cannot be read, lacks a column, or a row is no label and `drop` is not
+            set.
+    """
     from hushgrid.errors import FileError
-    from hushgrid.files import read_text
 
-    if path.suffix.lower() == ".parquet":
-        from pyarrow import parquet
-
-        try:
-            rows = parquet.read_table(path).to_pylist()
-        except (OSError, ValueError) as error:
-            raise FileError(f"{path} cannot be read ({type(error).__name__}).") from None
-    else:
-        rows = list(csv.DictReader(read_text(path).splitlines()))
+    rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path)
     meters, start, occupied = [], [], []
+    dropped = 0
     for number, row in enumerate(rows, 1):
-        try:
-            when = row["start_utc"]
-            if isinstance(when, str):
-                when = int(when) if when.isdigit() else datetime.fromisoformat(when)
-            if isinstance(when, datetime):
-                if when.tzinfo is None:
-                    raise ValueError("no offset")
-                when = int(when.timestamp())
-            state = row["occupied"]
-            occupied.append(-1 if state in (None, "") else int(state))
-            meters.append(str(row["meter_id"]))
-            start.append(int(when))
-        except (KeyError, TypeError, ValueError):
+        label = None if row is None else _label(*row)
+        if label is not None:
+            meters.append(label[0])
+            start.append(label[1])
+            occupied.append(label[2])
+        elif drop:
+            dropped += 1
+        else:
             raise FileError(
                 f"row {number} of {path} is no label; give meter_id, start_utc (UTC, or with an"
                 " offset) and occupied (1, 0 or nothing)."
-            ) from None
-    return meters, start, occupied
+            )
+    return meters, start, occupied, dropped
+
+
+def _label(meter: Any, when: Any, state: Any) -> tuple[str, int, int] | None:
+    """Meter, start [UTC epoch s] and occupancy, or None where a value is none of these."""
+    from datetime import datetime
+
+    try:
+        if isinstance(when, str):
+            when = int(when) if when.isdigit() else datetime.fromisoformat(when)
+        if isinstance(when, datetime):
+            if when.tzinfo is None:
+                return None
+            when = when.timestamp()
+        start = int(when)
+        occupied = -1 if state in (None, "") else int(state)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if meter is None or not -(2**53) < start < 2**53 or occupied not in (-1, 0, 1):
+        return None
+    return str(meter), start, occupied
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
+    """The three fields of each line; None where a line cannot be read."""
+    from hushgrid.errors import FileError
+    from hushgrid.intake.csv import fields_of
+    from hushgrid.intake.lines import lines
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
+    place: list[int] | None = None
+    for part in lines(content):
+        broken = {at for at, _ in part.broken}
+        for at, line in enumerate(part.text, part.first):
+            fields = None if at in broken else fields_of(line, ",")
+            if place is None:
+                place = _places(path, [name.strip() for name in fields or []])
+            elif fields is None:
+                yield None
+            elif line.strip():
+                fields += [""] * (max(place) + 1 - len(fields))
+                yield tuple(fields[i] for i in place)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    """The three values of each row."""
+    from pyarrow import parquet
+
+    from hushgrid.errors import FileError
+
+    try:
+        table = parquet.read_table(path)
+        columns = {n: _plain(table.column(n)) for n in LABEL if n in table.column_names}
+    except (OSError, ValueError, NotImplementedError, OverflowError) as error:
+        raise FileError(f"{path} cannot be read ({type(error).__name__}).") from None
+    _places(path, list(columns))
+    yield from zip(*(columns[name] for name in LABEL), strict=True)
+
+
+def _plain(column: Any) -> list[Any]:
+    """The values of a column; no single value stops it."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        every = column.cast(pa.large_binary()).to_pylist()
+        return [None if one is None else one.decode("utf-8", "replace") for one in every]
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
+        return list(seconds.cast(pa.int64()).to_pylist())
+    return list(column.to_pylist())
+
+
+def _places(path: Path, names: list[str]) -> list[int]:
+    """Where the three columns of a label are."""
+    from hushgrid.errors import FileError
+
+    missing = [name for name in LABEL if name not in names]
+    if missing:
+        raise FileError(
+            f"{path} has no column {missing[0]!r}; give labels with {', '.join(LABEL)}."
+        )
+    return [names.index(name) for name in LABEL]
 
 
 def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:

@@ -94,8 +94,10 @@ def learn(
     from hushgrid.learn.learned import Terms
     from hushgrid.learn.learned import learn as learned
     from hushgrid.learn.offered import Asked, offered
+    from hushgrid.learn.offered import figures as figures_of
+    from hushgrid.modelfile import save_learned
     from hushgrid.noise import SecureNoise
-    from hushgrid.report.learn import learned_prose, learned_values
+    from hushgrid.report.learn import learned_content, learned_prose, learned_values
 
     asked = Asked(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
@@ -127,10 +129,13 @@ def learn(
             days=days,
             prototypes=prototypes,
         )
-        result = learned(found, habits, terms, watch=watch)
+        result = learned(found, habits, terms, watch=watch, pooled=pool_budget is not None)
     made = offered(result, found, asked, SecureNoise())
-    values = learned_values(result, made, asked, found)
-    written = write(out, result, made, values, begins)
+    # before any figure: none of them may decide whether a pooled model is published
+    written = write(out, result, made, asked, begins)
+    judged = figures_of(result, made, found, habits, asked)
+    values = learned_values(result, made, judged, asked, found)
+    written.append(save_learned(out, learned_content(result, made, judged, values)))
     if figures:
         written += draw(out, result, found, made, values)
     say(learned_prose(values), json)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
-    from hushgrid.learn.offered import Offered
+    from hushgrid.learn.offered import Asked, Offered
 
 DAY = 86_400  # [s]
 
 
 def write(
-    out: Path, result: Learned, made: Offered, values: dict[str, Any], begins: datetime | None
+    out: Path, result: Learned, made: Offered, asked: Asked, begins: datetime | None
 ) -> list[Path]:
-    """theta.json, zone.toml, service.toml with a key, and model.json."""
+    """theta.json, zone.toml and service.toml with a key; no figure has a part in them."""
     from secrets import token_hex
 
     import numpy as np
@@ -30,16 +30,14 @@ def write(
     from hushgrid.learn.offered import groups_of
     from hushgrid.learn.publish import theta
     from hushgrid.learn.zone import Offer, service_text, zone_text
-    from hushgrid.modelfile import save_learned
-    from hushgrid.report.learn import learned_content
 
     groups = groups_of(result, made)
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
-    model = theta(tuple(one for one, _ in groups), chain_of, f"{values['zone']} learned")
+    model = theta(tuple(one for one, _ in groups), chain_of, f"{asked.zone} learned")
     offer = Offer(
-        zone=values["zone"],
+        zone=asked.zone,
         seconds=result.seconds,
-        time_zone=values["time_zone"],
+        time_zone=asked.time_zone,
         bound=made.bound,
         bound_by=made.bound_by,
         eta=made.eta,
@@ -59,7 +57,6 @@ def write(
         save_model(out / "theta.json", model),
         write_text(out / "zone.toml", zone_text(offer, groups)),
         write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
-        save_learned(out, learned_content(result, made, values)),
         *put_key(out),
     ]
 

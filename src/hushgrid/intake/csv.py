@@ -55,7 +55,7 @@ def _header(part: Lines, mapping: ColumnMapping) -> list[str]:
         raise IntakeError(
             f"CSV header {part.broken[0][1].text}; give a CSV whose first line names the columns."
         )
-    fields = _fields(part.text[0], mapping.delimiter)
+    fields = fields_of(part.text[0], mapping.delimiter)
     names = [] if fields is None else [name.strip() for name in fields]
     for column in mapping.columns:
         if names.count(column) != 1:
@@ -124,7 +124,7 @@ class _Table:
         flat: list[str] = []
         broken: list[tuple[int, Fault]] = []
         for at, row in zip(number, rows, strict=True):
-            fields = _fields(row, self._mapping.delimiter)
+            fields = fields_of(row, self._mapping.delimiter)
             if fields is None:
                 broken.append((at, Fault.QUOTES))
             elif len(fields) != self._width:
@@ -135,7 +135,7 @@ class _Table:
         return kept, flat, broken
 
 
-def _fields(line: str, delimiter: str) -> list[str] | None:
+def fields_of(line: str, delimiter: str) -> list[str] | None:
     """The fields of one line, or None where its quotes do not close.
 
     A line is read by itself, so a stray quote cannot swallow the lines after it.

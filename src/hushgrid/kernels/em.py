@@ -3,7 +3,8 @@
 Readings come as codes: reading t of home h is value number `code[h, t]` of that home, or is missing
 (-1). `relative[h, value, group, state]` is the likelihood of the value over that of its best state,
 so each step is a lookup, without exponentials. What comes back are expected counts, which are
-sufficient for every law on those values.
+sufficient for every law on those values. No division raises: counts of a home whose labels exclude
+its readings may be NaN, and those of the other homes are not affected.
 """
 
 import numpy as np
@@ -25,7 +26,7 @@ def _pair(code, label, relative, group):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@njit(cache=True, fastmath=False)  # pragma: no cover
+@njit(cache=True, fastmath=False, error_model="numpy")  # pragma: no cover
 def _two(  # type: ignore[no-untyped-def]
     code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
 ):
@@ -88,7 +89,7 @@ def _barred(label, state):  # type: ignore[no-untyped-def]
     return (label >= 0 and label != state) or (label == -2 and state == 0)
 
 
-@njit(cache=True)  # pragma: no cover
+@njit(cache=True, error_model="numpy")  # pragma: no cover
 def _many(  # type: ignore[no-untyped-def]
     code, label, group, slot, relative, best, initial, transition, counts, moves, first, post
 ):

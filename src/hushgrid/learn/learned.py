@@ -84,14 +84,15 @@ class Learned:
     """Models of a zone and what is known about them.
 
     `usable`: numbers of homes that were fitted; `shared.which` is about those. `accuracy`: by kind
-    of hours. `vacant`: days on which nobody was there, of every home.
+    of hours. `vacant`: days on which nobody was there, of every home. Where only the homes' own
+    fits were made, `shared`, `public`, `held_out` and `trust` are None or empty.
     """
 
     ids: tuple[str, ...]
     ails: tuple[tuple[str, ...], ...]
     usable: Ints
     own: Fit
-    shared: Prototypes
+    shared: Prototypes | None
     public: tuple[Public, ...]
     family: Family
     tried: dict[str, float]
@@ -101,11 +102,12 @@ class Learned:
     habits: str
     terms: Terms
     held_out: HeldOut | None
-    trust: Trust
+    trust: Trust | None
     accuracy: dict[str, Any]
     home_share: Floats
     vacant: Ints
     top: int
+    edges: Floats | None = None
 
 
 def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -> Design:
@@ -116,6 +118,12 @@ def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -
             f" in steps of {found.seconds} s."
         )
     states = habits.share.shape[1]
+    shortest = 3600 * int(np.diff([*terms.starts, 24]).min())
+    if found.seconds > shortest:
+        raise ModelError(
+            f"interval is {found.seconds} s, longer than the shortest slot group; give at most"
+            f" {shortest} s."
+        )
     hour = found.shown % DAY // 3600
     group = np.searchsorted(terms.starts, hour, side="right") - 1
     # an empty home knows no time of day, and quiet people use what it does
@@ -153,8 +161,22 @@ def learn(
     terms: Terms | None = None,
     *,
     watch: Watch | None = None,
+    pooled: bool = False,
 ) -> Learned:
-    """Fit every usable home, let homes share prototypes, judge them on days not seen."""
+    """Fit every usable home, let homes share prototypes, judge them on days not seen.
+
+    Args:
+        given: Histories of all homes.
+        habits: The prior on moves.
+        terms: How to learn.
+        watch: Called with each stage and its size.
+        pooled: Make the homes' own fits alone, which noisy sums are taken of. No prototype, score
+            or accuracy is computed: none of them has noise, so none may decide whether a pooled
+            model is made.
+
+    Raises:
+        ModelError: No home can be fitted, or the habits or slot groups do not fit the steps.
+    """
     terms, begin = terms or Terms(), watch or _unwatched
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
@@ -166,7 +188,10 @@ def learn(
         )
     # a public bound: laws are tabulated up to the largest reading, which one home can make anything
     found = clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
-    family, tried, early, late = _family(found, habits, terms, begin)
+    if pooled and terms.law != "auto":
+        family, tried, early, late = terms.law, dict[str, float](), None, None
+    else:
+        family, tried, early, late = _family(found, habits, terms, begin)
     design = design_for(found, habits, terms, family)
     edges = common_edges(found.wh) if family == "histogram" else None
     own = fit(
@@ -176,21 +201,14 @@ def learn(
         edges=edges,
         tick=begin(f"fitting, {family}", len(usable)),
     )
-    k = min(terms.prototypes or len(usable), len(usable))
-    shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
-    public = publics(shared.models, terms.starts, shared.which)
     top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
-    held, judged = None, public
-    if early is not None and late is not None:
-        held, judged = _held_out(early, late, habits, terms, family, shared)
-    where = late if late is not None else found
-    return Learned(
+    bare = Learned(
         ids=given.ids,
         ails=ails,
         usable=usable,
         own=own,
-        shared=shared,
-        public=public,
+        shared=None,
+        public=(),
         family=family,
         tried=tried,
         seconds=given.seconds,
@@ -198,13 +216,46 @@ def learn(
         ends=given.begins + given.seconds * given.wh.shape[1],
         habits=habits.source,
         terms=terms,
-        held_out=held,
-        trust=trust_of(where, judged, shared.which, terms.starts, max(top, 1)),
-        accuracy=_accuracy(found, habits, terms, family, edges),
-        home_share=posterior(found.wh, own, labels=_labels(found, design)).mean(axis=1),
+        held_out=None,
+        trust=None,
+        accuracy={},
+        home_share=np.zeros(0),
         vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
         top=max(top, 1),
+        edges=edges,
     )
+    if pooled:
+        return bare
+    k = min(terms.prototypes or len(usable), len(usable))
+    shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
+    public = publics(shared.models, terms.starts, shared.which)
+    held, judged = None, public
+    if early is not None and late is not None:
+        held, judged = _held_out(early, late, habits, terms, family, shared, bare.top)
+    where = late if late is not None else found
+    return replace(
+        decoded(bare, given, habits),
+        shared=shared,
+        public=public,
+        held_out=held,
+        trust=trust_of(where, judged, shared.which, terms.starts, bare.top),
+    )
+
+
+def decoded(result: Learned, given: Histories, habits: Habits) -> Learned:
+    """The same with `accuracy` and `home_share`, which the homes' own fits give."""
+    found = fitted_part(result, given)
+    labels = _labels(found, result.own.design)
+    return replace(
+        result,
+        accuracy=_accuracy(found, habits, result.terms, result.family, result.edges),
+        home_share=posterior(found.wh, result.own, labels=labels).mean(axis=1),
+    )
+
+
+def fitted_part(result: Learned, given: Histories) -> Histories:
+    """The homes that were fitted, their readings as the fits took them."""
+    return clamped(given.homes(result.usable), max(MOST_W * given.seconds // 3600, 1))
 
 
 def _labels(found: Histories, design: Design) -> Labels | None:
@@ -268,16 +319,18 @@ def _sample(found: Histories) -> Ints:
 
 def _held_out(
     early: Histories, late: Histories, habits: Habits, terms: Terms, family: Family,
-    shared: Prototypes,
+    shared: Prototypes, top: int,
 ) -> tuple[HeldOut, tuple[Public, ...]]:  # fmt: skip
-    """Prototypes of the early part alone, in the groups found, scored on the late part."""
+    """Prototypes of the early part alone, in the groups found, scored on the late part.
+
+    Laws reach up to `top` [Wh], the largest reading of both parts.
+    """
     design = design_for(early, habits, terms, family)
     spread = homes_of(shared.models, shared.which)
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
     models = grouped_models(own, before, shared.which, shared.k)
     judged = publics(models, terms.starts, shared.which)
-    top = max(int(np.nanmax(late.wh)) if np.isfinite(late.wh).any() else 1, 1)
     return last_days(early, late, judged, shared.which, top), judged
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.checks import is_real
-from hushgrid.errors import PolicyError
+from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import Fit
+from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import Histories, clamped
 from hushgrid.learn.judge import daily_scores, trust_of
-from hushgrid.learn.learned import HeldOut, Learned, last_days, parted
+from hushgrid.learn.learned import HeldOut, Learned, decoded, last_days, parted
 from hushgrid.learn.private import (
     PARTS,
     Provenance,
@@ -62,13 +64,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offered:
-    """Models as they are offered, and what is to be known about that.
+    """Models as they are offered: all that public files are written from.
 
     `models` are hidden ones, one for each of `public`; `which` (fitted homes,) the one of each
-    home. `eta_by` goes into the zone file; `eta_basis` has figures in it and stays with the
-    utility. `daily` (fitted homes, 3): mean, standard deviation and number of daily scores.
-    `held_out`: the last days under what is offered, so of a pooled model under the one with noise,
-    whose sums have these days in them too; it is computed from readings and stays with the utility.
+    home. Of pooled models nothing here but `which` is computed from readings without noise.
     """
 
     provenance: Provenance
@@ -78,13 +77,26 @@ class Offered:
     bound_by: str
     eta: float
     eta_by: str
-    eta_basis: str
-    trust: Trust
     models: Fit
     public: tuple[Public, ...]
     which: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figures:
+    """Figures for the operator alone, computed from readings without noise.
+
+    `daily` (fitted homes, 3): mean, standard deviation and number of daily scores. `held_out`: the
+    last days under what is offered, so of a pooled model under the one with noise, whose sums have
+    these days in them too. `accuracy` and `home_share` are of the homes' own fits.
+    """
+
+    eta_basis: str
+    trust: Trust
     daily: NDArray[np.float64]
     held_out: HeldOut | None
+    accuracy: dict[str, Any]
+    home_share: NDArray[np.float64]
 
 
 def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Offered:
@@ -99,17 +111,10 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
     Raises:
         PolicyError: A budget is given, but the axis, the homes or the law would be chosen by
             readings, or there are too few homes.
+        ModelError: No budget is given, but the homes' own fits are all that was learned.
     """
     _check_public(result, found, asked)
     bound, bound_by, cost = _bound(result, found, asked, noise)
-    usable = clamped(found.homes(result.usable), bound)
-    models, public, which = result.shared.models, result.public, result.shared.which
-    provenance: Provenance = "private"
-    held_out = result.held_out
-    trust, note = result.trust, (
-        "The models come from these homes without noise: nothing they shape may be published,"
-        " and hushgrid check holds a service to that."
-    )  # fmt: skip
     if asked.pool_budget is not None:
         exact = statistics(result.own, bound, homes=len(result.ids))
         told = noisy(exact, asked.pool_budget, noise)
@@ -117,17 +122,21 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
         models = pooled_model(result.own, told, bound)
         public = publics(models, result.terms.starts, which)
         cost += asked.pool_budget
-        provenance = "pooled"
+        provenance: Provenance = "pooled"
         note = (
             f"Noisy sums over all homes cost every home epsilon {cost:g}; the noise on each sum is"
             f" worth {math.sqrt(2) * 2 * PARTS / asked.pool_budget:.1f} homes. report.html and"
             " model.json stay with the utility."
         )
-        # other laws than those that were judged
-        trust = trust_of(usable, public, which, result.terms.starts, bound)
-        parts = parted(usable)
-        held_out = None if parts is None else last_days(*parts, public, which, bound)
-    eta, eta_by, basis = _eta(trust, provenance, asked)
+    elif result.shared is None:
+        raise ModelError("the homes' own fits are pooled only; give a pool budget.")
+    else:
+        models, public, which = result.shared.models, result.public, result.shared.which
+        provenance, note = "private", (
+            "The models come from these homes without noise: nothing they shape may be published,"
+            " and hushgrid check holds a service to that."
+        )  # fmt: skip
+    eta, eta_by = _eta(provenance, asked)
     return Offered(
         provenance=provenance,
         note=note,
@@ -136,13 +145,36 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
         bound_by=bound_by,
         eta=eta,
         eta_by=eta_by,
-        eta_basis=basis,
-        trust=trust,
         models=models,
-        public=public,
+        public=tuple(one.within(bound) for one in public),
         which=which,
-        daily=daily_scores(usable, public, which, bound),
-        held_out=held_out,
+    )
+
+
+def figures(
+    result: Learned, made: Offered, found: Histories, habits: Habits, asked: Asked
+) -> Figures:
+    """What the operator gets to know about the models that are offered.
+
+    A pooled run computes it after its public files are written: no reading decides whether they
+    are.
+    """
+    usable = clamped(found.homes(result.usable), made.bound)
+    if made.provenance == "pooled" or result.trust is None:
+        # other laws than those that were judged
+        result = decoded(result, found, habits)
+        trust = trust_of(usable, made.public, made.which, result.terms.starts, made.bound)
+        parts = parted(usable)
+        held = None if parts is None else last_days(*parts, made.public, made.which, made.bound)
+    else:
+        trust, held = result.trust, result.held_out
+    return Figures(
+        eta_basis=_basis(trust, made, asked),
+        trust=trust,
+        daily=daily_scores(usable, made.public, made.which, made.bound),
+        held_out=held,
+        accuracy=result.accuracy,
+        home_share=result.home_share,
     )
 
 
@@ -168,25 +200,32 @@ def _bound(result: Learned, found: Histories, asked: Asked, noise: Noise) -> tup
     if asked.bound_budget is None:
         assumed = max(CONTRACT_W * found.seconds // 3600, 1)
         return assumed, f"assumed: a contract of {CONTRACT_W // 1000} kW", 0.0
-    wh = found.wh[result.usable]
-    peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
     sizes = contract_sizes(found.seconds)
+    wh = np.clip(found.wh[result.usable], 0, sizes[-1])
+    peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
     at = bound_quantile(peaks, sizes, _QUANTILE, asked.bound_budget, noise)
     return at, f"a private quantile at epsilon {asked.bound_budget:g}", asked.bound_budget
 
 
-def _eta(trust: Trust, provenance: Provenance, asked: Asked) -> tuple[float, str, str]:
-    """Eta, who set it, and on what grounds: a person's, never one computed from labels."""
+def _eta(provenance: Provenance, asked: Asked) -> tuple[float, str]:
+    """Eta and who set it: a person's, never one computed from labels."""
     if provenance == "private":
-        only = "private models allow eta = 1 only"
-        return 1.0, f"nobody: {only}", only
+        return 1.0, f"nobody: {_ONLY}"
+    return (1.0, _NOBODY) if asked.eta is None else (asked.eta, asked.eta_set_by.strip())
+
+
+def _basis(trust: Trust, made: Offered, asked: Asked) -> str:
+    """On what grounds eta is what it is."""
+    if made.provenance == "private":
+        return _ONLY
     if asked.eta is not None:
-        by = asked.eta_set_by.strip()
-        return asked.eta, by, f"set by {by}; {trust.reasoning}"
-    nobody = "nobody set eta"
-    if trust.upper is not None:
-        return 1.0, nobody, f"{nobody}; suggested is {trust.suggested:g}; {trust.reasoning}"
-    return 1.0, nobody, f"{nobody}; {trust.reasoning}"
+        return f"set by {made.eta_by}; {trust.reasoning}"
+    suggested = "" if trust.upper is None else f" suggested is {trust.suggested:g};"
+    return f"{_NOBODY};{suggested} {trust.reasoning}"
+
+
+_ONLY = "private models allow eta = 1 only"
+_NOBODY = "nobody set eta"
 
 
 def groups_of(result: Learned, made: Offered) -> list[tuple[Public, list[str]]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.errors import ConsumptionError
 from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.learn.em import Fit
 from hushgrid.learn.habits import Habits, stationary
@@ -38,8 +39,14 @@ class Public:
     homes: int
 
     def laws(self, bound: int) -> tuple[Law, tuple[Law, ...]]:
-        """The laws on 0..bound [Wh]."""
-        return law_of_table(self.absent, bound), tuple(law_of_table(t, bound) for t in self.present)
+        """The laws on 0..bound [Wh]; one without mass there is on the bound, as after a clamp."""
+        own = self.within(bound)
+        return law_of_table(own.absent, bound), tuple(law_of_table(t, bound) for t in own.present)
+
+    def within(self, bound: int) -> Public:
+        """The same with tables that are laws on 0..bound [Wh]."""
+        present = tuple(_within(table, bound) for table in self.present)
+        return replace(self, absent=_within(self.absent, bound), present=present)
 
 
 def publics(models: Fit, starts: tuple[int, ...], which: Ints) -> tuple[Public, ...]:
@@ -96,6 +103,18 @@ def _table(models: Fit, j: int, g: int, k: int) -> dict[str, Any]:
         name: float(f"{value:.{_DIGITS}g}")
         for name, value in zip(_NAMES[family], values, strict=True)
     }
+
+
+def _within(table: dict[str, Any], bound: int) -> dict[str, Any]:
+    """A law's table, or that of its clamped reading where 0..bound [Wh] has none of its mass."""
+    if table["law"] == "mixture":
+        return {**table, "parts": [_within(part, bound) for part in table["parts"]]}
+    try:
+        law_of_table(table, bound).pmf  # noqa: B018
+    except ConsumptionError:
+        share = {key: table[key] for key in ("share",) if key in table}
+        return {**share, "law": "bins", "edges": [0, bound, bound + 1], "weights": [0.0, 1.0]}
+    return table
 
 
 def law_of_table(table: dict[str, Any], bound: int) -> Law:

@@ -89,7 +89,9 @@ def held_against(
     p, effective = inside.mean(axis=0), _effective(inside, day)
     tail = (1 - confidence) / (cells * len(ends))
     low, high = clopper_pearson(p, effective, tail)
-    point, lower, upper = (float((1 - at / f).max()) for at in (p, high, low))
+    # p(B) >= (1 - eta) f(B) holds for a bin without mass, whatever eta is
+    known = f > 0
+    point, lower, upper = (float((1 - at[known] / f[known]).max()) for at in (p, high, low))
     return Cell(name, len(x), float(effective.min()), max(point, 0), max(lower, 0), max(upper, 0))
 
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from hushgrid.learn.histories import AILMENTS, Histories
-from hushgrid.learn.learned import Learned
-from hushgrid.learn.offered import Asked, Offered
+from hushgrid.learn.learned import HeldOut, Learned
+from hushgrid.learn.offered import Asked, Figures, Offered
 from hushgrid.report.shared import table
 
 
-def learned_values(found: Learned, made: Offered, asked: Asked, given: Histories) -> dict[str, Any]:
+def learned_values(
+    found: Learned, made: Offered, figures: Figures, asked: Asked, given: Histories
+) -> dict[str, Any]:
     """The JSON of the command; `given` knows what became of the rows of the file."""
     seen = max(int(found.own.readings.sum()), 1)
     total = float(found.own.log_likelihood.sum())
@@ -29,7 +31,7 @@ def learned_values(found: Learned, made: Offered, asked: Asked, given: Histories
         "converged": int(found.own.converged.sum()),
         "iterations": int(found.own.iterations.max()),
         "eta": made.eta,
-        "eta_basis": made.eta_basis,
+        "eta_basis": figures.eta_basis,
         "eta_set_by": made.eta_by,
         "provenance": made.provenance,
         "epsilon_spent": made.epsilon,
@@ -50,19 +52,18 @@ def learned_values(found: Learned, made: Offered, asked: Asked, given: Histories
         "readings": dict(given.counts),
         "problems": list(given.problems),
         "trust": {
-            "lower": made.trust.lower,
-            "upper": made.trust.upper,
-            "suggested": made.trust.suggested,
-            "confidence": made.trust.confidence,
-            "reasoning": made.trust.reasoning,
+            "lower": figures.trust.lower,
+            "upper": figures.trust.upper,
+            "suggested": figures.trust.suggested,
+            "confidence": figures.trust.confidence,
+            "reasoning": figures.trust.reasoning,
         },
-        "accuracy": found.accuracy,
-        "held_out": _held(found, made),
+        "accuracy": figures.accuracy,
+        "held_out": _held(found, made, figures.held_out),
     }
 
 
-def _held(found: Learned, made: Offered) -> dict[str, Any] | None:
-    held = made.held_out
+def _held(found: Learned, made: Offered, held: HeldOut | None) -> dict[str, Any] | None:
     if held is None:
         return None
     worst = int(np.nanargmin(held.by_slot)) if np.isfinite(held.by_slot).any() else 0
@@ -79,7 +80,9 @@ def _held(found: Learned, made: Offered) -> dict[str, Any] | None:
     }
 
 
-def learned_content(found: Learned, made: Offered, values: Mapping[str, Any]) -> dict[str, Any]:
+def learned_content(
+    found: Learned, made: Offered, figures: Figures, values: Mapping[str, Any]
+) -> dict[str, Any]:
     """model.json: `values` (the JSON of the command) and what decoding and validation need."""
     models = made.models
     prototypes = [
@@ -104,10 +107,10 @@ def learned_content(found: Learned, made: Offered, values: Mapping[str, Any]) ->
         n = position.get(i)
         home: dict[str, Any] = {"meter": name, "ails": list(ails)}
         if n is not None:
-            mean, sd, days = made.daily[n].tolist()
+            mean, sd, days = figures.daily[n].tolist()
             home |= {
                 "prototype": int(made.which[n]),
-                "home_share": float(found.home_share[n]),
+                "home_share": float(figures.home_share[n]),
                 "score": {"mean": mean, "sd": sd, "days": days},
             }
         homes.append(home)
