@@ -131,8 +131,8 @@ def test_public_files_are_written_before_any_figure_is_computed(
 
 
 def test_a_bin_without_mass_bounds_nothing() -> None:
-    law = LogNormal(1.0, 0.05, 100)  # all of it is on 1 Wh
-    cell = held_against("one", law, np.array([1.0, 1, 1, 7]), np.arange(4), 0.95, 1)
+    law = LogNormal(0.1, 0.05, 100)  # all of it is on 0 Wh
+    cell = held_against("one", law, np.array([0.0, 0, 0, 7]), np.arange(4), 0.95, 1)
     assert cell.point == pytest.approx(0.25)
     assert 0 <= cell.lower < 0.25 < cell.upper <= 1
 
