@@ -23,6 +23,7 @@ from hushgrid import (
 from hushgrid.intake import Parsed, Readings
 from hushgrid.live.curator import LATE, Curator
 from hushgrid.live.deployment import ZoneService
+from hushgrid.live.expected import Expectations
 from hushgrid.live.gate import Gate
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
@@ -173,6 +174,37 @@ def test_an_interval_without_readings_costs_nothing(tmp_path: Path) -> None:
     assert report.first_bad is None
     found = status_of(zone, report.standings["elm"], it.next_due())
     assert (found.spent, found.missing) == (pytest.approx(1.0), None)
+
+
+@pytest.mark.parametrize("present", [0, 1, 5, 6])
+def test_expectations_are_computed_whoever_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: int
+) -> None:
+    """The first one of a long epoch takes seconds: the time of a price must not depend on it."""
+    asked: list[int] = []
+    at = Expectations.at
+    monkeypatch.setattr(Expectations, "at", lambda self, t: (asked.append(t), at(self, t))[1])
+    zone = service()
+    with curator(tmp_path, zone, Shown()) as it:
+        it.run(it.next_due() - 1)
+        for t in (1, 2, 3):
+            feed(it, it.t, everyone(zone)[:present])
+            assert asked == list(range(1, t + 1))  # before the interval is looked at
+            it.run(it.next_due())
+    assert asked == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(None, 2), (450, 2), (900, 0)])
+def test_an_incomplete_reading_does_not_show_at_a_restart(
+    tmp_path: Path, seconds: int | None, first: int
+) -> None:
+    """Before its first release an epoch begins with the next interval, or the first reported."""
+    zone = service()
+    with curator(tmp_path, zone, Shown()) as it:
+        if seconds is not None:
+            it._meters.put(zone.id, [2], [BEGINS], [seconds], [7])
+    with curator(tmp_path, zone, Shown(), now=BEGINS + 901) as it:
+        assert it.t == FIRST + first
 
 
 def test_rows_that_are_no_readings_are_none(tmp_path: Path) -> None:

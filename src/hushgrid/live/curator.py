@@ -34,7 +34,7 @@ from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.standing import Published, Transfer
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.ledger.witness import Witness
-from hushgrid.live.meters.ports import Source
+from hushgrid.live.meters.ports import Closed, Source
 from hushgrid.live.publish import Publisher
 from hushgrid.live.terms import begin
 from hushgrid.mechanism import Draws, State, prepare, skip, step
@@ -68,6 +68,11 @@ class Status:
 def _nobody(name: str) -> None:
     """Nobody watches the steps of the tick."""
     del name
+
+
+def _reported(interval: Closed) -> bool:
+    """Whether any house has its reading: the one thing of presence that is public."""
+    return interval.missing < interval.houses
 
 
 class Curator:
@@ -148,18 +153,24 @@ class Curator:
             if self._last is not None:
                 self._unshown[i] = self._last  # at least once: show the newest again
         self._expectations: Expectations | None = None
+        self._imputed: tuple[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None  # of a step
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float) -> None:
         """An epoch that has published nothing yet begins with the next whole interval.
 
-        Or with the first that holds readings: somebody was here when it began. Only that there
-        are some is looked at.
+        Or with the first in which a house has its reading: the service ran when it began. Which
+        houses those are, and incomplete readings, play no part.
         """
         if self._ledger.standing.current:
             return
         first, seconds = self.start_of(self.t), self.service.seconds
-        held = (start for start in self._meters.open_intervals(self.service.id) if start >= first)
+        zone = self.service.id
+        held = (
+            start
+            for start in self._meters.open_intervals(zone)
+            if start >= first and _reported(self._meters.get(zone, start))
+        )
         begins = min([first + seconds * math.ceil((now - first) / seconds), *held])
         if begins > first:
             self._leave_out((begins - first) // seconds)
@@ -244,7 +255,9 @@ class Curator:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
                 self._leave_out(behind - LATE + 1)
+            self._expected()  # whether a reading is missing or not: the time taken shows nothing
             made.append(self.tick(now))
+        self._expected()
         return made
 
     def leave_out_until(self, start: int) -> None:
@@ -335,9 +348,12 @@ class Curator:
         """
         if self.service.learned.private:
             return np.zeros(len(self.service.meters), np.int64)
-        if self._expectations is None:
-            self._expectations = Expectations(self._scenario)
-        return self._expectations.at(self._state.t)
+        t = self._state.t
+        if self._imputed is None or self._imputed[0] != t:
+            if self._expectations is None:
+                self._expectations = Expectations(self._scenario)
+            self._imputed = (t, self._expectations.at(t))
+        return self._imputed[1]
 
     def _drawn(self) -> Draws | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.

@@ -1,8 +1,9 @@
 """Figures for Prometheus, in two parts.
 
 The public part depends on no reading but through releases. How many readings came, what became of
-them, how many meters were missing and how long a pass took depend on who reports, so they are for
-operators alone. How many readings were clamped depends on values and is in neither.
+them, how many meters were missing and how long a pass took depend on who reports, and attempts to
+notify subscribers also count usage reports: they are for operators alone. How many readings were
+clamped depends on values and is in neither.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Metrics:
             registry=inside, buckets=SECONDS,
         )  # fmt: skip
         self._webhooks = Counter(
-            "hushgrid_webhooks", "Attempts to notify subscribers.", ["outcome"], registry=own
+            "hushgrid_webhooks", "Attempts to notify subscribers.", ["outcome"], registry=inside
         )
         for outcome in OUTCOMES:
             self._webhooks.labels(outcome)
