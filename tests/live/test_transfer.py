@@ -6,16 +6,20 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hushgrid import Policy
 from hushgrid.accounting.compose import Account
 from hushgrid.audit import Check, Evidence
+from hushgrid.audit.ledger import budget
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
-from hushgrid.live.audit import load_ledger
+from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.gaps import book
+from hushgrid.live.ledger import bodies
 from hushgrid.live.ledger.bodies import transfer
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import check
@@ -23,11 +27,14 @@ from hushgrid.live.ledger.keys import load, verify
 from hushgrid.live.ledger.record import Record
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_by
-from hushgrid.live.status import from_ledger
+from hushgrid.live.status import from_ledger, status_of
 from hushgrid.live.terms import first_state
 from hushgrid.live.transfer import move
 from hushgrid.provenance import Provenance
 from tests.live.faults import FIRST, QUARTER, World, service, zone
+from tests.live.setups import BEGINS
+from tests.live.setups import service as service_of
+from tests.live.test_curator import Shown, curator, feed
 
 STEPS = 3
 
@@ -93,15 +100,24 @@ def test_a_house_takes_its_spending_along(world: World) -> None:
     sources = [one.source for one in again.standing("oak").current]
     assert sources == ["readings", "forecast", "forecast"]
     assert {one.source for one in again.standing("elm").current} == {"readings"}
-    # the next epoch begins anew for all
+    # within one horizon after the house came, the next epoch counts it too
     later = new_terms(again, ELM, OAK, again.t)
 
-    def begins_anew(later: World) -> Iterator[None]:
-        assert spent(later) == 0.0
-        yield from later.whole(1)
+    def counts_it(later: World) -> Iterator[None]:
+        assert spent(later) == carried.epsilon
+        yield from later.whole(2)
 
-    later.play(begins_anew, new_epoch=True)
-    assert later.standing("oak").current[-1].source == "readings"
+    later.play(counts_it, new_epoch=True)
+    assert [one.source for one in later.standing("oak").current] == ["readings", "forecast"]
+    horizon = later.standing("oak").longest // QUARTER
+    assert horizon == world.made.zones[1].policy.horizon
+    came = next(one for one in again.standing("oak").releases if one.seq > carried.seq).t + 1
+    for begins, counted in ((came + horizon - 1, carried.epsilon), (came + horizon, 0.0)):
+        standing = later.standing("oak")
+        assert standing.epoch is not None
+        next_one = replace(standing.epoch, first=begins)
+        following = replace(standing, epoch=next_one, epochs=(*standing.epochs, next_one))
+        assert following.carried == counted
 
 
 def test_an_epoch_begun_twice_does_not_forget_it(world: World) -> None:
@@ -302,3 +318,91 @@ def test_spending_without_a_bound_is_not_carried(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="has no bound"):
         moved(again)
     assert transfers(again) == []
+
+
+def two(
+    seconds: int = 900, horizon: int = 96, each: float = 0.5, at: int = BEGINS
+) -> tuple[ZoneService, ZoneService]:
+    """Zone elm, which a house leaves, under some terms; and oak, where it goes."""
+    elm = service_of(
+        2, "elm", Policy(each, horizon=horizon), begins=at, seconds=seconds, budget=10.0
+    )
+    return elm, service_of(2, "oak", Policy(0.5, horizon=96), budget=10.0)
+
+
+def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
+    with curator(folder, made, Shown(), now=made.begins, **more) as it:
+        for _ in range(steps):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+
+
+def left(folder: Path, *zones: ZoneService) -> float:
+    """What the first house of elm takes along to oak."""
+    where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
+    made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
+    return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
+
+
+@pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])
+def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases: int) -> None:
+    """Whatever the steps of the next epoch are, and with or without a release in it."""
+    elm, oak = two(seconds)
+    run_on(tmp_path, oak, 0)
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        for _ in range(releases):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 1, "witness"))
+        book(elm, it._ledger, it._spent)
+        (gap,) = it._ledger.standing.booked
+    after, _ = two(each=0.25, at=(t + 2) * seconds)
+    run_on(tmp_path, after, releases, new_epoch=True)
+    assert left(tmp_path, after, oak) == pytest.approx(gap.epsilon + 0.75 * releases)
+
+
+def test_a_short_epoch_before_a_house_leaves_forgets_nothing(tmp_path: Path) -> None:
+    """The longest horizon of both ledgers counts, not that of the present epoch."""
+    elm, oak = two()
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 5)
+    after, _ = two(horizon=1, at=BEGINS + 5 * 900)
+    run_on(tmp_path, after, 1, new_epoch=True)
+    assert left(tmp_path, after, oak) == 3.0
+
+
+def test_a_long_horizon_of_the_other_zone_counts(tmp_path: Path) -> None:
+    elm, oak = two(horizon=3)
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 3)
+    after, _ = two(horizon=2, at=BEGINS + 5 * 900)
+    run_on(tmp_path, after, 2, new_epoch=True)
+    assert left(tmp_path, after, oak) == 2.5
+
+
+def test_a_short_epoch_does_not_forget_what_a_house_brought(tmp_path: Path) -> None:
+    """An epoch of one forecast, then one of thirty steps: curator, status and audit agree."""
+    brought = transfer("x", "in", other="oak", epsilon=9.0, out="ab" * 32)
+    first, _ = two()
+    with curator(tmp_path, first, Shown(), now=BEGINS) as it:
+        it._ledger.append("transfer", brought)
+    with curator(tmp_path, first, Shown(), now=BEGINS) as it:
+        it.run(it.next_due())
+        assert it.releases[-1].source == "forecast"
+    second, _ = two(horizon=95, at=BEGINS + 900)
+    shown = Shown()
+    with curator(tmp_path, second, shown, now=second.begins, new_epoch=True) as it:
+        for _ in range(6):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        assert it.status.spent == 10.0
+        assert status_of(second, it._ledger.standing, it.next_due()).spent == 10.0
+    sources = [one.source for one in shown.releases if one.start >= second.begins]
+    assert sources == ["readings"] * 2 + ["forecast"] * 4
+    ((elm,), _) = load_ledger(str(tmp_path / "ledger.db"), zone="elm", key=None, heads=())
+    assert [entry.carried for entry in elm.entries] == [9.0] * 7
+    assert budget(elm, terms_of(second)).status == "passed"
+    over = budget(elm, terms_of(replace(second, budget=9.9)))
+    assert over.status == "failed"
+    assert "and 9 from before" in over.text

@@ -243,7 +243,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 elif body["t"] not in seen and epochs:
                     own = epochs[-1]
                     own["entries"].append(
-                        _entry(body, place, own["first"], brought.at(place, own["first"]))
+                        _entry(body, place, own["first"], brought.at(int(body["start"]), epochs))
                     )
                 seen.add(body["t"])
             elif record.kind == "charge":
@@ -273,15 +273,16 @@ class _Brought:
     """What houses that came in had spent elsewhere, as `Standing.carried` counts it."""
 
     def __init__(self) -> None:
-        self._here: dict[str, tuple[int, float]] = {}
+        self._here: dict[str, float] = {}
+        self._came: dict[str, int] = {}  # end [UTC epoch s] of the first release since it came
         self._gone: dict[str, int] = {}  # where it last left
-        self._opened: list[tuple[int, int]] = []  # (first step, first release) of each epoch
 
     def take(self, body: Mapping[str, Any], place: int) -> None:
         """A house comes or goes."""
         self._here.pop(body["house"], None)
+        self._came.pop(body["house"], None)
         if body["direction"] == "in":
-            self._here[body["house"]] = (place, float(body["epsilon"]))
+            self._here[body["house"]] = float(body["epsilon"])
         else:
             self._gone[body["house"]] = place
 
@@ -289,14 +290,17 @@ class _Brought:
         """What a house that leaves has spent at least: what it came with, and models, once."""
         gone = self._gone.get(body["house"], 0)
         models = [cost for place, cost in charges if place > gone]
-        return sum_up([self._here.get(body["house"], (0, 0.0))[1], *models])
+        return sum_up([self._here.get(body["house"], 0.0), *models])
 
-    def at(self, place: int, first: int) -> float:
-        """The most that a house brought along, for a release in the epoch from `first` on."""
-        if not self._opened or self._opened[-1][0] != first:
-            self._opened.append((first, place))
-        since = self._opened[-2][1] if len(self._opened) > 1 else 0
-        return max((e for came, e in self._here.values() if came > since), default=0.0)
+    def at(self, start: int, epochs: Sequence[Mapping[str, Any]]) -> float:
+        """The most that a house brought along, for a release of the last of these epochs."""
+        own = epochs[-1]
+        longest = max(one["horizon"] * one["seconds"] for one in epochs)
+        for house in self._here:
+            self._came.setdefault(house, start + own["seconds"])
+        begins = own["first"] * own["seconds"]
+        counted = [e for house, e in self._here.items() if begins < self._came[house] + longest]
+        return max(counted, default=0.0)
 
 
 def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> Entry:

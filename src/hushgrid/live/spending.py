@@ -30,7 +30,9 @@ class _Step(NamedTuple):
     shown: Published
 
 
-def spent_here(service: ZoneService, standing: Standing, house: int, name: str) -> Cost:
+def spent_here(
+    service: ZoneService, standing: Standing, house: int, name: str, span: int = 0
+) -> Cost:
     """All that a house takes along when it leaves the zone.
 
     Args:
@@ -38,17 +40,19 @@ def spent_here(service: ZoneService, standing: Standing, house: int, name: str) 
         standing: What the zone's ledger says.
         house: Its place in the roster.
         name: Its public name, as in a transfer.
+        span: Time [s] over which a budget of the zone it goes to may count. What was lost within
+            this time, or within the longest horizon of any epoch here, is taken along.
 
     Returns:
         What it came with; the releases of the present epoch at its own loss; those of earlier
-        epochs since it came and within the last horizon, at the loss they state, which is that of
-        the house most is learnt about; all that the zone's houses have spent on models, unless it
-        took that along when it left before.
+        epochs since it came and within the span, at the loss they state, which is that of the
+        house most is learnt about; gaps as they are booked; all that the zone's houses have spent
+        on models, unless it took that along when it left before.
     """
     came = standing.moved.get(name)
     gone = [one.seq for one in standing.transfers if one.house == name and one.direction == "out"]
     before = standing.spent.get(name, (0.0, 0.0))
-    earlier = list(_earlier(standing, 0 if came is None else came.seq))
+    earlier = list(_earlier(standing, 0 if came is None else came.seq, span))
     models = [one.epsilon for one in standing.charges if one.seq > max(gone, default=0)]
     present = spent_by(service, standing, house)
     epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in earlier)])
@@ -56,22 +60,30 @@ def spent_here(service: ZoneService, standing: Standing, house: int, name: str) 
     return Cost(epsilon, min(delta, 1.0))
 
 
-def _earlier(standing: Standing, since: int) -> Iterator[Published | Booked]:
-    """Releases and gaps of earlier epochs that lie within the last horizon, after record `since`.
+def _earlier(standing: Standing, since: int, span: int) -> Iterator[Published | Booked]:
+    """Releases and gaps of earlier epochs after record `since` that a budget may count.
 
-    A budget holds for any horizon's worth of steps, as the audit counts; a new epoch just before a
-    house leaves must not take them out of its account.
+    The present epoch may be shorter than those before it, and have published nothing: neither
+    takes anything out of the account. A step counts until the span after its end is over.
     """
     epoch = standing.epoch
-    if epoch is None or not standing.releases:
+    if epoch is None:
         return
-    reach = standing.releases[-1].start - epoch.horizon * epoch.seconds
+    last = _end(standing, standing.releases[-1]) if standing.releases else 0
+    reach = last - max(span, standing.longest)
     for one in standing.releases:
-        if one.t < epoch.first and one.seq > since and one.start > reach:
+        if one.t < epoch.first and one.seq > since and _end(standing, one) > reach:
             yield one
     for gap in standing.booked:
-        if gap.first < epoch.first and gap.seq > since and gap.last * epoch.seconds > reach:
-            yield gap
+        if gap.first < epoch.first and gap.seq > since:
+            # by the longest of the steps it may have had, so rather later than earlier
+            seconds = max(one.seconds for one in standing.epochs if one.first <= gap.first)
+            if (gap.last + 1) * seconds > reach:
+                yield gap
+
+
+def _end(standing: Standing, one: Published) -> int:
+    return one.start + standing.epoch_of(one).seconds
 
 
 def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:

@@ -59,7 +59,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             out = _left(old.standing, name, target)
             anew = out is None
             if out is None:
-                out = _leave(leaves, old, meter, name, target)
+                span = max(new.standing.longest, comes.policy.horizon * comes.seconds)
+                out = _leave(leaves, old, meter, name, target, span)
             into = _came(new.standing, out)
             if into is None:
                 anew = True
@@ -92,19 +93,21 @@ def _came(standing: Standing, out: Transfer) -> Transfer | None:
     return next((one for one in standing.transfers if one.out == out.head), None)
 
 
-def _leave(leaves: ZoneService, old: Ledger, meter: str, name: str, target: str) -> Transfer:
+def _leave(
+    leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int
+) -> Transfer:
     check_same(leaves, old.standing)
     if meter not in leaves.meters:
         raise LedgerError(
             f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
             " file, and change rosters after the transfer."
         )
-    cost = spent_here(leaves, old.standing, leaves.meters.index(meter), name)
+    cost = spent_here(leaves, old.standing, leaves.meters.index(meter), name, span)
     if math.isinf(cost.epsilon):
         raise LedgerError(
             f"what the house has spent in zone {leaves.id!r} has no bound: a release states no"
             " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
-            " releases are older than one horizon."
+            " releases are older than the longest horizon of both zones."
         )
     body = transfer(name, "out", other=target, epsilon=cost.epsilon, delta=cost.delta)
     return Transfer.of(old.append("transfer", body))

@@ -210,8 +210,9 @@ class Standing:
     def carried(self) -> float:
         """The most that a house brought along which is here: where the epoch's spending starts.
 
-        It counts in the first epoch that publishes after the house came, and in the one it came
-        into; an epoch after that begins anew for all.
+        It counts in every epoch that begins within the longest horizon [s] on record after the
+        house came. A transfer has no time, so the house counts as come when the first release
+        after it was out.
         """
         return self._brought(self.transfers)
 
@@ -222,19 +223,21 @@ class Standing:
         return self._brought([one for one in self.transfers if first is None or one.seq < first])
 
     def _brought(self, transfers: Sequence[Transfer]) -> float:
-        since = self._first_seq_of_the_epoch_before()
         moved = {one.house: one for one in transfers}.values()
-        here = [one for one in moved if one.direction == "in" and one.seq > since]
+        here = [one for one in moved if one.direction == "in" and self._still_counts(one)]
         return max((one.epsilon for one in here), default=0.0)
 
-    def _first_seq_of_the_epoch_before(self) -> int:
-        """The first release of the last epoch before the present one that published; else 0."""
-        present = self.epoch.first if self.epoch else 1
-        earlier = [one for one in self.releases if one.t < present]
-        if not earlier:
-            return 0
-        firsts = [epoch.first for epoch in self.epochs if epoch.first <= earlier[-1].t]
-        return next(one.seq for one in earlier if one.t >= max(firsts, default=0))
+    def _still_counts(self, came: Transfer) -> bool:
+        after = next((one for one in self.releases if one.seq > came.seq), None)
+        if after is None or self.epoch is None:
+            return True
+        until = after.start + self.epoch_of(after).seconds + self.longest
+        return self.epoch.first * self.epoch.seconds < until
+
+    @property
+    def longest(self) -> int:
+        """The longest horizon of any epoch so far [s]: no budget counts over more time."""
+        return max((one.horizon * one.seconds for one in self.epochs), default=0)
 
     @property
     def rates(self) -> tuple[float, ...]:
