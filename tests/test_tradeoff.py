@@ -106,5 +106,5 @@ def test_terms_that_nobody_can_plan_for() -> None:
     f = Consumption.by_class(absent=[Gamma(2.0, 40.0, 2500)], present=[Gamma(2.0, 150.0, 2500)],
                              class_of=[0, 0])  # fmt: skip
     world: Any = (Zone("z", [2500] * 2), Tariff(1.0, 2.0), [pair], f)
-    with pytest.raises(PlanError, match="blocks is"):
+    with pytest.raises(PlanError, match="policy blocks"):
         tradeoff(world, Policy(1.0, horizon=2, blocks="paper"), secret="step", epsilon=1.0)

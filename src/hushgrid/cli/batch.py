@@ -11,7 +11,6 @@ from hushgrid.cli.common import Json, need, progress, put_json, say
 
 if TYPE_CHECKING:
     from hushgrid.live.batch.run import Report
-    from hushgrid.live.border import as_begun
 
 
 def batch(
@@ -66,6 +65,7 @@ def batch(
     from hushgrid.errors import BatchError
     from hushgrid.live.batch.engines import engine_at
     from hushgrid.live.batch.run import Job, intervals, run
+    from hushgrid.live.border import as_begun
     from hushgrid.live.clock import SystemClock
     from hushgrid.live.config import load_deployment
     from hushgrid.live.deployment import accepting

@@ -112,6 +112,7 @@ class Curator:
         *,
         now: float,
         new_epoch: bool = False,
+        begins: int | None = None,
         watch: Callable[[str], None] = _nobody,
         fold: Fold | None = None,
         course: Course | None = None,
@@ -119,6 +120,8 @@ class Curator:
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
+        `begins` [UTC epoch s]: the first interval of an epoch that has published nothing, where
+        the caller knows it.
         `fold` and `course`: what was read of the ledger before, if something was. `witness`: the
         last records known on this machine; without one a ledger that lost its end is refused
         where its store notices, and not noticed where it does not.
@@ -137,7 +140,7 @@ class Curator:
                 note_loss(service, ledger, meters, now)
             ledger.settle()
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, course)
-            curator._skip_what_was_before(now)
+            curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
             curator._tell_of_the_clock(now)
             yield curator
@@ -156,22 +159,21 @@ class Curator:
         self._imputed: tuple[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None  # of a step
         self._draws = self._drawn()
 
-    def _skip_what_was_before(self, now: float) -> None:
+    def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
         """An epoch that has published nothing yet begins with the next whole interval.
 
         Or with the first in which a house has its reading: the service ran when it began. Which
-        houses those are, and incomplete readings, play no part.
+        houses those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it
+        begins, if the caller knows.
         """
         if self._ledger.standing.current:
             return
         first, seconds = self.start_of(self.t), self.service.seconds
-        zone = self.service.id
-        held = (
-            start
-            for start in self._meters.open_intervals(zone)
-            if start >= first and _reported(self._meters.get(zone, start))
-        )
-        begins = min([first + seconds * math.ceil((now - first) / seconds), *held])
+        zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
+        for start in () if known is not None else self._meters.open_intervals(zone):
+            if first <= start < begins and _reported(self._meters.get(zone, start)):
+                begins = start
+        begins = begins if known is None else min(begins, max(known, first))
         if begins > first:
             self._leave_out((begins - first) // seconds)
 

@@ -74,8 +74,7 @@ class Report:
 class SumsSource:
     """The curator's source of closed intervals: those that were aggregated last."""
 
-    def __init__(self, first: int) -> None:
-        self._first = first
+    def __init__(self) -> None:
         self._sums: dict[tuple[str, int], Sums] = {}
 
     def fill(self, made: Aggregated) -> None:
@@ -105,9 +104,9 @@ class SumsSource:
         return None
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """Where the batch begins: an epoch that has published nothing begins there too."""
+        """None: nothing comes in any more."""
         del zone
-        return (self._first,)
+        return ()
 
     def purge(self, zone: str, before: int) -> int:
         """Nothing is kept."""
@@ -212,7 +211,7 @@ def _curators(
     job: Job, chosen: Sequence[ZoneService], clock: Clock
 ) -> Iterator[tuple[list[Curator], SumsSource]]:
     """All zones open and locked, on one store."""
-    deployment, source = job.deployment, SumsSource(job.first)
+    deployment, source = job.deployment, SumsSource()
     now = float(job.first) if deployment.mode == "simulation" else clock.now()
     key = load(deployment.key)
     with ExitStack() as stack:
@@ -231,6 +230,7 @@ def _curators(
                         deployment.mode,
                         now=now,
                         new_epoch=job.new_epoch,
+                        begins=job.first,
                         witness=witnesses.of(service.id),
                     )
                 )
