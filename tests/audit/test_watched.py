@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hushgrid import OccupancyModel, Policy
 from hushgrid.adversary import Exact, Knowledge, look_back
+from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Entry, Epoch
 from hushgrid.audit.ledger import Recomputed, recompute
 from hushgrid.audit.terms import Terms
 from hushgrid.audit.watched import watched
 from hushgrid.cli import main
+from hushgrid.live.audit import load_ledger, terms_of
+from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.report.certificate import certificate_json
+from hushgrid.report.page import certificate_page
 from hushgrid.window import Window
 from tests.audit.test_command import SMALL
 from tests.audit.zones import releases, terms
+from tests.live.setups import service
+from tests.live.test_curator import Shown, curator
 
 
 def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> Epoch:
@@ -111,3 +121,51 @@ def test_a_trace_is_attacked_without_being_told(
     assert "knows every other reading" in page
     assert "log odds moved" in page
     assert "log odds by at most" in capsys.readouterr().out
+
+
+STAYS = [[1.0, 0.0], [0.0, 1.0]]
+LOCKED = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+EMPTY, FULL = (
+    OccupancyModel.factored([pi], [[STAYS]], chain_of=[0, 0], name=f"all {pi[1]:g}")
+    for pi in ([1.0, 0.0], [0.0, 1.0])
+)
+
+
+@pytest.mark.parametrize("wh", [100, 900])
+@pytest.mark.parametrize(
+    ("models", "rules"),
+    [((LOCKED,), {"blocks": "paper"}), ((EMPTY, FULL), {"models": "paper"})],
+    ids=["locked", "contradicting"],
+)
+def test_a_release_without_a_bound_gets_its_certificate(
+    tmp_path: Path, models: tuple[OccupancyModel, ...], rules: dict[str, Any], wh: int
+) -> None:
+    """No noise while a house is uncertain: an infinite loss is on record, and is stated as such.
+
+    900 Wh each is a load that only an occupied home can have.
+    """
+    policy = Policy(0.5, horizon=3, on_empty="publish_exact", **rules)
+    made = service(2, policy=policy)
+    zone = replace(made, scenario=replace(made.scenario, models=models))
+    with curator(tmp_path, zone, Shown()) as it:
+        for _ in range(3):
+            start = it.start_of(it.t)
+            it._meters.put(it.service.id, [0, 1], [start] * 2, [900] * 2, [wh] * 2)
+            it.run(it.next_due())
+        assert [one.epsilon for one in it.releases] == [math.inf] * 3
+    evidence, chain = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    found = certify(evidence, [terms_of(zone)], chain=chain, commit=schedule_digest)
+    values = certificate_json(found)
+    json.dumps(values, allow_nan=False)
+    (figures,) = values["zones"]
+    worst, house = figures["worst"], figures["houses"][0]
+    assert (worst["loss"], worst["total"], house["any_total"]) == (None, None, None)
+    assert any("there is no bound in epsilon" in line for line in values["summary"])
+    assert "no bound" in found.check("budget").text
+    assert "<td>no bound</td>" in certificate_page(values)
+    if figures["watched"] is not None:
+        assert figures["watched"]["bound"] is None
+        assert (figures["watched"]["moved_max"] is None) == (wh == 900)
+    limited = terms_of(replace(zone, budget=5.0))
+    over = certify(evidence, [limited], chain=chain, commit=schedule_digest).check("budget")
+    assert (over.status, over.first_bad) == ("failed", evidence[0].entries[0].place)

@@ -61,6 +61,8 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
         losses, stated = np.zeros((1, first.zone.n_houses)), np.zeros(1)
     with np.errstate(divide="ignore"):
         each = np.where(stated > 0, 1 / np.where(stated > 0, stated, 1), 0.0)
+    exact = any(entry.scale == 0 for entry in made.used)  # no noise bounds nothing
+    any_total = first.zone.bound * (math.inf if exact else each.sum())
     total = np.array([sum_up(column) for column in losses.T.tolist()])
     by = total if leakage is None else leakage
     worst = int(np.argmax(np.where(np.isfinite(by), by, math.inf)))
@@ -74,7 +76,7 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
         losses.max(axis=0),
         total,
         leakage,
-        first.zone.bound * each.sum(),
+        any_total,
         realised,
         mixture,
         _composed(made, worst),

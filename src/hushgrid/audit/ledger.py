@@ -507,9 +507,15 @@ def budget(
         return restart
     if (unbooked := _unbooked(evidence, digests or {})) is not None:
         return unbooked
-    total = Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total
+    if (endless := _endless(evidence, digests or {})) is not None:
+        return endless
+    total = f"{Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total:.6g}"
+    if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
+        one.epsilon is not None and math.isinf(one.epsilon) for one in evidence.gaps
+    ):
+        total = f"no bound (those with an epsilon of their own {total})"
     if terms is None or terms.budget is None:
-        text = f"All releases together state {total:.6g};"
+        text = f"All releases together state {total};"
         if terms is None:
             return Check("budget", "not_checked", f"{text} needs --config.")
         return Check("budget", "passed", f"{text} no budget is set.")
@@ -530,7 +536,7 @@ def budget(
                 " count began anew.",
                 place,
             )
-    text = f"All releases together state {total:.6g}, within the budget of {terms.budget:g}"
+    text = f"All releases together state {total}, within the budget of {terms.budget:g}"
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
@@ -590,6 +596,29 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
                 found.append(Check("budget", "failed", text, entry.place))
                 break
     return found
+
+
+def _endless(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A release without a finite loss under terms with a budget.
+
+    Earlier versions left the epsilon out where no house was uncertain: such a release costs 0.
+    """
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or terms.budget is None:
+            continue
+        for entry in epoch.entries:
+            if entry.source != "readings" or math.isfinite(entry.epsilon):
+                continue
+            scheduler, rates = terms.first_state(epoch.digest).scheduler, (1.0,) * entry.step
+            # which houses are uncertain does not depend on rates, so any will do
+            if entry.step > terms.policy.horizon or scheduler.booked(entry.step, rates).cases:
+                text = (
+                    f"Record {entry.place} is a release without a finite loss, above the budget of"
+                    f" {terms.budget:g} or any other."
+                )
+                return Check("budget", "failed", text, entry.place)
+    return None
 
 
 def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:

@@ -23,10 +23,11 @@ MOST = 5_000_000  # houses times steps that are looked at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched:
-    """The largest move of her log odds away from the prior, in hindsight and each theta apart.
+    """The largest move of the adversary's log odds from the prior, in hindsight, each theta apart.
 
-    `moved` of every house; `house` and `step` where it was largest of all. `bound`: the most that
-    all releases together can move them, None where there is no such bound. `releases` looked at.
+    `moved` of every house, infinite where the adversary became certain; `house` and `step` where
+    it was largest of all. `bound`: the most that all releases together can move them, None where
+    there is no such bound. `releases` looked at.
     """
 
     zone: str
@@ -47,17 +48,17 @@ def watched(made: Recomputed) -> Watched | None:
     known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
     try:
         adversary: Adversary = Exact(known) if n <= SMALL else Factored(known)
-    except ModelError:  # many houses that move together
+        found = np.asarray(look_back(adversary, releases).home)
+    except ModelError:  # many houses that move together; an exact load that a model rules out
         return None
-    found = np.asarray(look_back(adversary, releases).home)
     shift = np.zeros(found.shape[1:])
     for home, model in zip(found, terms.models, strict=True):
         prior = np.stack([at_home(b, model) for b in islice(marginals(model), len(home))])
         shift = np.maximum(shift, _moved(home, prior))
     t, house = np.unravel_index(int(shift.argmax()), shift.shape)
-    bound = None
-    if terms.policy.gaussian is None:
-        bound = worst_leakage(terms.models, made.losses[: len(shift)]).total
+    losses, bound = made.losses[: len(shift)], None
+    if np.isfinite(losses).all():  # Gaussian noise, or none at all, bounds nothing
+        bound = worst_leakage(terms.models, losses).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
     return Watched(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))

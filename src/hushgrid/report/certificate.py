@@ -175,10 +175,10 @@ def _zone(made: Recomputed, houses: Houses, seen: Watched | None, command: str) 
                 "loss": finite_or_none(float(houses.loss[house])),
                 "total": finite_or_none(float(houses.total[house])),
                 "leakage": None if houses.leakage is None else float(houses.leakage[house]),
-                "any_total": float(houses.any_total[house]),
+                "any_total": finite_or_none(float(houses.any_total[house])),
                 "realised": realised[house].loss if house in realised else None,
                 "mixture": mixture.get(house),
-                "moved": None if seen is None else float(seen.moved[house]),
+                "moved": None if seen is None else finite_or_none(float(seen.moved[house])),
             }
             for house in order.tolist()
         ],
@@ -191,7 +191,7 @@ def _watched(seen: Watched) -> dict[str, Any]:
     return {
         "filter": seen.filter,
         "releases": seen.releases,
-        "moved_max": float(seen.moved.max()),
+        "moved_max": finite_or_none(float(seen.moved.max())),
         "house": seen.house,
         "step": seen.step,
         "bound": finite_or_none(seen.bound),
@@ -218,12 +218,13 @@ def _summary(found: Certificate) -> list[str]:
         lines.append(_of_houses(houses))
     for seen in found.watched:
         if seen is not None:
-            limit = "" if seen.bound is None else f"; {seen.bound:.3f} is the most they could tell"
+            limit = "no bound on what" if seen.bound is None else f"{seen.bound:.3f} is the most"
+            most = float(seen.moved.max())
+            moved = f"by at most {most:.3f}" if math.isfinite(most) else "to certainty"
             lines.append(
-                f"Zone {seen.zone}: an attacker who sees what was published and knows the public"
-                f" models moved her log odds by at most {seen.moved.max():.3f} (house"
-                f" {seen.house}, step {seen.step}, {seen.releases} releases,"
-                f" {seen.filter} filter){limit}."
+                f"Zone {seen.zone}: an adversary who sees what was published and knows the public"
+                f" models moved its log odds {moved} (house {seen.house}, step {seen.step},"
+                f" {seen.releases} releases, {seen.filter} filter); {limit} they could tell."
             )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
         epsilon = made.terms.policy.epsilon_at(1)
@@ -261,7 +262,11 @@ def _of_houses(houses: Houses) -> str:
             f" {houses.total[worst]:.3f} about anything in the record of the worst house (house"
             f" {worst})."
         )
-    return f"Zone {houses.zone}: {houses.releases} releases, without a finite loss of their own."
+    return (
+        f"Zone {houses.zone}, {houses.releases} releases: one or more have no finite loss (Gaussian"
+        " noise, or none while a house is uncertain), so there is no bound in epsilon on what they"
+        " tell together."
+    )
 
 
 def _lower(sentence: str) -> str:

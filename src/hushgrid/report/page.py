@@ -114,6 +114,11 @@ def _number(value: Any, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else _t(value)
 
 
+def _or_endless(value: float | None) -> float | str:
+    """A loss that is always known: null is infinite."""
+    return "no bound" if value is None else value
+
+
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
     kind = ' class="n"' if numbers else ""
     cells = "".join(f"<th{kind}>{_t(cell)}</th>" for cell in head)
@@ -180,9 +185,9 @@ def _attacked(values: Mapping[str, Any]) -> list[str]:
             _t(zone["zone"]),
             _t(seen["releases"]),
             _t(seen["filter"]),
-            f"{seen['moved_max']:.4f}",
+            "no bound" if seen["moved_max"] is None else f"{seen['moved_max']:.4f}",
             _t(f"house {seen['house']}, step {seen['step']}"),
-            "–" if seen["bound"] is None else f"{seen['bound']:.4f}",
+            "no bound" if seen["bound"] is None else f"{seen['bound']:.4f}",
         )
         for zone in values["zones"]
         if (seen := zone["watched"]) is not None
@@ -238,9 +243,9 @@ def _zone(zone: Mapping[str, Any]) -> list[str]:
     leaks = sorted((h["leakage"] for h in zone["houses"] if h["leakage"] is not None), reverse=True)
     totals = {
         "worst house": worst["house"],
-        "one release, at most": worst["loss"],
+        "one release, at most": _or_endless(worst["loss"]),
         "all releases about one step": worst["leakage"],
-        "all releases, whole record": worst["total"],
+        "all releases, whole record": _or_endless(worst["total"]),
         f"the same as (epsilon, delta = {worst['composed_delta']:g})": worst["composed"],
         "houses that move together, one release": zone["realised_max"],
         "a prior mixed over Theta, one release": zone["mixture_max"],
@@ -280,8 +285,12 @@ _COLUMNS = {
 
 
 def _houses(zone: Mapping[str, Any]) -> str:
-    shown = [k for k in _COLUMNS if any(house[k] is not None for house in zone["houses"])]
-    rows = [[_number(house[key]) for key in shown] for house in zone["houses"]]
+    houses = [
+        {**house, **{k: _or_endless(house[k]) for k in ("loss", "total", "any_total")}}
+        for house in zone["houses"]
+    ]
+    shown = [k for k in _COLUMNS if any(house[k] is not None for house in houses)]
+    rows = [[_number(house[key]) for key in shown] for house in houses]
     left = zone["houses_left_out"]
     more = f'<p class="soft">{left} houses that lose less are left out.</p>' if left else ""
     head = [_COLUMNS[key] for key in shown]
