@@ -7,12 +7,14 @@ import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hushgrid import OccupancyModel, Policy, Window
+from hushgrid import Consumption, Elasticity, OccupancyModel, Policy, Uniform, Window, Zone
 from hushgrid.audit import Evidence
 from hushgrid.audit.ledger import budget
 from hushgrid.live.audit import load_ledger, terms_of
@@ -23,7 +25,7 @@ from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.operator.alerts import Seen
-from hushgrid.live.outlook import outlook, zone_json
+from hushgrid.live.outlook import outlook, zone_json, zone_prose
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
 from hushgrid.sums import Spent
@@ -160,3 +162,59 @@ def test_a_gap_is_booked_at_what_its_rule_tells(tmp_path: Path) -> None:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "meters"))
             epsilon, _ = largest_loss(zone, it._ledger.standing, Spent())
         assert epsilon >= 2.0
+
+
+# two homes of which the second is never occupied alone
+UNEQUAL = OccupancyModel.joint(
+    [0.4, 0.2, 0.0, 0.4],
+    [[[0.9, 0.05, 0, 0.05], [0.3, 0.4, 0, 0.3], [0.25] * 4, [0.1, 0.1, 0, 0.8]]],
+)
+
+
+def reacting(policy: Policy, budget: float) -> ZoneService:
+    """The two homes, with demand that answers rates."""
+    made = service(2, policy=policy, budget=budget)
+    laws = {"absent": [Uniform(10)], "present": [Uniform(30)], "class_of": [0, 0]}
+    f = Consumption.by_class(**laws, elasticity=Elasticity(reference=2.0, exponent=0.5))
+    scenario = replace(made.scenario, models=(UNEQUAL,), consumption=f, zone=Zone("elm", [45, 45]))
+    return replace(made, scenario=scenario)
+
+
+@pytest.mark.parametrize("blocks", ["minimal", "paper"])
+def test_no_number_is_announced_that_is_not_known(blocks: Any) -> None:
+    """What is published decides what a release costs, and the rules do not bound it."""
+    made = service(2, policy=Policy(1.0, horizon=24, window=Window(4), blocks=blocks), budget=3.0)
+    windowed = replace(made, scenario=replace(made.scenario, models=(UNEQUAL,)))
+    for zone in (windowed, reacting(Policy(0.5, horizon=20, eta=0.3, blocks=blocks), 5.0)):
+        found = outlook(zone)
+        assert zone_json(zone, found)["releases_affordable"] is None
+        said = zone_prose(zone, found)
+        assert "How many releases the budget of" in said
+        assert "is not known ahead: the rules bound less than a release tells" in said
+
+
+def test_at_least_is_a_lower_bound(tmp_path: Path) -> None:
+    """Also where a window's losses add up to one digit more than its epsilon."""
+    zones = [
+        reacting(Policy(0.5, horizon=20, eta=0.3), 5.1),
+        *(
+            service(2, policy=Policy(0.1, horizon=8, window=Window(2, by)), budget=0.1 * k)
+            for by in ("distribution", "absorption")
+            for k in (1, 1.5, 2)
+        ),
+    ]
+    for n, zone in enumerate(zones):
+        (tmp_path / str(n)).mkdir()
+        with curator(tmp_path / str(n), zone, Shown()) as it:
+            for t in range(zone.policy.horizon):
+                wh = 1000 * (t * 7 // 3 % 2)
+                it._meters.put("elm", [0, 1], [it.start_of(it.t)] * 2, [900] * 2, [wh] * 2)
+                it.run(it.next_due())
+            made = sum(one.source == "readings" for one in it.releases)
+        found = outlook(zone)
+        said = zone_json(zone, found)["releases_affordable"]
+        assert said <= made
+        assert said == zone.policy.horizon or f"lasts for at least {said} of" in zone_prose(
+            zone, found
+        )
+    assert zone_json(zones[0], outlook(zones[0]))["releases_affordable"] == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import sqlite3
@@ -18,12 +19,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from hushgrid import SimulatedNoise
 from hushgrid.cli import main
 from hushgrid.errors import HushgridError
 from hushgrid.live.clock import SystemClock
 from hushgrid.live.config import load_deployment
+from hushgrid.live.curator import Curator
 from hushgrid.live.example import example
-from hushgrid.live.ledger.keys import create
+from hushgrid.live.ledger.bodies import transfer
+from hushgrid.live.ledger.keys import create, load
+from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.serve import serve
 from tests.live.brokers import free_port
 from tests.services import Postgres
@@ -429,3 +435,64 @@ def test_stores_in_a_database(
     assert folder.check() == 1
     assert "stores.meters: the database cannot be used" in capsys.readouterr().out
     assert folder.serve()
+
+
+def publish(folder: Folder, steps: int, brought: float = 0.0) -> int:
+    """How many of some steps the real curator makes from readings; a house may come in before."""
+    made = load_deployment(folder.file)
+    (zone,) = made.zones
+    with (
+        open_store(made.ledger) as store,
+        SegmentMeters(Path(made.meters)) as meters,
+        Curator.open(
+            zone, store, meters, SimulatedNoise(1), load(made.key), [], made.mode, now=zone.begins
+        ) as it,
+    ):
+        if brought:
+            it._ledger.append(
+                "transfer", transfer("x", "in", other="oak", epsilon=brought, out=OUT)
+            )
+        found = 0
+        for _ in range(steps):
+            meters.put(zone.id, [0], [it.start_of(it.t)], [zone.seconds], [5])
+            found += sum(one.source == "readings" for one in it.run(it.next_due()))
+        return found
+
+
+OUT = "ab" * 32
+
+
+def test_check_counts_the_running_epoch(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """3.0 at 0.5, of which a house brought 1.0 and one release took 0.5: three are left."""
+    folder.edit(("budget = 400.0", "budget = 3.0"))
+    publish(folder, 0, brought=1.0)
+    assert publish(folder, 1) == 1
+    before = folder.content()
+    assert folder.check("--json", "-") == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["releases_affordable"] == 3
+    assert (values["releases_of"], values["running_epoch"]) == (11, True)
+    assert folder.check() == 0
+    said = capsys.readouterr().out
+    assert "lasts for 3 of 11 releases that are left in the running epoch." in said
+    assert folder.content() == before
+    assert publish(folder, 11) == 3
+    assert folder.check("--json", "-") == 0
+    assert json.loads(capsys.readouterr().out)["releases_affordable"] == 0
+
+
+def test_check_counts_what_a_new_epoch_begins_with(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.edit(("budget = 400.0", "budget = 3.0"))
+    publish(folder, 0, brought=1.0)
+    publish(folder, 2)
+    (zone,) = load_deployment(folder.file).zones
+    text = folder.file.read_text()
+    old = re.search("^begins = .*$", text, re.MULTILINE)
+    assert old is not None
+    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(zone.begins + 2 * 900))
+    folder.edit((old[0], f'begins = "{later}"'))
+    folder.check("--new-epoch", "--json", "-")
+    values = json.loads(capsys.readouterr().out)
+    assert (values["releases_affordable"], values["running_epoch"]) == (4, False)

@@ -152,6 +152,11 @@ class Scheduler:
         return max(self.at(t, (), epsilon).epsilon, lost) if self.ahead else math.inf
 
     @property
+    def weaker(self) -> bool:
+        """Whether the rules can bound less than what a release tells about one house."""
+        return self._exposures.weaker
+
+    @property
     def consumption(self) -> Consumption:
         """The public law of readings, cut at the clamp."""
         return self._exposures.consumption

@@ -34,7 +34,14 @@ def check(
     from hushgrid.errors import FileError, HushgridError
     from hushgrid.live.config import load_deployment
     from hushgrid.live.ledger.stores import standby_remark
-    from hushgrid.live.outlook import deployment_prose, outlook, too_wrong, zone_json, zone_prose
+    from hushgrid.live.outlook import (
+        Running,
+        deployment_prose,
+        outlook,
+        too_wrong,
+        zone_json,
+        zone_prose,
+    )
     from hushgrid.live.placeholders import placeholders
     from hushgrid.live.readiness import refusals
 
@@ -52,16 +59,19 @@ def check(
         put_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
     agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
-    problems, remarks = refusals(replace(deployment, zones=agreed), new_epoch=new_epoch)
+    running: dict[str, Running] = {}
+    agreed_to = replace(deployment, zones=agreed)
+    problems, remarks = refusals(agreed_to, new_epoch=new_epoch, running=running)
     remarks += deployment.problems
     if (remark := standby_remark(deployment.ledger)) is not None:
         remarks.append(remark)
     examples = [str(one) for one in placeholders(file)]
     (problems if deployment.mode == "production" else remarks).extend(examples)
     problems += [said for one in found if (said := too_wrong(*one))]
-    said = deployment_prose(deployment, [zone_prose(*one) for one in found], problems, remarks)
+    prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
+    said = deployment_prose(deployment, prose, problems, remarks)
     say(said, json)
-    zones = [zone_json(*one) for one in found]
+    zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
     values = {
         "ok": not problems,
         "problems": problems,

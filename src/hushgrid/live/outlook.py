@@ -6,16 +6,19 @@ Where the models are private, so are these figures: they are the operator's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
+from hushgrid.live.course import begun, spent_before
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
+from hushgrid.live.gaps import CLOSE
+from hushgrid.live.ledger.standing import Epoch, Standing
 from hushgrid.live.publish import utc
-from hushgrid.live.terms import first_state
+from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import examine
 from hushgrid.policy import Policy
 from hushgrid.report import Outlook, outlook_json, outlook_prose
@@ -71,9 +74,9 @@ def _first(policy: Policy, steps: int) -> Policy:
     return replace(policy, horizon=horizon, epsilon_t=policy.epsilon_t[:horizon])
 
 
-def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
-    """A zone's outlook and terms under their public keys."""
-    paid = releases_within(zone)
+def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> dict[str, Any]:
+    """A zone's outlook and terms under their public keys; `on`: the epoch its ledger is in."""
+    paid = affordable(zone, on)
     return {
         "zone": zone.id,
         "houses": len(zone.meters),
@@ -87,8 +90,10 @@ def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
         "retention_s": zone.retention,
         "time_zone": zone.time_zone,
         "budget": zone.budget,
-        "budget_releases": paid,
-        "releases_affordable": zone.policy.horizon if paid is None else paid,
+        "budget_releases": None if paid.releases == paid.steps else paid.releases,
+        "releases_affordable": paid.releases,
+        "releases_of": paid.steps,
+        "running_epoch": on is not None and not on.new,
         "horizon_ends": utc(zone.begins + zone.policy.horizon * zone.seconds),
         "accept_error": zone.accept_error,
         "fallback_rate": zone.fallback_rate,
@@ -96,39 +101,136 @@ def zone_json(zone: ZoneService, found: Outlook) -> dict[str, Any]:
     }
 
 
-def releases_within(zone: ZoneService) -> int | None:
-    """How many releases of an epoch the budget pays for; None where it pays for all of them.
+class Running(NamedTuple):
+    """An epoch as the ledger has it: the zone under its terms, and what is on record.
 
-    Counted as the curator counts, from an epoch into which no house brings spending along: each
-    step costs what its calibration books, and one that does not fit is published as the forecast.
-    Where the cost depends on what will be published, the most that it can be is counted: with a
-    window epsilon for every `steps`, with demand that answers rates the step's epsilon.
+    `new`: the epoch is not on record yet; `--new-epoch` would begin it.
     """
+
+    zone: ZoneService
+    standing: Standing
+    new: bool = False
+
+    @classmethod
+    def beginning(cls, zone: ZoneService, standing: Standing) -> Running:
+        """The epoch that would begin now, with what houses brought along before it."""
+        epoch = Epoch(
+            first_state(zone).digest,
+            zone.begins // zone.seconds,
+            zone.policy.horizon,
+            zone.seconds,
+            roster_digest(zone),
+            exact=zone.policy.on_empty == "publish_exact",
+        )
+        epochs = (*standing.epochs, epoch)
+        return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
+
+
+class Affordable(NamedTuple):
+    """How many releases from readings the budget pays for.
+
+    Attributes:
+        releases: Their number; None where it is not known ahead.
+        steps: Steps of the epoch that are left.
+        least: Whether there may be more: what will be published decides what a release costs.
+        why: Why the number is not known.
+    """
+
+    releases: int | None
+    steps: int
+    least: bool = False
+    why: str = ""
+
+
+def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
+    """How many releases the budget pays for, counted as the curator counts.
+
+    Each step costs what its calibration books, and one that does not fit is published as the
+    forecast. Where the cost depends on what will be published, the most that it can be is
+    counted: with a window epsilon for every `steps`, with demand that answers rates the step's
+    epsilon. Where no such bound is known, no number is given.
+
+    Args:
+        zone: The zone of the service file.
+        on: The epoch of its ledger. The steps after the last release on record are counted, with
+            all that is spent. None: a fresh epoch, into which no house brings spending along.
+    """
+    spent, first = Spent().add(zone.learned.epsilon), 1
+    if on is not None:
+        zone, spent, first = on.zone, _spent(on), _next(on.standing)
+    policy = zone.policy
+    steps = max(policy.horizon - first + 1, 0)
     if zone.budget is None:
-        return None
-    policy, spent = zone.policy, Spent().add(zone.learned.epsilon)
+        return Affordable(steps, steps)
+    if on is not None and on.standing.gap is not None:
+        why = "releases may be lost; what they cost is booked by hushgrid resume"
+        return Affordable(None, steps, why=why)
     scheduler = first_state(zone).scheduler
+    fixed = policy.window is None and (scheduler.ahead or policy.gaussian is not None)
+    if not fixed and scheduler.weaker:
+        why = "the rules bound less than a release tells, and what is published decides its cost"
+        return Affordable(None, steps, why=why)
     if policy.window is not None:
-        first = range(1, min(policy.horizon, _DAYS * 86_400 // zone.seconds) + 1)
-        most = max(scheduler.most(t, policy.epsilon) for t in first)
-        within = policy.window.steps * spent.more(most, zone.budget)
-        return within if within < policy.horizon else None
+        if on is not None and (any(begun(zone, on.standing).carried) or on.standing.booked):
+            why = "windows still count what was lost before the epoch or in a gap"
+            return Affordable(None, steps, why=why)
+        within = policy.window.steps * spent.more(policy.epsilon * (1 + CLOSE), zone.budget)
+        return Affordable(min(within, steps), steps, least=True)
     paid = 0
-    for t in range(1, policy.horizon + 1):
-        cost = scheduler.at(t).epsilon if scheduler.ahead else scheduler.most(t)
+    for t in range(first, policy.horizon + 1):
+        if scheduler.ahead:
+            cost = scheduler.at(t).epsilon
+        else:
+            cost = np.inf if policy.gaussian else policy.epsilon_at(t) * (1 + CLOSE)
         if spent.fits(cost, zone.budget):
             spent, paid = spent.add(cost), paid + 1
-    return paid if paid < policy.horizon else None
+    return Affordable(paid, steps, least=not fixed)
 
 
-def _least(zone: ZoneService) -> str:
-    """Where what will be published decides how much a release costs."""
-    fixed = zone.policy.window is None and first_state(zone).scheduler.ahead
-    return "" if fixed else "at least "
+def _spent(on: Running) -> Spent:
+    """As the curator and the status add it up."""
+    used = (one.epsilon for one in on.standing.current if one.source == "readings")
+    return spent_before(on.zone, on.standing).add(*used)
 
 
-def zone_prose(zone: ZoneService, found: Outlook) -> str:
-    """A zone's outlook and terms in plain words."""
+def _next(standing: Standing) -> int:
+    """The next step of the present epoch, in its own count; steps of gaps are not published."""
+    if standing.epoch is None:
+        return 1
+    last = max([standing.last_t, *(one.last for one in standing.gaps)])
+    return max(standing.epoch.step(last) + 1, 1)
+
+
+def releases_within(zone: ZoneService) -> int | None:
+    """How many releases of a fresh epoch the budget pays for; None where for all, or unknown."""
+    paid = affordable(zone)
+    return None if paid.releases == paid.steps else paid.releases
+
+
+def _lasting(zone: ZoneService, on: Running | None) -> str:
+    """How long the budget lasts, in a sentence."""
+    paid, least = affordable(zone, on), ""
+    which = "" if on is None else " of the new epoch" if on.new else " in the running epoch"
+    rest = "whole horizon" if on is None or on.new else "rest of the horizon"
+    if zone.budget is None:
+        return f"No budget is set: every interval of the {rest}{which} gets a release."
+    if paid.releases is None:
+        return (
+            f"How many releases{which} the budget of {zone.budget:g} pays for is not known ahead:"
+            f" {paid.why}."
+        )
+    if paid.releases == paid.steps:
+        return f"The budget of {zone.budget:g} lasts for the {rest}{which}."
+    least = "at least " if paid.least else ""
+    left = "" if on is None or on.new else " that are left"
+    return (
+        f"The budget of {zone.budget:g} lasts for {least}{paid.releases} of"
+        f" {paid.steps} releases{left}{which}."
+    )
+
+
+def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
+    """A zone's outlook and terms in plain words; `on`: the epoch its ledger is in."""
     every = duration_text(zone.seconds)
     lines = [
         f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}, times of"
@@ -141,16 +243,7 @@ def zone_prose(zone: ZoneService, found: Outlook) -> str:
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted."
     )
-    last = releases_within(zone)
-    if zone.budget is None:
-        lines.append("No budget is set: every interval of the horizon gets a release.")
-    elif last is None:
-        lines.append(f"The budget of {zone.budget:g} lasts for the whole horizon.")
-    else:
-        lines.append(
-            f"The budget of {zone.budget:g} lasts for {_least(zone)}{last} of"
-            f" {zone.policy.horizon} releases."
-        )
+    lines.append(_lasting(zone, on))
     if zone.learned.epsilon:
         lines.append(
             f"The models have cost every house {zone.learned.epsilon:g} of the budget already."

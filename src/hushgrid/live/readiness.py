@@ -26,6 +26,7 @@ from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.live.ledger.witness import witness_to_read
 from hushgrid.live.meters.roster import Roster
 from hushgrid.live.meters.zonefolder import ZoneFolder
+from hushgrid.live.outlook import Running
 from hushgrid.live.terms import check_all_here, check_new, check_same
 from hushgrid.live.transfer import check_arrived
 from hushgrid.tables import masked
@@ -33,12 +34,18 @@ from hushgrid.tables import masked
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client")
 
 
-def refusals(deployment: Deployment, *, new_epoch: bool = False) -> tuple[list[str], list[str]]:
+def refusals(
+    deployment: Deployment,
+    *,
+    new_epoch: bool = False,
+    running: dict[str, Running] | None = None,
+) -> tuple[list[str], list[str]]:
     """What keeps a service from starting, and what only deserves a look.
 
     Args:
         deployment: The service as its file describes it.
         new_epoch: Whether it would be started with `--new-epoch`.
+        running: Gets the epoch of every zone that has a ledger which serve would go on with.
 
     Returns:
         Problems, on each of which serve stops; and remarks. One sentence each, after its key.
@@ -52,7 +59,7 @@ def refusals(deployment: Deployment, *, new_epoch: bool = False) -> tuple[list[s
 
         key = load(deployment.key)
     with found.at("stores.ledger"):
-        _ledger(deployment, key, new_epoch, found)
+        _ledger(deployment, key, new_epoch, found, {} if running is None else running)
     if deployment.witness_needed:
         with found.at("stores.witness"):
             _witness(deployment.witness_folder)
@@ -110,7 +117,13 @@ def _modules() -> None:
 # ---- the ledger
 
 
-def _ledger(deployment: Deployment, key: Signer | None, new_epoch: bool, found: _Found) -> None:
+def _ledger(
+    deployment: Deployment,
+    key: Signer | None,
+    new_epoch: bool,
+    found: _Found,
+    running: dict[str, Running],
+) -> None:
     """Every record as serve would read it, and the terms against those of the epoch."""
     url = deployment.ledger
     opened: Callable[[], AbstractContextManager[LedgerStore | None]] = nullcontext
@@ -132,13 +145,13 @@ def _ledger(deployment: Deployment, key: Signer | None, new_epoch: bool, found: 
                 ledger = Ledger.read(store, zone.id, key, deployment.mode, witness)
                 if ledger is None:
                     continue
-                _terms(zone, ledger, key, new_epoch)
+                running[zone.id] = _terms(zone, ledger, key, new_epoch)
                 moves[zone.id] = ledger.standing.transfers
     check_arrived(moves)
 
 
-def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> None:
-    """As a curator opens the zone."""
+def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> Running:
+    """As a curator opens the zone: the epoch it would go on with."""
     standing = ledger.standing
     if new_epoch or standing.epoch is None:
         opening(zone, standing)
@@ -149,6 +162,8 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> N
         check_new(zone, standing)
     elif standing.epoch is not None:
         check_same(zone, standing)
+        return Running(zone, standing)
+    return Running.beginning(zone, standing)
 
 
 def _witness(folder: Path) -> None:

@@ -219,8 +219,8 @@ def _summary(found: Certificate) -> list[str]:
     for seen in found.watched:
         if seen is not None:
             limit = "no bound on what" if seen.bound is None else f"{seen.bound:.3f} is the most"
-            most = float(seen.moved.max())
-            moved = f"by at most {most:.3f}" if math.isfinite(most) else "to certainty"
+            far = float(seen.moved.max())
+            moved = f"by at most {far:.3f}" if math.isfinite(far) else "to certainty"
             lines.append(
                 f"Zone {seen.zone}: an adversary who sees what was published and knows the public"
                 f" models moved its log odds {moved} (house {seen.house}, step {seen.step},"
