@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import get_args
 
 import numpy as np
@@ -21,8 +22,8 @@ from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import NoiseName, Policy
-from hushgrid.sums import Spent
-from hushgrid.window import Window
+from hushgrid.sums import Spent, within
+from hushgrid.window import ROUNDING, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class State:
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()  # on publications, under a policy with a window
     before: str | None = None  # the digest that the first version gave these terms, if it knew them
-    # under a window: what each step before step 1 lost, latest last, and each step since, as long
-    # as one of those before is within the window
+    # under a window of w steps: what each of the w - 1 steps before step 1 lost, latest last (empty
+    # for nothing), and what each step since has booked, the last w - 1 of them
     carried: tuple[float, ...] = ()
     lost: tuple[float, ...] = ()
 
@@ -205,32 +206,112 @@ def carry(state: State, before: Sequence[float]) -> State:
     recent = () if window is None else window.recent(before)
     if window is None or not any(recent):
         return state
+    recent = (0.0,) * (window.steps - 1 - len(recent)) + recent
     return replace(state, carried=recent, spent=window.published(epsilon, recent), lost=())
+
+
+def bring(state: State, epsilon: float) -> State:
+    """Count a loss from elsewhere as lost at the last step before the next one.
+
+    Args:
+        state: Where the stream is.
+        epsilon: What a house that moved in may have lost there.
+
+    Returns:
+        The state whose windows count it; the same one without a policy with a window, or with one
+        of a single step.
+    """
+    window = state.policy.window
+    if window is None or window.steps == 1 or epsilon <= 0:
+        return state
+    if state.lost:
+        return replace(state, lost=_with(state.lost, epsilon))
+    carried = state.carried or (0.0,) * (window.steps - 1)
+    return replace(state, carried=_with(carried, epsilon))
+
+
+def _with(lost: tuple[float, ...], epsilon: float) -> tuple[float, ...]:
+    return (*lost[:-1], Spent().add(lost[-1], epsilon).total)
 
 
 def shares(state: State) -> tuple[Calibration, Calibration | None]:
     """Under a policy with a window: the next step's look, and a publication if there may be one.
 
+    Both fit the window by what they book, which is more than their shares under rules that bound
+    less than what a release tells about one house. A publication leaves the looks after it their
+    shares.
+
     Raises:
         HorizonError: With what the steps before have lost, not even the look fits the window.
     """
+    window, epsilon, scheduler = _window(state), state.policy.epsilon, state.scheduler
+    look, anew = nominal_shares(state)
+    lost = _lost_in_window(state)
+    if not within([*lost, look.epsilon], epsilon):
+        raise HorizonError(
+            f"step {state.t} has no room in its window of {window.steps} steps: what they have lost"
+            " leaves less than a look costs; publish the public forecast."
+        )
+    if anew is None or _fits_easily(state, lost, look, anew):
+        return look, anew
+    room, share = _room(state, lost, look), window.look(epsilon)
+    offer = window.offer(epsilon, state.spent)
+    for _ in range(2):
+        own = Fraction(anew.epsilon + look.epsilon) - Fraction(look.epsilon)  # as it is booked
+        if own <= room:
+            return look, anew
+        offer *= float(room / own) * (1 - _LITTLE)  # at eta = 1 the loss is proportional to it
+        if offer < share * (1 - ROUNDING):  # too little to say more than the look
+            return look, None
+        anew = scheduler.at(state.t, state.rates, offer)
+    return look, None
+
+
+def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
+    """The same by the window's rule alone, whatever the releases book."""
     window, policy, scheduler = _window(state), state.policy, state.scheduler
     look = scheduler.at(state.t, state.rates, window.look(policy.epsilon))
     offer = window.offer(policy.epsilon, state.spent)
-    if _over_the_border(state):
-        spent = Spent().add(*state.carried[state.t - 1 :], *state.lost)
-        if not spent.fits(look.epsilon, policy.epsilon):
-            raise HorizonError(
-                f"step {state.t} has no room in its window of {window.steps} steps: those before"
-                " this epoch have lost too much; publish the public forecast."
-            )
-        offer = min(offer, spent.add(look.epsilon).left(policy.epsilon))
-        if offer < window.look(policy.epsilon):  # too little to say more than the look
-            return look, None
-        anew = scheduler.at(state.t, state.rates, offer)
-        fits = spent.fits(anew.epsilon + look.epsilon, policy.epsilon)
-        return look, anew if fits else None
     return look, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
+
+
+_LITTLE = 1e-12  # relative: what rounding may add to a loss
+
+
+def _lost_in_window(state: State) -> tuple[float, ...]:
+    """What each of the last w - 1 steps has booked, latest last; fewer where nothing was before."""
+    return (*state.carried[state.t - 1 :], *state.lost)
+
+
+def _fits_easily(state: State, lost: Sequence[float], look: Calibration, anew: Calibration) -> bool:
+    """Whether a publication fits every window it will be in, by far more than rounding."""
+    window, epsilon = _window(state), state.policy.epsilon
+    share = window.look(epsilon)
+    running = most = math.fsum((*lost, look.epsilon, anew.epsilon))
+    for past in (*(0.0,) * (window.steps - 1 - len(lost)), *lost):
+        running += share - past
+        most = max(most, running)
+    return most <= epsilon * (1 - 1e3 * ROUNDING)
+
+
+def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
+    """The most that a publication may book in every window it will be in, exactly.
+
+    Windows that end later hold fewer steps before this one, and looks of steps after it: these at
+    what they book, but at no more than their share.
+    """
+    window, policy = _window(state), state.policy
+    share = window.look(policy.epsilon)
+    running = Fraction(policy.epsilon) - sum(map(Fraction, (*lost, look.epsilon)))
+    room = running
+    before = (*(0.0,) * (window.steps - 1 - len(lost)), *lost)
+    for t, past in enumerate(before, state.t + 1):
+        running += Fraction(past)
+        if t <= policy.horizon:
+            coming = state.scheduler.at(t, state.rates, share).epsilon
+            running -= Fraction(min(coming, share * (1 + ROUNDING)))
+        room = min(room, running)
+    return room
 
 
 def _window(state: State) -> Window:
@@ -334,9 +415,9 @@ def spend(state: State, epsilon: float, *, anew: bool) -> State:
         (own,) = window.published(state.policy.epsilon, [epsilon])
     elif anew:
         own = window.offer(state.policy.epsilon, spent)
-    if len(lost) < len(state.carried):
-        lost = (*lost, epsilon)
-    return replace(state, spent=(*spent, own)[-window.steps :], lost=lost)
+    return replace(
+        state, spent=(*spent, own)[-window.steps :], lost=window.recent((*lost, epsilon))
+    )
 
 
 def _expected(state: State) -> float:

@@ -7,13 +7,15 @@ distribution  a publication takes half of what the last w - 1 publications have 
 absorption    every step has an equal share; a publication takes the shares of the skipped steps
               before it, and the steps after it give up as many
 
-A stream that goes on under new terms counts what the steps before have lost, whatever rule they
-followed; a step for which even the look does not fit is not published from readings.
+These shares are what a step may take at most. What a release books decides: a look or a
+publication that brings any w consecutive steps above epsilon by the exact sum of what they book is
+not made, whatever terms and rules the steps before followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,7 +24,7 @@ from hushgrid.errors import PolicyError
 
 Method = Literal["distribution", "absorption"]
 
-_ROUNDING = 1e-9  # of a look's share: less than this above it was a look
+ROUNDING = 1e-9  # of a look's share: what calibration and rounding may add to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Window:
         unit = self.look(epsilon)
         last = max((i for i, e in enumerate(recent) if e > 0), default=-1)
         skipped = len(recent) - last - 1
-        given_up = round(recent[last] / unit) - 1 if last >= 0 else 0
+        # a publication at the border of an epoch may be a fraction of shares: rounded up
+        given_up = math.ceil(recent[last] / unit - ROUNDING) - 1 if last >= 0 else 0
         return unit * max(min(skipped - given_up + 1, self.steps), 0)
 
     def recent(self, lost: Sequence[float]) -> tuple[float, ...]:
@@ -80,4 +83,22 @@ class Window:
         """
         look = self.look(epsilon)
         above = (min(e - look, epsilon) for e in lost)
-        return tuple(e if e > _ROUNDING * look else 0.0 for e in above)
+        return tuple(e if e > ROUNDING * look else 0.0 for e in above)
+
+
+def largest_so_far(lost: Mapping[int, float]) -> dict[int, float]:
+    """Losses of different houses, each by the steps since, as those of one house that has the most.
+
+    Over any last steps they add up to at least the largest loss there, and hardly to more.
+
+    >>> largest_so_far({3: 0.75, 1: 0.5, 2: 0.25})
+    {1: 0.5, 3: 0.25000000000000006}
+    """
+    found: dict[int, float] = {}
+    largest = 0.0
+    for ago in sorted(lost):
+        if lost[ago] > largest:
+            more = lost[ago] - largest
+            found[ago] = math.nextafter(more, math.inf) if largest else more
+            largest = lost[ago]
+    return found

@@ -19,8 +19,8 @@ from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, los
 from hushgrid.calibration import Exposure, case_loss, cases_of
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
-from hushgrid.errors import PolicyError
-from hushgrid.mechanism import Release, State, shares, spend
+from hushgrid.errors import HorizonError, PolicyError
+from hushgrid.mechanism import Release, State, nominal_shares, shares, spend
 from hushgrid.policy import MAX_SCALE
 from hushgrid.sums import sum_up
 
@@ -269,10 +269,7 @@ class Account:
         if policy.window is None:
             due = {(scheduler.at(entry.t, rates).scale, 0.0)}
         else:
-            look, anew = shares(self._state())
-            due = {(look.scale, 0.0)}
-            if anew is not None:
-                due.add((anew.scale, look.scale))
+            due = set(_windowed(self._state()))
         if (entry.scale, entry.look) not in due:
             raise PolicyError(
                 f"scale of step {entry.t} is {entry.scale!r} where the terms lead to"
@@ -284,8 +281,7 @@ class Account:
         """Where a policy with a window is, after the entries so far."""
         state = self.first
         for entry in self.entries:
-            look, anew = shares(state)
-            lost = look.epsilon + (anew.epsilon if entry.look and anew else 0.0)
+            lost = _windowed(state)[entry.scale, entry.look]
             state = spend(state, lost, anew=entry.look > 0)
             state = replace(state, rates=(*state.rates, entry.rate))
         return state
@@ -330,3 +326,20 @@ class Account:
         if eta == 0:
             return Laws(laws[0], laws[1], scale)
         return Pure(loss_of_pmfs(laws[0].pmf, laws[1].pmf, bound, scale, eta))
+
+
+def _windowed(state: State) -> dict[tuple[float, float], float]:
+    """What the next step of a policy with a window may state: its scale and look, and their loss.
+
+    Releases of an earlier version kept to the rule's shares alone.
+    """
+    found: dict[tuple[float, float], float] = {}
+    for rule in (nominal_shares, shares):
+        try:
+            look, anew = rule(state)
+        except HorizonError:
+            continue
+        found[look.scale, 0.0] = look.epsilon
+        if anew is not None:
+            found[anew.scale, look.scale] = look.epsilon + anew.epsilon
+    return found

@@ -6,12 +6,13 @@ terms. Black box (`events.py`, `blackbox.py`, `behaviour.py`): a publisher is ru
 """
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.audit.evidence import Entry, Epoch, Evidence, Lost, from_recording
+from hushgrid.audit.evidence import Came, Entry, Epoch, Evidence, Lost, from_recording
 from hushgrid.audit.findings import CHECKS, Check
 from hushgrid.audit.terms import Terms
 
 __all__ = [
     "CHECKS",
+    "Came",
     "Certificate",
     "Check",
     "Entry",

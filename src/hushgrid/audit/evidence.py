@@ -33,6 +33,19 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Came:
+    """A house that moved in: `epsilon` is what it had spent until then.
+
+    The first release after its record is of the interval from `start` [UTC epoch s] on, in an epoch
+    with steps of `seconds`: all that it had spent was lost before.
+    """
+
+    epsilon: float
+    start: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """Releases under the same terms: `first` is the zone's step it begins with.
 
@@ -50,6 +63,7 @@ class Epoch:
     committed: int | None = None
     seconds: int | None = None  # length of a step, where it is on record
     lost: frozenset[int] = frozenset()  # own steps that may have been published and lost
+    came: tuple[Came, ...] = ()  # houses that had moved in before its first release
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,7 @@ class Lost:
     first: int
     last: int
     epsilon: float | None = None
+    seconds: int | None = None  # length of a step there, where it is on record
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from hushgrid.audit.behaviour import off_grid, uncovered
 from hushgrid.audit.bounds import FALSE_ALARM, too_small
-from hushgrid.audit.evidence import Entry, Epoch, Evidence
+from hushgrid.audit.evidence import Came, Entry, Epoch, Evidence
 from hushgrid.audit.findings import Check
 from hushgrid.audit.publishers import Seen
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
-from hushgrid.mechanism import Release, State, carry, follows, replay, skip
+from hushgrid.mechanism import Release, State, bring, carry, follows, nominal_shares, replay, skip
 from hushgrid.sums import Spent
+from hushgrid.window import largest_so_far
 
 Floats = NDArray[np.float64]
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
@@ -82,7 +83,8 @@ def recompute(
 
     `before`: what each step before the epoch lost, latest last, as windows count it.
     """
-    walk = _Walk(terms, epoch.digest, before, epoch.lost)
+    late = (one.epsilon for one in epoch.came if _just_came(epoch, one))
+    walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0))
     for entry in epoch.entries:
         walk.take(entry)
     made = Recomputed(
@@ -108,9 +110,10 @@ class _Walk:
         digest: str,
         before: Sequence[float] = (),
         lost: Collection[int] = (),
+        brought: float = 0.0,
     ) -> None:
         self.terms, self.first = terms, carry(terms.first_state(digest), before)
-        self._lost = lost
+        self._lost, self._brought = lost, brought
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
         self._public = Public.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
@@ -129,6 +132,7 @@ class _Walk:
         """The next release."""
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
+        self._state, self._brought = bring(self._state, self._brought), 0.0
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
             if entry.source == "readings":
                 self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
@@ -140,6 +144,8 @@ class _Walk:
         due = self._due(entry)
         if due is not None:
             self._check_stated(entry, due)
+        else:
+            self._check_booked(entry)
         law = self._public.predicted(self._rates)
         guess = float((law.weights * law.mean).sum()) - self._public.put_back(self._rates)
         self.used.append(entry)
@@ -158,17 +164,28 @@ class _Walk:
     def _due(self, entry: Entry) -> Release | None:
         """The release that the noisy load leads to.
 
-        None where the window still holds steps from before the epoch and the scales are not those
-        of the rule for them: `windows` then judges what is promised, the sum. So publishers from
-        before that rule are judged by what they lost.
+        None where the scales are those of a publisher from before windows counted what releases
+        book, or what was lost before the epoch: `windows` then judges what is promised, the sum.
         """
-        over = any(self._state.carried[self._state.t - 1 :])
         try:
             due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
         except HorizonError:
             return None
-        same = _same(due.scale, entry.scale) and _same(due.look, entry.look)
-        return due if same or not over else None
+        if _same(due.scale, entry.scale) and _same(due.look, entry.look):
+            return due
+        if self._state.policy.window is None:
+            return due
+        look, anew = nominal_shares(self._state)
+        then = (anew.scale, look.scale) if entry.look and anew else (look.scale, 0.0)
+        before = _same(entry.scale, then[0]) and _same(entry.look, then[1])
+        return None if before or any(self._state.carried) else due
+
+    def _check_booked(self, entry: Entry) -> None:
+        """What a release states must be what its scales lose, whatever rule led to them."""
+        lost = float(self._loss(entry).max(initial=0.0))
+        if entry.epsilon < lost * (1 - _CLOSE):
+            said = f"states an epsilon of {entry.epsilon:g} where it loses {lost:g}"
+            self._fault("budget", entry, said)
 
     def _pass(self, rate: float) -> None:
         self._public = self._public.passed()
@@ -541,20 +558,28 @@ def budget(
 
 
 def lost_before(evidence: Evidence, epoch: Epoch, steps: int) -> tuple[float, ...]:
-    """What the last `steps` - 1 steps before an epoch lost, latest last."""
+    """What the last `steps` - 1 steps before an epoch lost, latest last.
+
+    Without what a house brought along that came after the last release before the epoch.
+    """
     lost = [Spent() for _ in range(steps - 1)]
-    for ago, epsilon in _earlier(evidence, epoch):
+    moves = [one for one in epoch.came if not _just_came(epoch, one)]
+    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(epoch, moves)]:
         if ago < steps:
             lost[-ago] = lost[-ago].add(epsilon)
     return tuple(each.total for each in lost)
 
 
+def _just_came(epoch: Epoch, house: Came) -> bool:
+    """Whether the first release after the house's record is the epoch's own first."""
+    return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
+
+
 def _earlier(evidence: Evidence, epoch: Epoch) -> Iterator[tuple[int, float]]:
-    """(steps before an epoch, loss) of all that was lost before it.
+    """(steps before an epoch, loss) of all releases before it.
 
     A step ends as many steps before as it does by the longer of its own steps and the epoch's, so
     whatever a window of either touches counts; with the loss of any house whatever it consumes.
-    What a house brought along may all have been lost at the last step.
     """
     if epoch.seconds is None or not epoch.entries:
         return
@@ -565,18 +590,40 @@ def _earlier(evidence: Evidence, epoch: Epoch) -> Iterator[tuple[int, float]]:
                 gap = max(begins - entry.start - other.seconds, 0)
                 ago = gap // max(other.seconds, epoch.seconds) + 1
                 yield ago, max(entry.epsilon, entry.epsilon_any)
-    yield 1, epoch.entries[0].carried
+
+
+def _moves(epoch: Epoch, came: Sequence[Came]) -> Iterator[tuple[int, float]]:
+    """The same of what houses brought along, as if one house had brought the most.
+
+    All of it may have been lost at the last step before the first release after the house came. In
+    the epoch itself that is a step of 0 or fewer before it: 1 is the last step before the epoch.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    lost: dict[int, float] = {}
+    for one in came:
+        gap = max(epoch.first * epoch.seconds - one.start, 0)
+        ago = gap // max(one.seconds, epoch.seconds) + 1
+        if _just_came(epoch, one):
+            ago = 2 - epoch.entries[0].step
+        lost[ago] = max(lost.get(ago, 0.0), one.epsilon)
+    yield from largest_so_far(lost).items()
 
 
 def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether any w consecutive steps lose at most epsilon, over the borders of epochs too."""
+    """Whether any w consecutive steps lose at most epsilon.
+
+    Over the borders of epochs too, with what is booked for steps that may be lost (at the last of
+    them) and with what houses that moved in had lost before.
+    """
     found = []
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.policy.window is None:
             continue
         w, promised = terms.policy.window.steps, terms.policy.epsilon
-        earlier = [one for one in _earlier(evidence, epoch) if one[0] < w]
+        earlier = [*_earlier(evidence, epoch), *_moves(epoch, epoch.came)]
+        earlier = [one for one in earlier if one[0] < w]
         inside: deque[Entry] = deque()
         running = Fraction()
         for entry in epoch.entries:
@@ -587,7 +634,7 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
             while inside[0].step <= entry.step - w:
                 running -= Fraction(inside.popleft().epsilon)
             over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
-            total = Spent(running).add(*over)
+            total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
             if total.exceeds(promised * (1 + _CLOSE)):
                 text = (
                     f"Record {entry.place} brings the last {w} steps to {total.total:.6g}, above"
@@ -596,6 +643,17 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
                 found.append(Check("budget", "failed", text, entry.place))
                 break
     return found
+
+
+def _in_gaps(evidence: Evidence, epoch: Epoch, entry: Entry, w: int) -> Iterator[float]:
+    """What is booked for gaps that a window of w steps up to a release reaches into."""
+    for gap in evidence.gaps:
+        seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon
+        if seconds is None or own is None or booked is None or entry.start is None:
+            continue
+        silent = entry.start - (gap.last + 1) * seconds
+        if gap.place < entry.place and silent < (w - 1) * max(seconds, own):
+            yield booked
 
 
 def _endless(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hushgrid.audit import Check, Entry, Epoch, Evidence, Lost, Terms, from_recording
+from hushgrid.audit import Came, Check, Entry, Epoch, Evidence, Lost, Terms, from_recording
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
@@ -215,7 +215,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[Lost] = []
-    brought = _Brought()
+    brought, moved = _Brought(), _Moved()
     left: list[tuple[int, float, float]] = []
     for record in records:
         body, place = record.body, places[id(record)]
@@ -233,6 +233,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "seconds": int(body["seconds"]),
                         "entries": [],
                         "lost": set(),
+                        "came": (),
                     }
                 )
             elif record.kind == "schedule" and epochs:
@@ -242,6 +243,8 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                     repeated = place
                 elif body["t"] not in seen and epochs:
                     own = epochs[-1]
+                    came = moved.at(int(body["start"]), own["seconds"])
+                    own["came"] = own["came"] if own["entries"] else came
                     own["entries"].append(
                         _entry(body, place, own["first"], brought.at(int(body["start"]), epochs))
                     )
@@ -252,9 +255,10 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 if body["direction"] == "out":
                     left.append((place, float(body["epsilon"]), brought.due(body, charges)))
                 brought.take(body, place)
+                moved.take(body)
             elif record.kind == "gap" and epochs:
                 first, last = int(body["first"]), int(body["last"])
-                gaps.append(Lost(place, first, last))
+                gaps.append(Lost(place, first, last, seconds=epochs[-1]["seconds"]))
                 epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
             elif record.kind == "resume" and gaps:
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
@@ -267,6 +271,25 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     )
     all_ = (tuple(charges), tuple(left), tuple(gaps))
     return Evidence(zone, "ledger", made, mode, repeated, *all_)
+
+
+class _Moved:
+    """Houses that came in and are still here, each with the first release after its record."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, float | Came] = {}
+
+    def take(self, body: Mapping[str, Any]) -> None:
+        """A house comes or goes."""
+        self._here.pop(body["house"], None)
+        if body["direction"] == "in":
+            self._here[body["house"]] = float(body["epsilon"])
+
+    def at(self, start: int, seconds: int) -> tuple[Came, ...]:
+        """The houses here as of a release of the interval from `start` [UTC epoch s] on."""
+        for house, one in self._here.items():
+            self._here[house] = one if isinstance(one, Came) else Came(one, start, seconds)
+        return tuple(one for one in self._here.values() if isinstance(one, Came))
 
 
 class _Brought:

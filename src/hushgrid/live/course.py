@@ -5,13 +5,17 @@ Everything in it is public: whoever has the ledger and the zone file has it too.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
+
 from hushgrid.errors import LedgerError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.standing import Epoch, Published, Standing
 from hushgrid.live.terms import first_state
-from hushgrid.mechanism import State, carry, replay, skip
+from hushgrid.mechanism import State, bring, carry, replay, skip
 from hushgrid.sums import Spent
+from hushgrid.window import largest_so_far
 
 
 class Course:
@@ -39,6 +43,9 @@ class Course:
             self._begin(standing)
             self._terms = terms
         for shown in releases[self._folded :]:
+            if self._folded == 0:
+                self._pass_until(epoch.step(shown.t))
+                self.state = bring(self.state, brought_now(standing))
             self._take(epoch, shown)
             self._folded += 1
             self._last = shown.head
@@ -58,8 +65,7 @@ class Course:
         self._folded, self._last = 0, ""
 
     def _take(self, epoch: Epoch, shown: Published) -> None:
-        while self.state.t < epoch.step(shown.t):  # intervals that nobody published
-            self._pass(self.state.rates[-1] if self.state.rates else self._service.fallback_rate)
+        self._pass_until(epoch.step(shown.t))
         if shown.source != "readings":
             self._pass(shown.rate)
             return
@@ -67,6 +73,10 @@ class Course:
         _, self.public = self.public.learn(again.load_hat, again.scale, self.state.rates)
         self.state = replay(self.state, again)
         self.spent = self.spent.add(again.epsilon)
+
+    def _pass_until(self, own: int) -> None:
+        while self.state.t < own:  # intervals that nobody published
+            self._pass(self.state.rates[-1] if self.state.rates else self._service.fallback_rate)
 
     def _pass(self, rate: float) -> None:
         self.public = self.public.passed()
@@ -86,8 +96,9 @@ def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
     """What the last `steps` - 1 steps before the present epoch lost, latest last.
 
     Counted by the epoch's own steps and by those published under, whichever reaches back further,
-    and with the loss of any house whatever it consumes. A house that came in since may have lost
-    all it had spent, at the last of them.
+    and with the loss of any house whatever it consumes. A house that came in before the epoch's
+    first release may have lost all it had spent at the last step before the release that follows
+    its record; where that is a release of the present epoch, `brought_now` has it.
     """
     lost, epoch = [Spent() for _ in range(steps - 1)], standing.epoch
     if epoch is None or not lost:
@@ -104,8 +115,40 @@ def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
         ago = max(gap // max(seconds, epoch.seconds), 0) + 1
         if ago < steps:
             lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
-    lost[-1] = lost[-1].add(standing.brought)
+    moves: dict[int, float] = {}
+    for epsilon, after in _brought(standing):
+        if after is not None and after.t < epoch.first:
+            longest = max(standing.epoch_of(after).seconds, epoch.seconds)
+            ago = max(begins - after.start, 0) // longest + 1
+            moves[ago] = max(moves.get(ago, 0.0), epsilon)
+    for ago, epsilon in largest_so_far(moves).items():
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(epsilon)
     return tuple(each.total for each in lost)
+
+
+def brought_now(standing: Standing) -> float:
+    """The most that a house brought along which came since the release before the present epoch.
+
+    It counts as lost at the last step before the epoch's first release, whenever that is made.
+    """
+    first = standing.epoch.first if standing.epoch else 0
+    late = (e for e, after in _brought(standing) if after is None or after.t >= first)
+    return max(late, default=0.0)
+
+
+def _brought(standing: Standing) -> Iterator[tuple[float, Published | None]]:
+    """What each house that moved in had spent, and the first release after its record.
+
+    As of the present epoch's first release: a house that came later is not in its roster.
+    """
+    first = next((one.seq for one in standing.current), None)
+    moved = {one.house: one for one in standing.transfers if first is None or one.seq < first}
+    for move in moved.values():
+        if move.direction == "in":
+            after = bisect_right(standing.releases, move.seq, key=lambda one: one.seq)
+            late = after == len(standing.releases)
+            yield move.epsilon, None if late else standing.releases[after]
 
 
 def spent_before(service: ZoneService, standing: Standing) -> Spent:

@@ -23,7 +23,7 @@ import numpy as np
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
 from hushgrid.live.border import opening, zone_as_begun
-from hushgrid.live.course import Course
+from hushgrid.live.course import Course, brought_now
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
 from hushgrid.live.gaps import book, held_back, note_loss
@@ -37,7 +37,7 @@ from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Closed, Source
 from hushgrid.live.publish import Publisher
 from hushgrid.live.terms import begin
-from hushgrid.mechanism import Draws, State, prepare, skip, step
+from hushgrid.mechanism import Draws, State, bring, prepare, skip, step
 from hushgrid.noise import Noise, Stepwise
 
 log = logging.getLogger("hushgrid.curator")
@@ -281,8 +281,8 @@ class Curator:
         if published.source == "readings":
             self._learn(published.load_hat or 0, published.scale)
             self._spent = self._spent.add(published.epsilon)
-            self._state = state
-        else:
+        self._state = state
+        if published.source != "readings":
             self._pass(published.rate)
         self._last = published
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
@@ -296,7 +296,7 @@ class Curator:
         return published
 
     def _body(self, start: int, now: float) -> tuple[dict[str, Any], State]:
-        """What to record for the interval, and the state after it."""
+        """What to record, and the state: after a release from readings, else before the step."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
         applies_from = applies_start // seconds  # the first that starts after publication
@@ -322,7 +322,7 @@ class Curator:
                 counts=counts,
                 **when,
             )
-            return dict(body), self._state
+            return dict(body), self._counted
         if draws is None:
             law = self._public.predicted(self._state.rates)
             guess = float((law.weights * law.mean).sum())
@@ -337,9 +337,9 @@ class Curator:
                 counts=counts,
                 **when,
             )
-            return dict(body), self._state
+            return dict(body), self._counted
         found = interval.tally(self._state.zone.bound, self._expected)
-        made, state = step(self._state, found, draws)
+        made, state = step(self._counted, found, draws)
         body = dict(release(made, first=self._epoch.first, counts=counts, **when))
         return body | {"applies_from": applies_from}, state
 
@@ -357,6 +357,13 @@ class Curator:
             self._imputed = (t, self._expectations.at(t))
         return self._imputed[1]
 
+    @property
+    def _counted(self) -> State:
+        """The state before the next step; before the first release, with what houses brought."""
+        if self.service.policy.window is None or (standing := self._ledger.standing).current:
+            return self._state
+        return bring(self._state, brought_now(standing))
+
     def _drawn(self) -> Draws | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
 
@@ -367,7 +374,7 @@ class Curator:
             return None
         try:
             noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
-            draws = prepare(self._state, noise)
+            draws = prepare(self._counted, noise)
         except HorizonError:
             return None
         except HushgridError as error:

@@ -139,9 +139,10 @@ def held_back(service: ZoneService, standing: Standing, t: int) -> bool:
     if window is None:
         return False
     for one in standing.booked:
-        seconds = max(e.seconds for e in standing.epochs if e.first <= one.first)
+        # no epoch begins within a gap: the last one begun before it is the gap's own
+        seconds = next(e.seconds for e in reversed(standing.epochs) if e.first <= one.first)
         silent = t * service.seconds - (one.last + 1) * seconds
-        if 0 <= silent < (window.steps - 1) * max(seconds, service.seconds):
+        if silent < (window.steps - 1) * max(seconds, service.seconds):
             return True
     return False
 

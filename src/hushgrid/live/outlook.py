@@ -13,7 +13,7 @@ import numpy as np
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
-from hushgrid.live.course import begun, spent_before
+from hushgrid.live.course import begun, brought_now, spent_before
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.gaps import CLOSE
 from hushgrid.live.ledger.standing import Epoch, Standing
@@ -171,10 +171,10 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
         why = "the rules bound less than a release tells, and what is published decides its cost"
         return Affordable(None, steps, why=why)
     if policy.window is not None:
-        if on is not None and (any(begun(zone, on.standing).carried) or on.standing.booked):
+        if on is not None and (_lost_before(zone, on.standing) or on.standing.booked):
             why = "windows still count what was lost before the epoch or in a gap"
             return Affordable(None, steps, why=why)
-        within = policy.window.steps * spent.more(policy.epsilon * (1 + CLOSE), zone.budget)
+        within = policy.window.steps * spent.more(policy.epsilon, zone.budget)
         return Affordable(min(within, steps), steps, least=True)
     paid = 0
     for t in range(first, policy.horizon + 1):
@@ -185,6 +185,11 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
         if spent.fits(cost, zone.budget):
             spent, paid = spent.add(cost), paid + 1
     return Affordable(paid, steps, least=not fixed)
+
+
+def _lost_before(zone: ZoneService, standing: Standing) -> bool:
+    """Whether windows count releases before the epoch, or what houses brought along."""
+    return any(begun(zone, standing).carried) or brought_now(standing) > 0
 
 
 def _spent(on: Running) -> Spent:

@@ -216,12 +216,6 @@ class Standing:
         """
         return self._brought(self.transfers)
 
-    @property
-    def brought(self) -> float:
-        """The same as of the present epoch's first release: who came later is not in its roster."""
-        first = next((one.seq for one in self.current), None)
-        return self._brought([one for one in self.transfers if first is None or one.seq < first])
-
     def _brought(self, transfers: Sequence[Transfer]) -> float:
         moved = {one.house: one for one in transfers}.values()
         here = [one for one in moved if one.direction == "in" and self._still_counts(one)]
