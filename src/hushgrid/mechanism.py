@@ -237,21 +237,20 @@ def _with(lost: tuple[float, ...], epsilon: float) -> tuple[float, ...]:
 def shares(state: State) -> tuple[Calibration, Calibration | None]:
     """Under a policy with a window: the next step's look, and a publication if there may be one.
 
-    Both fit the window by what they book, which is more than their shares under rules that bound
-    less than what a release tells about one house. A publication leaves the looks after it their
-    shares.
+    Both fit the window by what they book, and a publication leaves the looks after it their shares.
+    Under rules that bound less than what a release tells about one house, looks book more than
+    their shares: then there is none where a publication due would not fit too, so that looks alone
+    do not fill the window.
 
     Raises:
-        HorizonError: With what the steps before have lost, not even the look fits the window.
+        HorizonError: With what the steps before have lost, the look does not fit the window, or
+            under such rules the publication does not.
     """
     window, epsilon, scheduler = _window(state), state.policy.epsilon, state.scheduler
     look, anew = nominal_shares(state)
     lost = _lost_in_window(state)
     if not within([*lost, look.epsilon], epsilon):
-        raise HorizonError(
-            f"step {state.t} has no room in its window of {window.steps} steps: what they have lost"
-            " leaves less than a look costs; publish the public forecast."
-        )
+        raise _no_room(state)
     if anew is None or _fits_easily(state, lost, look, anew):
         return look, anew
     room, share = _room(state, lost, look), window.look(epsilon)
@@ -262,9 +261,18 @@ def shares(state: State) -> tuple[Calibration, Calibration | None]:
             return look, anew
         offer *= float(room / own) * (1 - _LITTLE)  # at eta = 1 the loss is proportional to it
         if offer < share * (1 - ROUNDING):  # too little to say more than the look
-            return look, None
+            break
         anew = scheduler.at(state.t, state.rates, offer)
+    if look.epsilon > share * (1 + ROUNDING):
+        raise _no_room(state)
     return look, None
+
+
+def _no_room(state: State) -> HorizonError:
+    return HorizonError(
+        f"step {state.t} has no room in its window of {_window(state).steps} steps: what they have"
+        " lost leaves less than it would cost; publish the public forecast."
+    )
 
 
 def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
@@ -297,8 +305,8 @@ def _fits_easily(state: State, lost: Sequence[float], look: Calibration, anew: C
 def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
     """The most that a publication may book in every window it will be in, exactly.
 
-    Windows that end later hold fewer steps before this one, and looks of steps after it: these at
-    what they book, but at no more than their share.
+    Windows that end later hold fewer steps before this one, and looks of steps after it, unless
+    these book more than their shares.
     """
     window, policy = _window(state), state.policy
     share = window.look(policy.epsilon)
@@ -309,7 +317,7 @@ def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
         running += Fraction(past)
         if t <= policy.horizon:
             coming = state.scheduler.at(t, state.rates, share).epsilon
-            running -= Fraction(min(coming, share * (1 + ROUNDING)))
+            running -= Fraction(coming if coming <= share * (1 + ROUNDING) else 0)
         room = min(room, running)
     return room
 

@@ -218,3 +218,23 @@ def test_at_least_is_a_lower_bound(tmp_path: Path) -> None:
             zone, found
         )
     assert zone_json(zones[0], outlook(zones[0]))["releases_affordable"] == 10
+
+
+@pytest.mark.parametrize("by", ["distribution", "absorption"])
+@pytest.mark.parametrize(
+    ("steps", "epsilon", "budget"), [(2, 0.1, 0.1), (3, 0.1, 0.1), (3, 0.3, 0.9), (2, 0.7, 1.4)]
+)
+def test_a_budget_of_whole_windows_pays_for_all_their_steps(
+    tmp_path: Path, by: Any, steps: int, epsilon: float, budget: float
+) -> None:
+    """No window books more than epsilon to the last digit, so no step is left out for a digit."""
+    policy = Policy(epsilon, horizon=12, window=Window(steps, by))
+    zone, shown = service(2, policy=policy, budget=budget), Shown()
+    with curator(tmp_path, zone, shown) as it:
+        for k in range(12):
+            at = it.start_of(it.t)
+            it._meters.put("elm", [0, 1], [at] * 2, [900] * 2, [1000 * (k * 7 // 3 % 2)] * 2)
+            it.run(it.next_due())
+        from_readings = [one.source == "readings" for one in it.releases]
+    assert sum(from_readings) >= announced(zone) >= steps
+    assert all(from_readings[:steps])

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from hushgrid import Policy, Window
-from hushgrid.audit.ledger import budget, steps
+from hushgrid.audit.ledger import budget, steps, windows
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.gaps import resume_zones
-from hushgrid.live.ledger.bodies import resume
+from hushgrid.live.gaps import book, resume_zones
+from hushgrid.live.ledger.bodies import gap, resume
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
 from hushgrid.live.ledger.stores import open_store
@@ -171,6 +171,43 @@ def test_a_window_reaches_over_the_gap(tmp_path: Path) -> None:
     sources = {one.t - found.last: one.source for one in world.standing().releases}
     after = {t: source for t, source in sources.items() if t > 0}
     assert after == {1: "forecast", 2: "forecast", 3: "forecast", 4: "readings", 5: "readings"}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_window_reaches_over_a_gap_of_its_own_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    """An earlier epoch had longer steps; the audit finds a publisher that does not wait."""
+    from hushgrid.live import curator as running
+    from tests.live.setups import BEGINS
+    from tests.live.setups import service as zone_of
+    from tests.live.test_curator import Shown, curator, feed
+
+    policy, shown = Policy(600.0, horizon=10**6, window=Window(4)), Shown()
+    old = zone_of(2, policy=Policy(0.1, horizon=10), seconds=1800)
+    new = zone_of(2, policy=policy, begins=BEGINS + 86_400)
+    if not held:
+        monkeypatch.setattr(running, "held_back", lambda *_: False)
+    with curator(tmp_path, old, shown) as it:
+        feed(it, it.t, [0, 1])
+        it.run(it.next_due())
+    with curator(tmp_path, new, shown, now=new.begins, new_epoch=True) as it:
+        feed(it, it.t, [0, 1])
+        it.run(it.next_due())
+        first = it.t
+        it._ledger.append("gap", gap(first, first + 1, "witness"))
+        book(new, it._ledger, it._spent)
+    with curator(tmp_path, new, shown, now=900 * (first + 2)) as it:
+        for _ in range(6):
+            feed(it, it.t, [0, 1])
+            it.run(it.next_due())
+        sources = [one.source for one in it.releases if one.t > first]
+    waits = ["forecast"] * 3 if held else ["readings"] * 3
+    assert sources == waits + ["readings"] * 3
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    terms = terms_of(new)
+    faults = windows(found, dict.fromkeys(terms.digests, terms))
+    assert bool(faults) is not held
 
 
 def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgrid import Policy, SimulatedNoise, Window, init, step
+from hushgrid import HorizonError, OccupancyModel, Policy, SimulatedNoise, Window, init, step
 from hushgrid.audit import Evidence
 from hushgrid.audit.ledger import budget, recompute
 from hushgrid.live.audit import load_ledger, terms_of
@@ -206,3 +207,155 @@ def test_without_anything_before_nothing_changes(by: Any) -> None:
         first, one = step(one, load, noise)
         second, other = step(other, load, again)
         assert first == second
+
+
+def restless(it: Curator, steps: int) -> list[Published]:
+    """Steps with a load that moves every time."""
+    made = []
+    for k in range(steps):
+        at, seconds = it.start_of(it.t), it.service.seconds
+        it._meters.put(it.service.id, [0, 1], [at] * 2, [seconds] * 2, [1000 * (k % 2)] * 2)
+        made += it.run(it.next_due())
+    return made
+
+
+def most_in(lost: list[float], w: int) -> Fraction:
+    return max(sum(map(Fraction, lost[i : i + w]), Fraction()) for i in range(len(lost)))
+
+
+def test_a_fraction_of_shares_at_the_border_is_given_up_as_a_whole_share(tmp_path: Path) -> None:
+    """3.3 and 1.3 shares before the border leave 2.4 there; the steps after it give up two."""
+    w, epsilon = 4, 600.0
+    lost = [3.3 * epsilon / (2 * w), 1.3 * epsilon / (2 * w)]
+    before = following(Policy(lost[0], horizon=2, epsilon_t=tuple(lost)), 900, BEGINS)
+    after = following(windowed(epsilon, w, "absorption"), 900, BEGINS + 1800)
+    shown = Shown()
+    with curator(tmp_path, before, shown) as it:
+        restless(it, 2)
+    with curator(tmp_path, after, shown, now=after.begins, new_epoch=True) as it:
+        for load in (0, 1000, 1000, 1000, 1000, 0, 0, 0):
+            it._meters.put("elm", [0, 1], [it.start_of(it.t)] * 2, [900] * 2, [load] * 2)
+            it.run(it.next_due())
+        every = [one.epsilon for one in it.releases]
+    assert most_in(every[2:], w) <= epsilon
+    assert any(200 < one < 300 for one in every[2:]), "a publication took part of the shares"
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert judged(found, after) == []
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(2, 7),
+    st.sampled_from(METHODS),
+    st.lists(st.floats(0, 1.2), max_size=6),
+    st.lists(st.booleans(), min_size=1, max_size=21),
+    st.sampled_from([0.1, 0.3, 1.0, 600.0]),
+)
+def test_no_window_books_more_by_the_exact_sum(
+    w: int, by: Any, before: list[float], publish: list[bool], epsilon: float
+) -> None:
+    """Whatever was lost before, in fractions of epsilon, and whatever is published since."""
+    from hushgrid.mechanism import carry, shares, spend
+
+    made = following(windowed(epsilon, w, by), 900, BEGINS).scenario
+    first = init(made.zone, made.tariff, made.models, made.consumption, windowed(epsilon, w, by))
+    lost = [each * epsilon for each in before]
+    state = carry(first, lost)
+    for wanted in publish:
+        booked = 0.0
+        try:
+            look, anew = shares(state)
+        except HorizonError:
+            anew = None
+        else:
+            booked = look.epsilon + (anew.epsilon if wanted and anew else 0.0)
+        state = spend(state, booked, anew=wanted and anew is not None)
+        state = replace(state, rates=(*state.rates, 2.0))
+        lost.append(booked)
+        if booked:
+            assert most_in(lost[-w:], w) <= Fraction(epsilon)
+
+
+@pytest.mark.parametrize("steps", [1, 3, W])
+def test_a_moved_house_counts_in_windows_over_short_epochs(tmp_path: Path, steps: int) -> None:
+    """All it lost elsewhere was lost before the first release after it came: w - 1 steps to go."""
+    policy, shown = windowed(600.0), Shown()
+    came = bodies.transfer("house-1", "in", other="oak", epsilon=600.0, out="ab" * 32)
+    begins = [BEGINS, BEGINS + 900 * steps]
+    zones = [following(policy, 900, begin) for begin in begins]
+    with curator(tmp_path, zones[0], shown) as it:
+        it._ledger.append("transfer", came)
+    with curator(tmp_path, zones[0], shown) as it:
+        restless(it, steps)
+    with curator(tmp_path, zones[1], shown, now=begins[1], new_epoch=True) as it:
+        restless(it, W)
+        sources = [one.source for one in it.releases]
+    assert sources[: W - 1] == ["forecast"] * (W - 1)
+    assert set(sources[W - 1 :]) == {"readings"}
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert judged(found, zones[1]) == []
+
+
+def test_a_house_that_came_long_after_the_epoch_began_counts(tmp_path: Path) -> None:
+    """Before the first release the record may be as late as that release."""
+    made, shown = following(windowed(600.0), 900, BEGINS), Shown()
+    came = bodies.transfer("house-1", "in", other="oak", epsilon=600.0, out="ab" * 32)
+    late = BEGINS + 900 * 3 * W
+    with curator(tmp_path, made, shown) as it:
+        it._ledger.append("transfer", came)
+    states: list[object] = []
+    for steps in (2, W):
+        with curator(tmp_path, made, shown, now=late) as it:
+            assert not states or carried(it) == states[-1]
+            restless(it, steps)
+            states.append(carried(it))
+            sources = [one.source for one in it.releases]
+        late += 900 * steps
+    assert sources == ["forecast"] * (W - 1) + ["readings"] * 3
+
+
+def test_the_audit_counts_a_moved_house_over_short_epochs(tmp_path: Path) -> None:
+    """A publisher that forgets it once an epoch of a single step has published."""
+    policy, shown = windowed(600.0), Shown()
+    came = bodies.transfer("house-1", "in", other="oak", epsilon=600.0, out="ab" * 32)
+    before, after = (following(policy, 900, BEGINS + 900 * t) for t in (0, 1))
+    with curator(tmp_path, before, shown) as it:
+        it._ledger.append("transfer", came)
+    with curator(tmp_path, before, shown) as it:
+        restless(it, 1)
+    with curator(tmp_path, after, shown, now=after.begins, new_epoch=True) as it:
+        it._state = replace(it._state, spent=(), carried=(), lost=())
+        it._draws = it._drawn()
+        restless(it, 1)
+        it._state = replace(it._state, spent=(), carried=(), lost=())
+        it._draws = it._drawn()
+        made = restless(it, 3)
+    assert {one.source for one in made} == {"readings"}
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert any("any 8 consecutive steps" in said for said in judged(found, after))
+
+
+LOCK = [[[0.9, 0.05, 0, 0.05], [0.3, 0.4, 0, 0.3], [0.25] * 4, [0.1, 0.1, 0, 0.8]]]
+
+
+@pytest.mark.parametrize("rules", [{"blocks": "minimal"}, {"blocks": "paper"}, {}])
+@pytest.mark.parametrize("by", METHODS)
+def test_rules_that_book_more_than_their_shares(
+    tmp_path: Path, rules: dict[str, Any], by: Any
+) -> None:
+    """Two houses that move together: a weak rule's noise tells twice its share about the pair."""
+    policy = Policy(600.0, horizon=500, window=Window(4, by), **rules)
+    theta = OccupancyModel.blocked([[0, 1]], [[0.4, 0.2, 0.0, 0.4]], [LOCK])
+    made = following(policy, 900, BEGINS)
+    made = replace(made, scenario=replace(made.scenario, models=(theta,)))
+    shown = Shown()
+    with curator(tmp_path, made, shown) as it:
+        restless(it, 6)
+    with curator(tmp_path, made, shown, now=BEGINS + 900 * 6) as it:
+        restless(it, 6)
+        every = it.releases
+    assert most_in([one.epsilon for one in every], 4) <= 600
+    assert sum(one.source == "readings" for one in every) >= 3
+    assert sum(one.look > 0 for one in every) >= 2, "and some publish anew"
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert judged(found, made) == []
