@@ -202,7 +202,11 @@ class Chain:
 
     def take_gap(self, body):
         """Steps that may have been published and lost."""
-        need(self.gap is None, "a second gap before the first is booked")
+        open_ = self.gap or [body["first"], body["last"]]  # an open gap may be extended
+        need(
+            body["first"] <= open_[0] and open_[1] <= body["last"],
+            "a second gap before the first is booked",
+        )
         need(self.epoch, "a gap outside any epoch")
         need(self.epoch["first"] <= body["first"] <= body["last"], "a gap of no steps")
         need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")

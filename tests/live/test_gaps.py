@@ -129,11 +129,13 @@ def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Pat
     assert moved.epsilon == pytest.approx(3 * 0.5, rel=1e-6)  # two releases and the lost one
 
 
-def test_a_gap_costs_no_more_than_the_budget_had_left(tmp_path: Path) -> None:
-    world = World(service(tmp_path, zone("elm", budget=1.2)))
+def test_a_gap_is_not_capped_by_the_present_budget(tmp_path: Path) -> None:
+    """The budget of today need not be that of the time when the steps were published."""
+    world = World(service(tmp_path, zone("elm", budget=9.0)))
     looked(older_copy(world, lost=8))
+    world.made = replace(world.made, zones=(replace(world.made.zones[0], budget=1.2),))
     (found,) = resume_zones(world.made, None, world.time)
-    assert found.epsilon == pytest.approx(0.2)
+    assert found.epsilon == pytest.approx(8 * 0.5)
     looked(world)
     (status,) = from_ledger(world.made, world.time)
     assert (status.left, status.state) == (0.0, "forecast only")
@@ -255,3 +257,113 @@ def test_resume_as_a_user_types_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert stopped.value.code == 0
     (one,) = json.loads(capsys.readouterr().out)["zones"]
     assert one["state"] == "no gap"
+
+
+def reopened(world: World) -> list[str]:
+    """One interval more; the sources of all releases."""
+    looked(world)
+    return [one.source for one in world.standing().releases]
+
+
+def test_an_open_gap_grows_with_a_second_loss(tmp_path: Path) -> None:
+    """The records after a gap are lost, the one of the gap is not: resume books all of it."""
+    world = looked(older_copy(World(service(tmp_path)), lost=1))
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 2, FIRST + 2)
+    folder = Path(world.made.ledger).parent
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+    resume_zones(world.made, None, world.time)
+    looked(world, 3)  # from readings, and lost
+    lost = world.standing()
+    assert [one.source for one in lost.releases[-3:]] == ["readings"] * 3
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    shutil.rmtree(world.made.witness_folder)  # the small file still knows the last record
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.first, found.last) == (gap.first, lost.last_t)
+    assert found.epsilon is not None
+    assert found.epsilon >= 0.5 * 4  # the first gap's step, and those lost after it
+    looked(world)
+    evidence, chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    assert chain.status == "passed"
+    assert [(one.first, one.last) for one in evidence[0].gaps] == [(gap.first, lost.last_t)]
+
+
+def test_what_resume_writes_does_not_vouch_for_what_it_did_not_see(tmp_path: Path) -> None:
+    """No witness and no small file: only the meter store knows of three steps."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.state, found.first, found.last) == ("resumed", FIRST + 2, FIRST + 4)
+    assert reopened(world) == ["readings"] * 3
+    assert world.standing().releases[-1].t == FIRST + 5
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "torn", "line"])
+def test_a_damaged_witness_does_not_prove_that_nothing_is_missing(
+    tmp_path: Path, harm: str
+) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    (file,) = world.made.witness_folder.glob("1/????????????????")
+    lines = file.read_bytes().removesuffix(b"end\n").splitlines(keepends=True)
+    last = bytearray(lines.pop())
+    last[40] ^= 1
+    end = {"flip": bytes(last), "cut": b"", "torn": bytes(last[:70]), "line": b""}[harm]
+    if harm == "line":  # up to where the copy ends
+        lines = lines[:-2]
+    file.write_bytes(b"".join(lines) + end)
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert gap.last == FIRST + 4
+    kept = {one.t for one in world.standing().releases}
+    assert not kept & set(range(gap.first, gap.last + 1))  # none has a second release
+
+
+def test_no_new_terms_where_the_meter_store_knows_of_more_releases(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in world.made.zones)
+    again = World(replace(world.made, zones=later), world.t)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+
+
+def test_no_house_leaves_while_a_loss_is_evident(tmp_path: Path) -> None:
+    made = service(tmp_path, zone("elm"), zone("oak", 3))
+    world = older_copy(World(made), lost=2)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        move(made, "elm-1", "elm", "oak", world.time)
+    resume_zones(made, None, world.time)
+    moved = move(made, "elm-1", "elm", "oak", world.time)
+    assert moved.epsilon == pytest.approx(4 * 0.5, rel=1e-6)
+
+
+def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    folder, old = Path(world.made.ledger).parent, world.made
+    looked(world, 2)
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+    policy = replace(old.zones[0].policy, epsilon=2.0)
+    new = replace(old, zones=(replace(old.zones[0], policy=policy, begins=world.t * QUARTER),))
+    second = World(new, world.t)
+    second.play(lambda world: world.whole(3), new_epoch=True)
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    shutil.rmtree(old.witness_folder)
+    with pytest.raises(LedgerError, match="--lost-epoch"):
+        resume_zones(new, None, second.time)
+    (found,) = resume_zones(old, None, second.time, lost_epoch=new)
+    assert found.epsilon == pytest.approx(3 * 2.0)
+    later = replace(new, zones=(replace(new.zones[0], begins=second.t * QUARTER),))
+    third = World(later, second.t)
+    third.play(lambda world: world.whole(2), new_epoch=True)
+    assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2

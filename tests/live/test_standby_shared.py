@@ -3,6 +3,8 @@ of them showed is in the ledger afterwards, also where the one that wrote it die
 
 from __future__ import annotations
 
+import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +105,45 @@ def test_what_was_shown_is_in_the_ledger_after_a_fail_over(
     for zone, standing in found.items():
         steps = [one.t for one in standing.releases]
         assert len(steps) == len(set(steps)), zone
+
+
+def test_a_paused_curator_does_not_publish_again_what_another_published_meanwhile(
+    tmp_path: Path, standby: Standby
+) -> None:
+    """The standby's leases name the paused one, and what the other wrote is lost with it."""
+    files = []
+    for name in "ab":  # machines of their own: neither reads the other's witness
+        (tmp_path / name).mkdir()
+        files.append(service_file(tmp_path / name, standby.both(), ZONES))
+    shutil.copy(tmp_path / "a" / "hushgrid.key", tmp_path / "b" / "hushgrid.key")
+    begins = next(x for x in files[0].read_text().splitlines() if x.startswith("begins"))
+    text = files[1].read_text().splitlines()
+    files[1].write_text("\n".join(begins if x.startswith("begins") else x for x in text))
+    paused, other = Running(files[0]), Running(files[1])
+    curators = [paused, other]
+    try:
+        wait_for(lambda: all(one.ready() for one in curators), curators)
+        wait_for(lambda: len({zone["curator"] for zone in other.zones()}) == 2, curators)
+        mine = next(
+            zone["zone"]
+            for zone in other.zones()
+            if str(zone["curator"]).startswith(f"{paused.port}-")
+        )
+        Shown(curators).more(2)
+        standby.hold_back()
+        before = standings(standby.both())[mine].last_t
+        paused.send(signal.SIGSTOP)
+        wait_for(lambda: standings(standby.both())[mine].last_t > before + 2, [other])
+        shown = {one.t: one.head for one in standings(standby.both())[mine].releases}
+        other.kill()
+        standby.take_over()
+        paused.send(signal.SIGCONT)
+        wait_for(lambda: standings(standby.both())[mine].last_t > max(shown) + 1, [paused])
+        found = standings(standby.both())[mine]
+    finally:
+        for one in curators:
+            one.send(signal.SIGCONT)
+            one.kill()
+    assert [one.t for one in found.releases if shown.get(one.t, one.head) != one.head] == []
+    assert found.gap is not None
+    assert found.gap.last >= max(shown)

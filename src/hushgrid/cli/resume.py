@@ -13,6 +13,14 @@ from hushgrid.cli.common import Json, put_json, say
 def resume(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
     zone: Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")] = None,
+    lost_epoch: Annotated[
+        Path | None,
+        typer.Option(
+            "--lost-epoch",
+            help="Service file of an epoch that may have begun and been lost; the service must be"
+            " stopped.",
+        ),
+    ] = None,
     json: Json = None,
 ) -> None:
     """End a zone's forecasts after a fail-over lost releases: book the most they can have cost.
@@ -26,7 +34,8 @@ def resume(
     from hushgrid.live.config import load_deployment
     from hushgrid.live.gaps import resume_zones
 
-    found = resume_zones(load_deployment(file), zone, time.time())
+    other = None if lost_epoch is None else load_deployment(lost_epoch)
+    found = resume_zones(load_deployment(file), zone, time.time(), lost_epoch=other)
     for one in found:
         if one.state == "resumed":
             cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"

@@ -258,6 +258,8 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 moved.take(body)
             elif record.kind == "gap" and epochs:
                 first, last = int(body["first"]), int(body["last"])
+                if gaps and gaps[-1].epsilon is None:  # the open one, extended
+                    gaps.pop()
                 gaps.append(Lost(place, first, last, seconds=epochs[-1]["seconds"]))
                 epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
             elif record.kind == "resume" and gaps:

@@ -26,7 +26,7 @@ from hushgrid.live.border import opening, zone_as_begun
 from hushgrid.live.course import Course, brought_now
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
-from hushgrid.live.gaps import book, held_back, note_loss
+from hushgrid.live.gaps import book, held_back, meters_of, note_loss
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
@@ -128,7 +128,7 @@ class Curator:
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
-                note_loss(service, ledger, None, now)
+                note_loss(service, ledger, meters_of(service, meters), now)
             stated: dict[str, float] = {}
             if new_epoch or ledger.standing.epoch is None:
                 stated = opening(service, ledger.standing)
@@ -184,7 +184,7 @@ class Curator:
 
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
-        book(self.service, self._ledger, self._spent)
+        book(self.service, self._ledger)
         t = self.t
         self._fold()
         self.leave_out_until(self.start_of(t))

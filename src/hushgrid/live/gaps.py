@@ -13,9 +13,8 @@ import math
 import time
 from typing import NamedTuple
 
-from hushgrid.errors import LedgerError, LedgerHeldError, MeterError
+from hushgrid.errors import LedgerError, LedgerHeldError, MeterError, MeterRetryError
 from hushgrid.live.border import as_begun
-from hushgrid.live.course import Course
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.bodies import Cause, gap, resume
 from hushgrid.live.ledger.book import Ledger
@@ -24,9 +23,10 @@ from hushgrid.live.ledger.keys import load, verify
 from hushgrid.live.ledger.standing import Standing
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.witness import Witness
+from hushgrid.live.meters import open_meters
 from hushgrid.live.meters.ports import Source
 from hushgrid.live.terms import check_same, first_state
-from hushgrid.sums import Spent, sum_up
+from hushgrid.sums import sum_up
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -44,26 +44,56 @@ def note_loss(service: ZoneService, ledger: Ledger, meters: Source | None, now: 
         now: [UTC epoch s]
     """
     standing, found = ledger.standing, ledger.found
-    if standing.gap is not None or standing.epoch is None:
+    epoch, before = standing.epoch, standing.gap
+    if epoch is None:
         return
-    known = max([standing.last_t, standing.epoch.first - 1, *(one.last for one in standing.gaps)])
-    due = math.floor((now - service.grace) / service.seconds) - 1  # the last step that can be out
+    known = max([standing.last_t, epoch.first - 1, *(one.last for one in standing.gaps)])
+    due = math.floor((now - service.grace) / epoch.seconds) - 1  # the last step that can be out
+    closed = 0 if meters is None else _closed(service, standing, meters)
     why: Cause
     if found.forked:
         (first, last), why = found.forked, "fork"
     elif found.lost:
-        first, last, why = known + 1, max(known + 1, due, found.last_t), "witness"
-    elif found.own or found.moved is False:
+        _check_clock(service, standing, now)
+        first, last, why = known + 1, max(known + 1, due, closed, found.last_t), "witness"
+    elif found.own:
         return
-    elif found.moved and due > known:
-        first, last, why = known + 1, due, "failover"
-    elif meters is not None and (closed := _closed(service, standing, meters)) > known:
+    elif found.moved:
+        _check_clock(service, standing, now)
+        first, last, why = known + 1, max(due, closed), "failover"
+    elif closed > known and (found.blind or found.moved is None):
         first, last, why = known + 1, max(closed, due), "meters"
     else:
         return
-    ledger.append("gap", gap(max(first, standing.epoch.first), last, why))
+    if before is not None:  # extended, so that all of it is booked together
+        first, last = min(first, before.first), max(last, before.last)
+        if (first, last) == (before.first, before.last):
+            return
+    if last < first:
+        return
+    ledger.append("gap", gap(max(first, epoch.first), last, why))
     told = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=told)
+
+
+def _check_clock(service: ZoneService, standing: Standing, now: float) -> None:
+    """What may be lost is judged by the time: not by a clock that is behind the ledger."""
+    if standing.releases and now < standing.releases[-1].published_at:
+        raise LedgerError(
+            f"the clock is behind the last release of zone {service.id!r}, and releases after it"
+            " may be lost; set the clock of this machine."
+        )
+
+
+def meters_of(service: ZoneService, meters: Source) -> Source | None:
+    """The meter store with the zone open; None where it holds the zone under other terms."""
+    try:
+        meters.open_zone(service.id, service.meters, service.seconds)
+    except MeterRetryError:
+        raise
+    except MeterError:
+        return None
+    return meters
 
 
 def _closed(service: ZoneService, standing: Standing, meters: Source) -> int:
@@ -72,52 +102,77 @@ def _closed(service: ZoneService, standing: Standing, meters: Source) -> int:
     Before its first release an epoch closes the intervals that passed without readings.
     """
     start = meters.last_closed(service.id)
+    seconds = service.seconds if standing.epoch is None else standing.epoch.seconds
     if start is None:
         return 0
     if not standing.current:
         try:
             interval = meters.get(service.id, start)
         except MeterError:  # deleted, which is done after a release
-            return start // service.seconds
+            return start // seconds
         if interval.missing == interval.houses:
             return 0
-    return start // service.seconds
+    return start // seconds
 
 
-def largest_loss(service: ZoneService, standing: Standing, spent: Spent) -> tuple[float, float]:
+def largest_loss(
+    service: ZoneService, standing: Standing, lost_epoch: ZoneService | None = None
+) -> tuple[float, float]:
     """The most that the steps of the open gap can have cost any house: (epsilon, delta).
 
-    Each step its epsilon of the schedule, a window policy its budget for each window begun; never
-    more than the zone's budget had left, since nothing is published from readings beyond it. With
-    Gaussian noise no release has an epsilon of its own: infinite, at the policy's delta.
+    Each step its epsilon of the schedule, a window policy its budget for each window begun. A
+    budget does not bound it: the present one need not be the one of then. With Gaussian noise no
+    release has an epsilon of its own: infinite, at the policy's delta.
 
     Args:
         service: The zone, with the terms of its present epoch.
         standing: Its ledger, with the gap open.
-        spent: What is spent without the gap.
+        lost_epoch: The zone with terms whose epoch may have begun within the gap. From its
+            `begins` on the larger of both counts.
     """
-    open_, epoch, policy = standing.gap, standing.epoch, service.policy
+    open_, epoch = standing.gap, standing.epoch
     if open_ is None or epoch is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    steps = range(epoch.step(open_.first), min(epoch.step(open_.last), policy.horizon) + 1)
-    if not steps:
+    start, end = open_.first * epoch.seconds, (open_.last + 1) * epoch.seconds
+    begins = epoch.first * epoch.seconds
+    if lost_epoch is None or lost_epoch.begins >= end:
+        return _most(service, begins, start, end, epoch.digest)
+    border = max(start, lost_epoch.begins // epoch.seconds * epoch.seconds)
+    earlier = _most(service, begins, start, border, epoch.digest)
+    later = _most(service, begins, border, end, epoch.digest)
+    other = _most(lost_epoch, lost_epoch.begins, border, end, None)
+    both = zip(later, other, strict=True)
+    epsilon, delta = (max(pair) for pair in both)
+    return sum_up([earlier[0], epsilon]), min(earlier[1] + delta, 1.0)
+
+
+def _most(
+    service: ZoneService, begins: int, start: int, end: int, digest: str | None
+) -> tuple[float, float]:
+    """The most that an epoch from `begins` on can have cost from `start` to `end` [epoch s]."""
+    policy, seconds = service.policy, service.seconds
+    first, after = max((start - begins) // seconds, 0), -((begins - end) // seconds)
+    steps = range(first + 1, min(after, policy.horizon) + 1)
+    if not steps or end <= start:
         return 0.0, 0.0
     if policy.gaussian is not None:
         return math.inf, policy.delta
-    scheduler = first_state(service, epoch.digest).scheduler
+    scheduler = first_state(service, digest).scheduler
     if policy.window is not None:
         most = max(scheduler.most(t, policy.epsilon) for t in steps)
         lost = most * math.ceil(len(steps) / policy.window.steps)
     else:
         lost = sum_up(scheduler.most(t) for t in steps)
-    lost *= 1 + CLOSE
-    return (lost if service.budget is None else min(lost, spent.left(service.budget))), 0.0
+    return lost * (1 + CLOSE), 0.0
 
 
-def book(service: ZoneService, ledger: Ledger, spent: Spent) -> None:
-    """Book the open gap in full; releases may come from readings again."""
+def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = None) -> None:
+    """Book the open gap in full; releases may come from readings again.
+
+    See `largest_loss` for the arguments.
+    """
     standing = ledger.standing
-    epsilon, delta = largest_loss(service, standing, spent)
+    epsilon, delta = largest_loss(service, standing, lost_epoch)
     if standing.gap is None:
         return
     first, last = standing.gap.first, standing.gap.last
@@ -159,20 +214,34 @@ class Resumed(NamedTuple):
 
 
 def resume_zones(
-    deployment: Deployment, zone: str | None, now: float, patience: float = 30.0
+    deployment: Deployment,
+    zone: str | None,
+    now: float,
+    patience: float = 30.0,
+    lost_epoch: Deployment | None = None,
 ) -> list[Resumed]:
     """Book the gaps of a service's zones, or of one of them.
 
     Where the service runs on this machine it is asked to do so, and waited for [s].
+
+    Args:
+        deployment: The service, with the terms of the ledger's last epoch.
+        zone: One zone; None: all of them.
+        now: [UTC epoch s]
+        patience: How long to wait for a running service [s].
+        lost_epoch: The service with terms whose epoch may have begun and been lost.
     """
     deployment = as_begun(deployment)
     chosen = [one for one in deployment.zones if zone in (None, one.id)]
     if not chosen:
         names = ", ".join(one.id for one in deployment.zones)
         raise LedgerError(f"zone is {zone!r}; give one of the service file: {names}.")
+    others = {} if lost_epoch is None else {one.id: one for one in lost_epoch.zones}
     with open_store(deployment.ledger) as store, deployment.witnesses() as witnesses:
         return [
-            _resume_zone(deployment, one, store, witnesses.of(one.id), now, patience)
+            _resume_zone(
+                deployment, one, store, witnesses.of(one.id), now, patience, others.get(one.id)
+            )
             for one in chosen
         ]
 
@@ -184,6 +253,7 @@ def _resume_zone(
     witness: Witness,
     now: float,
     patience: float,
+    other: ZoneService | None,
 ) -> Resumed:
     standing = _standing(store, service)
     if standing is None:
@@ -193,17 +263,21 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            note_loss(service, ledger, None, now)
+            look_for_loss(deployment, service, ledger, now, other)
             if ledger.standing.gap is None:
                 return Resumed(service.id, "no gap")
-            check_same(service, ledger.standing)
-            course = Course(service)
-            course.follow(ledger.standing)
-            book(service, ledger, course.spent)
+            _check_terms(service, ledger.standing)
+            book(service, ledger, other)
+            ledger.settle()
             return _told(service, ledger.standing)
     except LedgerHeldError:
         if standing.gap is None:
             return Resumed(service.id, "no gap")
+        if other is not None:
+            raise LedgerError(
+                f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
+                " and run the same command again."
+            ) from None
     if not witness.ask():
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
@@ -216,6 +290,43 @@ def _resume_zone(
         if standing is not None and len(standing.booked) > booked:
             return _told(service, standing)
     return Resumed(service.id, "asked")
+
+
+def look_for_loss(
+    deployment: Deployment,
+    service: ZoneService,
+    ledger: Ledger,
+    now: float,
+    other: ZoneService | None = None,
+) -> None:
+    """`note_loss` by a command: with the meter store, while the service does not run.
+
+    Two histories say themselves which steps are lost; the meter store is not opened then. `other`:
+    terms that the meter store may have instead of the zone's.
+    """
+    if ledger.found.forked:
+        note_loss(service, ledger, None, now)
+        return
+    with open_meters(deployment.meters) as meters:
+        found = meters_of(service, meters) or (meters_of(other, meters) if other else None)
+        if found is None:
+            raise LedgerError(
+                f"the meter store holds zone {service.id!r} under other terms; give the service"
+                " file of the epoch that the ledger is in, and to hushgrid resume the file of an"
+                " epoch that may be lost as --lost-epoch."
+            )
+        note_loss(service, ledger, found, now)
+
+
+def _check_terms(service: ZoneService, standing: Standing) -> None:
+    try:
+        check_same(service, standing)
+    except LedgerError:
+        raise LedgerError(
+            f"the terms of zone {service.id!r} are not those of the last epoch in its ledger, and"
+            " releases may be lost; run hushgrid resume with the service file of that epoch, and"
+            " --lost-epoch with this one if its epoch may have begun."
+        ) from None
 
 
 def _told(service: ZoneService, standing: Standing) -> Resumed:

@@ -224,9 +224,15 @@ class Process:
         return mounted(self._stack.enter_context(made).app)
 
     def _lines(self, zone: str) -> Iterator[str]:
-        """A zone's records as they are exported, read beside the writer."""
+        """A zone's records as they are exported: those that the witness of this process has.
+
+        A record that is stored and not witnessed yet may still be lost, and its step drawn again.
+        """
+        last = self._witnesses.of(zone).seq
         with open_store(self.deployment.ledger, create=False) as store:
             for record in store.records(zone):
+                if record.seq > last:
+                    return
                 yield record.line + "\n"
 
     def listen(self, clock: Clock, stage: Stage | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from hushgrid.errors import LedgerError
 from hushgrid.live.border import as_begun
 from hushgrid.live.deployment import Deployment, ZoneService
+from hushgrid.live.gaps import look_for_loss
 from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.bodies import transfer
 from hushgrid.live.ledger.book import Ledger
@@ -59,6 +60,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             out = _left(old.standing, name, target)
             anew = out is None
             if out is None:
+                look_for_loss(deployment, leaves, old, now)  # a gap lets no house leave
                 span = max(new.standing.longest, comes.policy.horizon * comes.seconds)
                 out = _leave(leaves, old, meter, name, target, span)
             into = _came(new.standing, out)

@@ -47,6 +47,7 @@ class Found(NamedTuple):
         forked: Steps (first, last) that the witness has in another history than the ledger's.
         own: The last record is the last that was written here: nothing else can have been shown.
         moved: Another server answers than the one that was last written to; None: not known.
+        blind: No witness with a whole end was there when this process began.
     """
 
     lost: bool = False
@@ -54,6 +55,7 @@ class Found(NamedTuple):
     forked: tuple[int, int] | None = None
     own: bool = False
     moved: bool | None = None
+    blind: bool = False
 
 
 class Ledger:
@@ -71,6 +73,8 @@ class Ledger:
         self._store, self._zone, self._key, self._fold = store, zone, key, fold
         self._sure, self._witness = True, witness
         self.found = Found() if found is None else found
+        # whether records added here prove that nothing else was written: a new ledger, or judged
+        self._settled = self.found.own or fold.place is None
 
     @classmethod
     @contextmanager
@@ -184,7 +188,7 @@ class Ledger:
         try:
             self._store.append(record)
             if self._witness is not None:
-                self._witness.note([record], own=True)
+                self._witness.note([record], own=self._settled)
         except BaseException:
             self._sure = False
             raise
@@ -193,6 +197,7 @@ class Ledger:
 
     def settle(self) -> None:
         """The ledger is as it should be: its witness and its server are noted as the latest."""
+        self._settled = True
         record = self._store.head(self._zone)
         if self._witness is not None and record is not None:
             self._witness.vouch(record)
@@ -229,7 +234,7 @@ def _resumed(
     if witness is not None:
         found = recover(store, zone, fold, witness, key)
         moved = store.moved(zone) if isinstance(store, Replicated) else None
-        found = found._replace(moved=moved)
+        found = found._replace(moved=moved, blind=not witness.known)
         if not found.lost and not found.forked:
             witness.keep(list(store.records(zone, max(0, fold.seq - KEPT))))
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
@@ -304,6 +309,8 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         else:
             steps = [one.t for one in beyond if one.t]
             found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
+    if any(one.damaged and one.records[-1].seq >= fold.seq for one in tails):
+        found = found._replace(lost=True)  # the damaged line was a record that the store lacks
     head = fold.place.head.digest if fold.place else ""
     return found._replace(own=witness.wrote(head, tails))
 

@@ -234,13 +234,16 @@ def _charge(place: Place, body: Mapping[str, Any]) -> Place:
 
 
 def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
-    _check_no_gap(place, "a second gap")
+    if (before := place.gap) is not None and not (
+        body["first"] <= before.first and before.last <= body["last"]
+    ):
+        _check_no_gap(place, "a gap that does not contain the open one")
     if place.epoch is None or not place.epoch.first <= body["first"] <= body["last"]:
         raise LedgerError(
             f"a gap of zone {place.zone!r} goes from step {body['first']} to {body['last']}; give"
             " steps of the present epoch, in order."
         )
-    found = Gap(**body, seq=head.seq, head=head.digest)
+    found = Gap(**body, seq=before.seq if before else head.seq, head=head.digest)
     return replace(place, gap=found, last_t=max(place.last_t, body["last"]))
 
 
@@ -321,6 +324,8 @@ class Fold:
         elif record.kind == "charge":
             self._charges.append(Charge(record.body["epsilon"], record.seq))
         elif record.kind == "gap" and self.place.gap is not None:
+            if self._gaps and self._gaps[-1].seq == self.place.gap.seq:  # the open one, extended
+                self._gaps.pop()
             self._gaps.append(self.place.gap)
         elif record.kind == "resume":
             self._booked.append(Booked.of(record))

@@ -6,11 +6,14 @@ which are missing are appended again as they were. It is written after the store
 and before the record is shown to anyone.
 
     folder/1/lock          held by the process that writes below folder/1
-    folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the record
+    folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
+                           record; after the last one the line `end`
     folder/ZONE.resume     the operator asks the running service to book the zone's gap
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
 of them are read. A line that is torn or changed does not have the digest it states and is left out.
+A file whose end is damaged, torn or cut off still gives records back, but it does not prove that
+nothing else was written.
 """
 
 from __future__ import annotations
@@ -33,13 +36,23 @@ log = logging.getLogger("hushgrid.ledger")
 KEPT = 200  # records of a zone that stay when its file is written anew, at twice as many lines
 SLOTS = 64  # processes on one folder
 WRITTEN, READ = b"w ", b"r "
+END = b"end\n"  # overwritten by the next line: a file that is cut anywhere lacks it
 
 
 class Tail(NamedTuple):
-    """Records that follow each other, the last ones of a file; `own`: the last was written here."""
+    """Records that follow each other, the last ones of a file.
+
+    Attributes:
+        records: The records.
+        own: The last was written here, and the file's end is as it was written.
+        whole: The file's end is as it was written.
+        damaged: The last line is torn or changed: it may have been a further record.
+    """
 
     records: tuple[Record, ...] = ()
     own: bool = False
+    whole: bool = True
+    damaged: bool = False
 
 
 class Witness:
@@ -69,14 +82,29 @@ class Witness:
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
         self._head, self._seq = "", 0  # of the last line
         self._own = False
+        self._known: bool | None = None  # a whole file was found; None: not looked yet
 
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
         mine = self._read()
         found = [mine, *(_tail(self._zone, _content(path)) for path in self._others)]
+        if self._known is None:
+            self._known = any(tail.records and tail.whole for tail in found)
         return sorted(
             (tail for tail in found if tail.records), key=lambda tail: -tail.records[-1].seq
         )
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record noted here; 0 before any."""
+        return self._seq
+
+    @property
+    def known(self) -> bool:
+        """Whether a whole file was there at the first look, or `vouch` was called since."""
+        if self._known is None:
+            self.tails()
+        return bool(self._known)
 
     def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
         """Whether the record is the last that was written here, by the zone's one writer."""
@@ -93,6 +121,8 @@ class Witness:
         some = list(records)
         if not some:
             return
+        if self._known is None:  # before this file changes
+            self.tails()
         if self._lines is None:
             self._read()
         mark = WRITTEN if own else READ
@@ -102,7 +132,7 @@ class Witness:
         elif self._lines is None or self._lines + len(lines) > 2 * KEPT:
             self._write_anew([*_good_lines(self._zone, _content(self._path)), *lines])
         else:
-            self._append(self._path, b"".join(lines))
+            self._append(self._path, b"".join(lines), first=self._lines == 0)
             self._lines += len(lines)
         self._head, self._seq, self._own = some[-1].digest, some[-1].seq, own
 
@@ -132,8 +162,9 @@ class Witness:
 
     def vouch(self, record: Record) -> None:
         """From here on this process is the one that writes after `record`."""
-        if not (self._own and self._head == record.digest):
+        if not (self._own and self._head == record.digest and self._lines is not None):
             self.note([record], own=True)
+        self._known = True
 
     def disown(self) -> None:
         """Another curator may write from now on."""
@@ -161,20 +192,25 @@ class Witness:
                 self._ask.unlink(missing_ok=True)
 
     def _read(self) -> Tail:
-        content = b"".join(self._memory) if self._path is None else _content(self._path)
+        if self._path is None:
+            content = b"".join([*self._memory, END]) if self._memory else b""
+        else:
+            content = _content(self._path)
         tail = _tail(self._zone, content)
-        torn = bool(content) and not content.endswith(b"\n")
-        self._lines = None if torn else content.count(b"\n")
+        self._lines = content.count(b"\n") - bool(content) if tail.whole else None
         if tail.records and tail.records[-1].digest != self._head:
             self._head, self._seq = tail.records[-1].digest, tail.records[-1].seq
             self._own = tail.own and not self._shared
         return tail
 
-    def _append(self, path: Path, content: bytes) -> None:
+    def _append(self, path: Path, content: bytes, *, first: bool) -> None:
+        """Add lines in place of the `end`, with a new one; the file is whole, or not there yet."""
         new = not path.exists()
         try:
-            with path.open("ab", buffering=0) as stream:
-                stream.write(content)
+            with path.open("xb" if new else "r+b", buffering=0) as stream:
+                if not first:
+                    stream.seek(-len(END), os.SEEK_END)
+                stream.write(content + END)
                 os.fsync(stream.fileno())
             if new:
                 sync_folder(path.parent)
@@ -188,7 +224,7 @@ class Witness:
         part, kept = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
         try:
             with part.open("wb") as stream:
-                stream.writelines(kept)
+                stream.writelines([*kept, END])
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(self._path)
@@ -313,9 +349,14 @@ def _good_lines(zone: str, content: bytes) -> list[bytes]:
 def _tail(zone: str, content: bytes) -> Tail:
     """The records up to the last one that follow each other without a break."""
     records: list[Record] = []
-    own = False
-    for line in content.splitlines(keepends=True):
+    own = damaged = False
+    lines = content.splitlines(keepends=True)
+    whole = not lines or lines[-1] == END
+    for line in lines:
+        if END.startswith(line):
+            continue
         record = _parsed(zone, line)
+        damaged = record is None
         if record is None:
             continue
         if records and record.digest == records[-1].digest:  # noted again: who writes now
@@ -325,4 +366,5 @@ def _tail(zone: str, content: bytes) -> Tail:
             records.clear()
         records.append(record)
         own = line.startswith(WRITTEN)
-    return Tail(tuple(records[-2 * KEPT :]), own)
+    whole = whole and not damaged
+    return Tail(tuple(records[-2 * KEPT :]), own and whole, whole, damaged)

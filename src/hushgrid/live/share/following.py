@@ -58,7 +58,8 @@ class Following:
             there = Fold(self._verify)
             try:
                 refold(store, zone, there)
-                if there.gaps[len(fold.gaps) :] and place.last_t <= there.gaps[-1].last:
+                gap = there.gaps[-1] if there.gaps else None
+                if gap and gap not in fold.gaps and place.last_t <= gap.last:
                     fold.clear()
                     refold(store, zone, fold)
                     anew.add(zone)

@@ -49,7 +49,7 @@ class SharedProcess(Process):
         )
         stack.callback(self._sharing.stop)
         self._following = Following(self._sharing.zones, verify, self._witness)
-        self._moves = 0
+        self._moves = self._lapses = 0
         self._courses = {zone.id: Course(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
         self._away = False
@@ -137,9 +137,9 @@ class SharedProcess(Process):
         self._mend()
         try:
             if self._sharing.turn():
+                self._disown()
                 self._close_lost()
-                self._look_at_server()
-                self._resume()
+                self._resume(moved=self._look_at_server())
                 self._follow(clock.now())
         except LedgerError as error:
             self._lose(error)
@@ -186,13 +186,21 @@ class SharedProcess(Process):
     def _told(self, status: Status) -> Status:
         return replace(status, curator=self._sharing.me)
 
-    def _look_at_server(self) -> None:
+    def _disown(self) -> None:
+        """After a lapse of the leases this process may not have been the last that wrote."""
+        if self._sharing.lapses != self._lapses:
+            self._lapses = self._sharing.lapses
+            for zone in self._zones:
+                self._witness(zone.service.id).disown()
+
+    def _look_at_server(self) -> bool:
         """After a fail-over: give the ledgers back what they lost, and doubt what was read."""
         if self._sharing.moves == self._moves:
-            return
+            return False
         self._moves = self._sharing.moves
         self._put_back()
         self._following.doubt()
+        return True
 
     def _put_back(self) -> None:
         """Append again what the ledgers of zones that are not open here lack of the witnesses."""
@@ -222,8 +230,11 @@ class SharedProcess(Process):
                 log.info("zone left", extra={"zone": zone.service.id})
                 zone.close()
 
-    def _resume(self) -> None:
-        """Go on with zones that a lost session cut off, unless their ledgers went on meanwhile."""
+    def _resume(self, *, moved: bool) -> None:
+        """Go on with zones that a lost session cut off, unless their ledgers went on meanwhile.
+
+        Where another server answers they are opened again, which judges what it may have lost.
+        """
         store, found = self._sharing.store, {}
         cut = {z.service.id: z for z in self._zones if store.cut_off(z.service.id)}
         if cut:
@@ -231,7 +242,7 @@ class SharedProcess(Process):
         for name, zone in cut.items():
             head, place = store.head(name), self._following.folds[name].place
             same = head is not None and place is not None and head.digest == place.head.digest
-            if name in found or not same:
+            if moved or name in found or not same:
                 zone.close()  # and opened again, with what came
                 self._show(zone.service, found.get(name, []))
             else:

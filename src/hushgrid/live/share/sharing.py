@@ -32,6 +32,12 @@ HANGS = 300.0  # [s] without a turn of the loop, then the curator no longer says
 REFUSED = 60.0  # [s] for which a lease that was given up is left to others
 
 
+def since_start() -> float:
+    """Seconds that never go back, with the time for which the machine was suspended."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
 class Sharing:
     """The leases of this process; `names` are the zones, and what else one of several does."""
 
@@ -43,7 +49,7 @@ class Sharing:
         *,
         name: str,
         pace: Pace,
-        steady: Callable[[], float] = time.monotonic,
+        steady: Callable[[], float] = since_start,
     ) -> None:
         self.me = f"{name}-{secrets.token_hex(3)}"
         self.zones, self._more = frozenset(zones), frozenset(more)
@@ -55,6 +61,8 @@ class Sharing:
         self.surplus = 0  # how many others wait for
         self.taken = 0  # leases taken from others, who did not give them back
         self.moves = 0  # times that another database server took over
+        self.lapses = 0  # times that others may have taken what was leased here
+        self._word = -math.inf  # when the last beat that went through was begun
         self._server: str | None = None
         self._still = -math.inf  # until then nothing is taken or run: others put records back
         self._free: dict[str, float] = {}  # since when
@@ -66,7 +74,9 @@ class Sharing:
     def _join(self) -> None:
         """From now on others count on this one."""
         self._look_at_server()
+        begun = self._steady()
         self._leases.join()
+        self._spoke(begun)
         if not self._thread.is_alive() and not self._stop.is_set():
             self._thread.start()
         self._joined, self._next = self._steady(), 0.0
@@ -89,6 +99,12 @@ class Sharing:
     def still(self) -> bool:
         """Whether to wait after a fail-over of the database."""
         return self._steady() < self._still
+
+    def _spoke(self, begun: float) -> None:
+        """The database took this curator's word: had the one before run out by then?"""
+        if begun - self._word >= self.pace.lease:
+            self.lapses += 1
+        self._word = begun
 
     def turn(self) -> bool:
         """Look around, if it is time, and take what is due to this curator; whether it did."""
@@ -117,7 +133,10 @@ class Sharing:
     def _look(self) -> Seen:
         seen = self._leases.look()
         if self.me not in seen.living:  # others took this one for dead
+            self.lapses += 1
+            begun = self._steady()
             self._leases.join()
+            self._spoke(begun)
             seen = self._leases.look()
         return seen
 
@@ -202,4 +221,7 @@ class Sharing:
                 continue
             with suppress(LedgerError):  # the loop finds out, too
                 if self.store.connected:
+                    begun, joined = self._steady(), self._joined < math.inf
                     self._leases.beat()
+                    if joined and self._joined < math.inf:  # not a session that has not joined
+                        self._spoke(begun)

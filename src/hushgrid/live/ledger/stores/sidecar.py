@@ -107,10 +107,18 @@ class Sidecar:
         return (mine.st_dev, mine.st_ino) == (named.st_dev, named.st_ino)
 
     def note(self, head: Head) -> None:
-        """Write down the last record; durable on return."""
+        """Write down the last record; durable on return.
+
+        A later one, which a ledger that lost its end no longer has, is removed.
+        """
+        other = (head.seq + 1) % 2 * SLOT
         try:
             os.pwrite(self._file, _slot(head).rjust(SLOT), head.seq % 2 * SLOT)
             os.fsync(self._file)
+            before = _noted(os.pread(self._file, SLOT, other))
+            if before is not None and before.seq > head.seq:
+                os.pwrite(self._file, EMPTY, other)
+                os.fsync(self._file)
         except OSError as error:
             raise LedgerError(
                 f"{self._path} cannot be written ({error.strerror}); record {head.seq} of zone"
