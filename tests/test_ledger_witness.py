@@ -17,7 +17,8 @@ from hushgrid.live.ledger.book import Found, Ledger
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.stores.sidecar import sidecar_path
+from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.live.ledger.witness import KEPT, Witness, Witnesses
 from tests.ledgers import KEY, START, ZONE, instead, opening, read, sealed
@@ -247,3 +248,13 @@ def test_the_witness_comes_before_anyone_is_shown(machine: Machine) -> None:
             ledger.publish(instead(1, "fallback"))
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 1  # stored, and shown from there
+
+
+def test_a_new_record_replaces_a_later_one_in_the_small_file(tmp_path: Path) -> None:
+    """A ledger that lost its end goes on with lower numbers; the lost one is not missed again."""
+    path = tmp_path / "small"
+    one = Sidecar(path, ZONE)
+    for seq in (7, 8, 9, 6):
+        one.note(Head(seq, f"{seq:064x}"))
+    one.release()
+    assert read_witness(path) == Head(6, f"{6:064x}")

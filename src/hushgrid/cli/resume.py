@@ -25,7 +25,8 @@ def resume(
 ) -> None:
     """End a zone's forecasts after a fail-over lost releases: book the most they can have cost.
 
-    Works while the service runs on this machine, and while it is stopped.
+    Works while the service runs on this machine, and while it is stopped. The file must have the
+    terms of the last epoch in the ledger.
 
     Example: hushgrid resume service.toml --zone elm-street
     """
