@@ -15,7 +15,7 @@ from hushgrid.audit.ledger import budget, steps, windows
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.gaps import book, resume_zones
+from hushgrid.live.gaps import book, note_loss, resume_zones
 from hushgrid.live.ledger.bodies import gap, resume
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
@@ -198,7 +198,7 @@ def test_a_window_reaches_over_a_gap_of_its_own_steps(
         it.run(it.next_due())
         first = it.t
         it._ledger.append("gap", gap(first, first + 1, "witness"))
-        book(new, it._ledger, it._spent)
+        book(new, it._ledger)
     with curator(tmp_path, new, shown, now=900 * (first + 2)) as it:
         for _ in range(6):
             feed(it, it.t, [0, 1])
@@ -367,3 +367,36 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     third = World(later, second.t)
     third.play(lambda world: world.whole(2), new_epoch=True)
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
+
+
+def noted(world: World, now: float, *, moved: bool) -> tuple[int, int] | None:
+    """The gap that is noted where the ledger's server is the same as before, or is not."""
+    made, one = world.made, world.made.zones[0]
+    with (
+        open_store(made.ledger) as store,
+        made.witnesses() as witnesses,
+        open_meters(made.meters) as meters,
+        Ledger.open(
+            store, "elm", load(made.key), made.mode, now, witness=witnesses.of("elm")
+        ) as ledger,
+    ):
+        meters.open_zone("elm", one.meters, one.seconds)
+        ledger.found = ledger.found._replace(moved=moved)
+        note_loss(one, ledger, meters, now)
+        gap = ledger.standing.gap
+    return None if gap is None else (gap.first, gap.last)
+
+
+def test_the_meter_store_is_asked_where_a_copy_of_the_same_server_is_put_back(
+    tmp_path: Path,
+) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+def test_a_clock_behind_the_ledger_does_not_judge_a_fail_over(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    with pytest.raises(LedgerError, match="set the clock"):
+        noted(world, world.time - 4 * QUARTER, moved=True)
+    behind = world.time - 3 * QUARTER  # no release on record is later, a closed interval is
+    assert noted(world, behind, moved=True) == (FIRST + 2, FIRST + 4)
