@@ -202,11 +202,12 @@ class Chain:
 
     def take_gap(self, body):
         """Steps that may have been published and lost."""
-        open_ = self.gap or [body["first"], body["last"]]  # an open gap may be extended
-        need(
-            body["first"] <= open_[0] and open_[1] <= body["last"],
-            "a second gap before the first is booked",
-        )
+        if self.gap is not None:  # it may be extended
+            now, (first, last) = [body["first"], body["last"]], self.gap
+            need(
+                now[0] <= first and last <= now[1] and now != self.gap,
+                "a second gap before the first is booked",
+            )
         need(self.epoch, "a gap outside any epoch")
         need(self.epoch["first"] <= body["first"] <= body["last"], "a gap of no steps")
         need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -248,6 +250,18 @@ def test_the_witness_comes_before_anyone_is_shown(machine: Machine) -> None:
             ledger.publish(instead(1, "fallback"))
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 1  # stored, and shown from there
+
+
+def test_a_gap_may_be_extended_and_both_verifiers_agree(tmp_path: Path) -> None:
+    told = [*opening(), ("gap", bodies.gap(1, 2, "failover")), ("gap", bodies.gap(1, 3, "meters"))]
+    records = sealed([*told, ("resume", bodies.resume(1, 3, epsilon=1.0))])
+    report = check(records, verify)
+    assert report.first_bad is None, report.reason
+    assert [(one.first, one.last) for one in report.standings[ZONE].gaps] == [(1, 3)]
+    export = tmp_path / "export"
+    export.write_text("".join(f"{one.line}\n" for one in records))
+    script = Path(__file__).parents[1] / "scripts" / "verify_ledger.py"
+    subprocess.run([sys.executable, str(script), str(export)], check=True)
 
 
 def test_a_new_record_replaces_a_later_one_in_the_small_file(tmp_path: Path) -> None:

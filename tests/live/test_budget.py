@@ -28,7 +28,6 @@ from hushgrid.live.operator.alerts import Seen
 from hushgrid.live.outlook import outlook, zone_json, zone_prose
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
-from hushgrid.sums import Spent
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator, feed
 from tests.services import in_memory
@@ -160,7 +159,7 @@ def test_a_gap_is_booked_at_what_its_rule_tells(tmp_path: Path) -> None:
         folder.mkdir()
         with curator(folder, zone, Shown()) as it:
             it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "meters"))
-            epsilon, _ = largest_loss(zone, it._ledger.standing, Spent())
+            epsilon, _ = largest_loss(zone, it._ledger.standing)
         assert epsilon >= 2.0
 
 

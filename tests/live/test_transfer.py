@@ -355,7 +355,7 @@ def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases
             it.run(it.next_due())
         t = it.t
         it._ledger.append("gap", bodies.gap(t, t + 1, "witness"))
-        book(elm, it._ledger, it._spent)
+        book(elm, it._ledger)
         (gap,) = it._ledger.standing.booked
     after, _ = two(each=0.25, at=(t + 2) * seconds)
     run_on(tmp_path, after, releases, new_epoch=True)

@@ -235,9 +235,11 @@ def _charge(place: Place, body: Mapping[str, Any]) -> Place:
 
 def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
     if (before := place.gap) is not None and not (
-        body["first"] <= before.first and before.last <= body["last"]
+        body["first"] <= before.first
+        and before.last <= body["last"]
+        and (body["first"], body["last"]) != (before.first, before.last)
     ):
-        _check_no_gap(place, "a gap that does not contain the open one")
+        _check_no_gap(place, "a gap that does not extend the open one")
     if place.epoch is None or not place.epoch.first <= body["first"] <= body["last"]:
         raise LedgerError(
             f"a gap of zone {place.zone!r} goes from step {body['first']} to {body['last']}; give"
