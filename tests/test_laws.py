@@ -108,3 +108,13 @@ def test_mixtures_and_bins_in_a_zone_file(tmp_path: Path) -> None:
         path.write_text(text.replace(plain, f"absent = {spoilt}"))
         with pytest.raises(FileError, match=says):
             load_zone(path)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [Gamma(2.0, 2.3e-308, 4000), TruncatedNormal(7.2, 2.3e-308, 4000)],
+    ids=["gamma", "normal"],
+)
+def test_a_law_much_narrower_than_a_wh(law: Law) -> None:
+    assert law.pmf.sum() == pytest.approx(1.0)
+    assert law.pmf.max() == pytest.approx(1.0)

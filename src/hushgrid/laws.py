@@ -157,7 +157,8 @@ class TruncatedNormal(Law):
     def _pmf(self) -> Floats:
         from scipy.special import ndtr
 
-        edges = (_edges(self.top) - self.centre) / self.spread
+        with np.errstate(over="ignore"):  # an edge beyond all floats has the whole law on one side
+            edges = (_edges(self.top) - self.centre) / self.spread
         edges[0] = -np.inf
         return _normalised(_steps(ndtr(edges), ndtr(-edges)), self)
 
@@ -178,7 +179,8 @@ class Gamma(Law):
     def _pmf(self) -> Floats:
         from scipy.special import gammainc, gammaincc
 
-        edges = _edges(self.top) / self.scale
+        with np.errstate(over="ignore"):  # an edge beyond all floats has the whole law below it
+            edges = _edges(self.top) / self.scale
         return _normalised(_steps(gammainc(self.shape, edges), gammaincc(self.shape, edges)), self)
 
 
