@@ -33,7 +33,7 @@ KINDS = {
     "resume": "delta epsilon first last",
 }
 OPTIONAL = {  # that records of earlier versions lack
-    "epoch": {"interval", "leakage"},
+    "epoch": {"interval", "leakage", "accepted"},
     "release": {"noise"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import Policy
+from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit.certificate import certify
 from hushgrid.calendar import Calendar
@@ -22,7 +22,7 @@ from hushgrid.calibration import house_losses, schedule
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.border import Border, as_begun, border
+from hushgrid.live.border import Border, as_begun, border, opening
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Promise, ZoneService
@@ -30,9 +30,9 @@ from hushgrid.live.example import example
 from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Booked, Standing
+from hushgrid.live.ledger.standing import Booked, Standing, Transfer
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.placing import in_epoch
+from hushgrid.live.placing import Place, in_epoch, kept
 from hushgrid.live.promise import promise_json, sentence
 from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
@@ -337,8 +337,8 @@ def test_a_weaker_promise_does_not_undo_the_one_before(tmp_path: Path) -> None:
         epoch(tmp_path, gaussian)
     silent = later(refused.value) * HOUR
     (tmp_path / "accepted").mkdir()
-    for kept in ("ledger.db", "key"):
-        shutil.copy(tmp_path / kept, tmp_path / "accepted" / kept)
+    for name in ("ledger.db", "key"):
+        shutil.copy(tmp_path / name, tmp_path / "accepted" / name)
     for each in tmp_path.glob("ledger.db.*"):
         shutil.copy(each, tmp_path / "accepted" / each.name)
     epoch(tmp_path, zone(tmp_path, BEGINS + DAY + silent, *weaker), 2)
@@ -417,3 +417,187 @@ def test_a_service_file_is_planned_among_its_epochs(
         else:
             assert values["running"] > 24
             assert values["epsilon_t"] == [epsilon] * 24
+
+
+# ---- more than two epochs
+
+SLOW = tuple(
+    (f"leave = {leave}, come = {come}", "leave = 0.02, come = 0.03")
+    for leave, come in ((0.02, 0.1), (0.5, 0.2), (0.1, 0.5), (0.05, 0.2), (0.3, 0.4))
+)
+PLACES = (('"ledger.sqlite"', '"ledger.db"'), ('"hushgrid.key"', '"key"'))
+STEP = ('secret = "interval"', 'secret = "step"')
+
+
+def promising(epsilon: float) -> tuple[str, str]:
+    return ("epsilon = 1.0", f"epsilon = {epsilon}")
+
+
+def test_a_figure_about_earlier_steps_bounds_nothing_else(tmp_path: Path) -> None:
+    """1, then one release a step, then 2: the second epoch's own releases come in with the sum."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW))
+    second = zone(tmp_path, BEGINS + 5 * DAY, *SLOW, STEP)
+    epoch(tmp_path, replace(second, accepts=9.0))
+    third = zone(tmp_path, BEGINS + 6 * DAY, *SLOW, promising(2.0))
+    chain = [second, third]
+    found = border(third, standing(tmp_path))
+    assert found is not None
+    assert not found.holds
+    assert found.leakage > leakage_of(chain) > 4
+
+
+def test_every_earlier_promise_is_judged_again(tmp_path: Path) -> None:
+    """An epoch of one release between them does not end the first one's promise."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW))
+    short = (*SLOW, STEP, ("horizon = 24", "horizon = 1"))
+    epoch(tmp_path, replace(zone(tmp_path, BEGINS + DAY, *short), accepts=9.0), 1)
+    with pytest.raises(LedgerError, match="would bring leakage"):
+        epoch(tmp_path, zone(tmp_path, BEGINS + DAY + HOUR, *SLOW, STEP))
+    long_ago = border(zone(tmp_path, BEGINS + 40 * DAY, *SLOW, STEP), standing(tmp_path))
+    assert long_ago is not None
+    assert long_ago.holds
+
+
+def test_a_run_adds_nothing_to_what_was_counted_when_it_began(tmp_path: Path) -> None:
+    """Its first epoch counts at the promise of any number, so a renewal needs no figure."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(0.5)), 2)
+    for k in range(3):
+        epoch(tmp_path, zone(tmp_path, BEGINS + (20 + k) * DAY, *SLOW), 24 if k < 2 else 1)
+    assert all("accepted" not in body for body in bodies(tmp_path))
+
+
+@pytest.mark.parametrize("after", [1.0, 4.0])
+def test_lost_steps_count_where_no_release_is_left(tmp_path: Path, after: float) -> None:
+    first = zone(tmp_path, BEGINS, *SLOW, promising(4.0))
+    epoch(tmp_path, first, 0)
+    found = standing(tmp_path)
+    t = BEGINS // HOUR
+    lost = replace(found, booked=(Booked(t, t + 23, 3.6, 0.0, found.head.seq),))
+    counted = border(zone(tmp_path, BEGINS + DAY, *SLOW, promising(after)), lost)
+    assert counted is not None
+    assert counted.exact == counted.holds == (after == 4.0)
+    assert counted.leakage > 1.9
+
+
+def test_steps_lost_after_an_epoch_was_set_aside_are_counted(tmp_path: Path) -> None:
+    """An epoch that begins later was recorded first, and has published nothing."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(4.0)), 2)
+    found = standing(tmp_path)
+    t = found.last_t
+    lost = replace(found, booked=(Booked(t + 1, t + 22, 3.4, 0.0, found.head.seq),))
+    (own,) = lost.epochs
+    aside = replace(lost, epochs=(replace(own, first=own.first + 12, digest="0" * 64), own))
+    after = zone(tmp_path, BEGINS + DAY, *SLOW, promising(4.0))
+    assert border(after, aside) == border(after, lost)
+
+
+def test_houses_that_move_together_count_together(tmp_path: Path) -> None:
+    """What was learnt of two houses on their own is learnt of both once they are one block."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, STEP), 3)
+    one = zone(tmp_path, BEGINS + 3 * HOUR)
+    blocks = [[0, 1], [2, 3]]
+    stay = np.full((4, 4), 1e-3) + np.eye(4) * (1 - 4e-3)
+    model = OccupancyModel.blocked(blocks, [np.full(4, 0.25)] * 2, [[stay]] * 2)
+    by_hand = {"pattern": None, "leakage": None, "memory": None}
+    alone = replace(one, scenario=replace(one.scenario, models=(model,)), **by_hand)
+    blocked = border(alone, standing(tmp_path))
+    losses = [replace(each, epsilon_any=0.0) for each in standing(tmp_path).releases]
+    nothing = border(alone, replace(standing(tmp_path), releases=tuple(losses)))
+    assert blocked is not None
+    assert nothing is not None
+    came = blocked.leakage - nothing.leakage
+    assert came > 1.9 * sum(each.epsilon_any for each in standing(tmp_path).releases)
+
+
+def test_what_a_house_brings_along_comes_in(tmp_path: Path) -> None:
+    one = zone(tmp_path)
+    epoch(tmp_path, one, 0)
+    found = standing(tmp_path)
+    came = Transfer("h", "in", "z", 3.0, 0.0, "0" * 64, found.head.seq + 1, "0" * 64)
+    counted = border(replace(one, begins=BEGINS + DAY), replace(found, transfers=(came,)))
+    assert counted is not None
+    assert not counted.holds
+    assert counted.leakage == pytest.approx(4.0, abs=1e-5)
+
+
+def test_the_figure_that_is_asked_for_is_enough(tmp_path: Path) -> None:
+    epoch(tmp_path, zone(tmp_path, BEGINS, STEP), 1)
+    after, found = zone(tmp_path, BEGINS + HOUR), standing(tmp_path)
+    for lost in (205.5110, 205.5113, 205.5116, 205.5119, 1234.5672):
+        told = replace(found, releases=(replace(found.releases[0], epsilon_any=lost),))
+        told = replace(told, releases=(replace(told.releases[0], start=BEGINS + HOUR),))
+        counted = border(after, told)
+        assert counted is not None
+        with pytest.raises(LedgerError) as refused:
+            opening(after, told)
+        figure = re.search(r"--accept-leakage (\S+)\.$", str(refused.value))
+        assert figure is not None
+        assert float(figure[1]) >= counted.leakage
+        opening(replace(after, accepts=float(figure[1])), told)
+
+
+def test_a_new_epoch_does_not_state_what_an_old_one_promised(tmp_path: Path) -> None:
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(4.0)))
+    epoch(tmp_path, zone(tmp_path, BEGINS + 40 * DAY, *SLOW), 1)
+    assert bodies(tmp_path)[1]["leakage"] == pytest.approx(1.0, abs=2e-6)
+
+
+def test_what_is_accepted_is_stated_wherever_the_promise_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epoch(tmp_path, zone(tmp_path))
+    after = load(tmp_path, BEGINS + DAY, promising(0.9), *PLACES)
+    epoch(tmp_path, replace(after, accepts=9.0), 24)
+    figure = bodies(tmp_path)[1]["leakage"]
+    assert isinstance(figure, float)
+    assert figure > 0.91
+    for command in ("audit", "check", "status"):
+        with pytest.raises(SystemExit):
+            main([command, str(tmp_path / "service.toml")])
+        assert f"{figure:g}" in capsys.readouterr().out, command
+
+
+def test_who_is_certain_where_a_day_begins_is_not_certain_before(tmp_path: Path) -> None:
+    """At home for certain at the start, and nobody leaves at the weekend."""
+    found = []
+    for start in ("1.0", "0.9"):
+        edits = [
+            ("home_at_start = 0.9", f"home_at_start = {start}"),
+            ("leave = 0.02, come = 0.1", "leave = 0.0, come = 0.1"),
+            ("leave = 0.5, come = 0.2", "leave = 0.0, come = 0.2"),
+            ("leave = 0.1, come = 0.5", "leave = 0.0, come = 0.5"),
+            ('name = "survey"', 'name = "survey"\nstructural_zeros = "the survey"'),
+        ]
+        pattern = load(tmp_path, BEGINS, STEP, *edits).pattern
+        assert pattern is not None
+        found.append(kept(pattern, Place(BEGINS, HOUR, 24, "Europe/Zurich"), BEGINS, 6))
+    assert found[0] == found[1] == 1.0
+
+
+def test_batch_takes_the_figure_that_is_given_and_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A figure accepted for the present epoch is none for the next one."""
+    pytest.importorskip("ibis")
+    from tests.live.batches import write
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            main(["batch", str(tmp_path / "service.toml"), *words, "--new-epoch"])
+        return capsys.readouterr().err
+
+    epoch(tmp_path, zone(tmp_path))
+    begins = [BEGINS + DAY, BEGINS + DAY + HOUR]
+    meters = load(tmp_path, begins[0], promising(0.9), *PLACES).meters
+    rows = [(meter, start, HOUR, 300) for meter in meters for start in begins]
+    write(tmp_path / "rows" / "a.parquet", rows)
+    place = ("--readings", str(tmp_path / "rows"), "--seed", "4", "--from")
+    times = [f"2026-01-02T0{hour}:00:00Z" for hour in range(3)]
+    first = (*place, times[0], "--to", times[1])
+    asked = re.search(r"--accept-leakage (\S+)\.$", run(*first).strip())
+    assert asked is not None
+    assert run(*first, "--accept-leakage", asked[1]) == ""
+    assert len(bodies(tmp_path)) == 2
+    load(tmp_path, begins[1], promising(0.9), *PLACES)
+    assert "state the figure in public" in run(*place, times[1], "--to", times[2])
+    assert len(bodies(tmp_path)) == 2

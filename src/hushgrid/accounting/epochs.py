@@ -8,6 +8,7 @@ at every step before. Proofs: docs/proofs/temporal.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -65,7 +66,9 @@ def continued_leakage(
     )
 
 
-def kept_by_silence(models: Sequence[OccupancyModel], first: int, last: int) -> float:
+def kept_by_silence(
+    models: Sequence[OccupancyModel], first: int, last: int, *, starts: bool = True
+) -> float:
     """The largest share of a leakage at step `first` that is left at step `last`, or back.
 
     Nothing is published in between. It holds for every house and model, for leakage of any size
@@ -77,6 +80,7 @@ def kept_by_silence(models: Sequence[OccupancyModel], first: int, last: int) -> 
         models: Theta; Pi is the law of step 1, which decides what is possible later.
         first: a step, from 1.
         last: a later step, or the same.
+        starts: whether occupancy starts at step 1. If not, every state is possible there.
 
     Returns:
         A share from 0 to 1.
@@ -89,7 +93,61 @@ def kept_by_silence(models: Sequence[OccupancyModel], first: int, last: int) -> 
         return 1.0
     if len(models) > 1 and _torn(models, last):
         return 1.0
+    models = models if starts else anywhere(models)
     return max(_kept(model, p, first, last) for model in models for p in range(len(model.chains)))
+
+
+def kept_by_steps(models: Sequence[OccupancyModel], first: int, last: int) -> Floats:
+    """The largest share of a leakage at each step from `first` on that is left at `last`, or back.
+
+    As `kept_by_silence`, whatever is published in between: step by step.
+
+    Args:
+        models: Theta. Every state is possible at step 1, whatever Pi says.
+        first: a step, from 1.
+        last: a later step, or the same.
+
+    Returns:
+        (last - first + 1,): shares that never fall, and 1 at the end.
+
+    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> kept_by_steps([theta], 1, 4).round(3)
+    array([0.365, 0.51 , 0.714, 1.   ])
+    """
+    out = np.ones(last - first + 1)
+    if first == last or (len(models) > 1 and _torn(models, last)):
+        return out
+    each = np.zeros((len(models), last - first))  # the share that the move into a step leaves
+    for model, own in zip(anywhere(models), each, strict=True):
+        states = list(islice(possible_states(model), last))
+        known: dict[tuple[int, int], float] = {}
+        for t in range(last, first, -1):
+            key = (model.calendar.slot(t), id(states[t - 2]))
+            if key not in known:
+                known[key] = max(
+                    _coefficient(a[rows], a[rows] > 0)
+                    for piece, possible in zip(model.chains, states[t - 2], strict=True)
+                    for a, rows in zip(
+                        into(model, piece, np.arange(len(possible)), t), possible, strict=True
+                    )
+                )
+            own[t - 1 - first] = known[key]
+    out[:-1] = np.cumprod(each[:, ::-1], axis=1)[:, ::-1].max(axis=0)
+    return out
+
+
+def anywhere(models: Sequence[OccupancyModel]) -> tuple[OccupancyModel, ...]:
+    """The same models with every state possible at step 1."""
+    return tuple(
+        replace(
+            model,
+            chains=tuple(
+                replace(piece, initial=np.full_like(piece.initial, 1 / piece.initial.shape[1]))
+                for piece in model.chains
+            ),
+        )
+        for model in models
+    )
 
 
 def running_steps(models: Sequence[OccupancyModel], horizon: int, period: int) -> int | None:

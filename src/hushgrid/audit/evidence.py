@@ -64,6 +64,7 @@ class Epoch:
     seconds: int | None = None  # length of a step, where it is on record
     lost: frozenset[int] = frozenset()  # own steps that may have been published and lost
     came: tuple[Came, ...] = ()  # houses that had moved in before its first release
+    accepted: float = 0.0  # leakage about one step above a promise, accepted when it began
 
 
 @dataclass(frozen=True, slots=True)

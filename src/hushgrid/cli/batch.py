@@ -73,8 +73,9 @@ def batch(
     if gaps not in ("stop", "publish"):
         raise BatchError(f"gaps is {gaps!r}; give stop or publish.")
     first, last = _times(day, month, begin, end)
+    deployment = accepting(load_deployment(file), accept_leakage, new_epoch)
     job = Job(
-        as_begun(accepting(load_deployment(file), accept_leakage, new_epoch)),
+        deployment if new_epoch else as_begun(deployment),
         tuple(readings),
         first,
         last,

@@ -29,9 +29,11 @@ def check(
 
     Example: hushgrid check service.toml
     """
+    from contextlib import suppress
     from dataclasses import replace
 
     from hushgrid.errors import FileError, HushgridError
+    from hushgrid.live.border import as_begun
     from hushgrid.live.config import load_deployment
     from hushgrid.live.ledger.stores import standby_remark
     from hushgrid.live.outlook import (
@@ -47,8 +49,14 @@ def check(
 
     try:
         deployment = load_deployment(file)
+        begun = deployment.zones
+        if not new_epoch:
+            with suppress(HushgridError):  # a ledger that cannot be read is a problem below
+                begun = as_begun(deployment).zones
         found, unkept = [], []
-        for zone in deployment.zones:
+        for planned, present in zip(deployment.zones, begun, strict=True):
+            # the terms of the file, with what was accepted for them
+            zone = replace(planned, accepts=accept_leakage if new_epoch else present.accepts)
             try:
                 found.append((zone, outlook(zone)))
             except HushgridError as error:

@@ -49,5 +49,9 @@ def status(
         figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {missing:>8}"
         state = f"{one.state} {one.curator or '-'}" if shared else one.state
         say(f"{one.zone:<20} {figures} {state}", json)
+    for one in found:
+        if one.leakage is not None:
+            counted = f"all prices together tell at most {one.leakage:.6g} about one interval"
+            say(f"{one.zone}: {counted} of one home (leakage)", json)
     zones = [asdict(one) for one in found]
     put_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)

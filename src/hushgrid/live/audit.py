@@ -18,11 +18,12 @@ from hushgrid.audit import Came, Check, Entry, Epoch, Evidence, Lost, Terms, fro
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
-from hushgrid.live.border import same_terms
+from hushgrid.live.border import accepted, same_terms
 from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
+from hushgrid.live.ledger.standing import Epoch as Begun
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import Place, laid
 from hushgrid.live.promise import stated
@@ -78,7 +79,17 @@ def load_case(
     if zone is not None and not wanted and terms:
         names = ", ".join(sorted({one.zone.id for one in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
-    return Case(evidence, tuple(wanted), chain, kind, recorded)
+    stated = tuple(_as_accepted(one, evidence) for one in wanted)
+    return Case(evidence, stated, chain, kind, recorded)
+
+
+def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
+    """An interval promise with the largest leakage that was accepted in its place."""
+    if terms.secret != "interval":
+        return terms
+    own = [one for one in evidence if one.zone == terms.zone.id]
+    figures = [epoch.accepted for one in own for epoch in one.epochs]
+    return replace(terms, epsilon=max([terms.promised, *figures]))
 
 
 def _starting(terms: Terms, offset: int, digest: str) -> Terms:
@@ -234,6 +245,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "entries": [],
                         "lost": set(),
                         "came": (),
+                        "accepted": accepted(Begun(**body)),
                     }
                 )
             elif record.kind == "schedule" and epochs:

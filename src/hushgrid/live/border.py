@@ -1,30 +1,37 @@
-"""Where one epoch follows another: what all their releases say about one interval of one house.
+"""Where one epoch follows another: what all releases say about one interval of one house.
 
-Leakage does not end where an epoch does. Before a new one begins, its schedule is counted together
-with what earlier epochs really published. Where the earlier terms can be made again from the
-service file (another `begins` or horizon), that is exact: one chain goes on. Where they cannot, the
-records alone bound what comes in and what goes back; see `_unknown`.
+Leakage does not end where an epoch does. Before a new one begins, its schedule is counted with all
+that the zone's ledger holds, and every epoch with an interval promise is judged again. Epochs of
+the same terms (another `begins` or horizon) are one chain that goes on, counted exactly. For all
+others the records bound it; proof: docs/proofs/temporal.md, "Other terms".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
+from hushgrid.accounting.epochs import (
+    FORGOTTEN,
+    PERIODS,
+    anywhere,
+    kept_by_silence,
+    kept_by_steps,
+)
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import Deployment, ZoneService
-from hushgrid.live.ledger.standing import Epoch, Published, Standing
+from hushgrid.live.ledger.standing import Booked, Epoch, Published, Standing
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.ports import LedgerStore
-from hushgrid.live.placing import Place, as_before, in_epoch, kept, laid, planned_otherwise
+from hushgrid.live.placing import Place, as_before, in_epoch, laid, planned_otherwise
 from hushgrid.live.terms import first_state, roster_digest
+from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Task
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
@@ -41,12 +48,15 @@ class Border:
     """Leakage about one interval of one house once the new epoch is published.
 
     Attributes:
-        leakage: the largest of the new epoch's steps, and of earlier steps that it adds to.
+        leakage: where promises would be exceeded, the largest leakage about their steps; else that
+            about the new epoch's steps or, without an interval promise of its own, earlier ones'.
+        promised: what holds so far for these steps; the least, where it would be exceeded.
         holds: whether every epoch's promise still holds.
         exact: whether the earlier terms were known; else `leakage` is an upper bound.
     """
 
     leakage: float
+    promised: float
     holds: bool
     exact: bool
 
@@ -59,20 +69,23 @@ def opening(service: ZoneService, standing: Standing) -> dict[str, float]:
         standing: its ledger, where the new epoch is not yet recorded.
 
     Returns:
-        The promise as `interval`, and as `leakage` the figure that was counted. Without an
-        interval promise only a figure that was accepted for the epoch before.
+        The promise as `interval`, as `leakage` the figure that was counted and, where a promise is
+        exceeded, as `accepted` the figure that takes its place. Without an interval promise only
+        what was accepted for earlier epochs.
 
     Raises:
         LedgerError: a promise would be exceeded, and the operator has not accepted the figure.
     """
     promised, spans = _promised(service), known(service, standing)
     found = border(service, standing, spans)
-    if found is not None and not found.holds and found.leakage > (service.accepts or 0.0):
+    exceeded = 0.0 if found is None or found.holds else found.leakage
+    if found is not None and exceeded > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
+    accepted = {"accepted": exceeded} if exceeded else {}
     if promised is None:
-        return {} if found is None or found.holds else {"leakage": found.leakage}
-    own = _alone(service) if service.leakage is None else service.leakage
-    return {"interval": promised, "leakage": max(own, 0.0 if found is None else found.leakage)}
+        return {"leakage": exceeded, **accepted} if exceeded else {}
+    counted = max(_own(service), 0.0 if found is None else found.leakage)
+    return {"interval": promised, "leakage": counted, **accepted}
 
 
 def border(
@@ -88,34 +101,46 @@ def border(
     Returns:
         The account; None where no epoch has an interval promise, or nothing was published yet.
     """
-    promised, old = _promised(service), _epochs(standing)
-    if not old or (promised is None and old[-1][0].interval is None):
+    promised, told = _promised(service), _told(standing)
+    moved = any(one.direction == "in" for one in standing.moved.values())
+    if promised is None and all(one.epoch.interval is None for one in told):
         return None
-    if service.begins // service.seconds <= standing.last_t:
-        return None  # refused for that
+    if not (told or moved) or service.begins // service.seconds <= standing.last_t:
+        return None  # nothing to add to, or refused for that
     if spans is None:
         spans = known(service, standing)
-    return _continued(service, standing, spans) if spans else _unknown(service, standing)
+    judged = _of_run(service, standing, told, spans) if promised is not None else []
+    judged += _of_others(service, standing, told, spans)
+    if not judged:
+        return None
+    exceeded = [one for one in judged if one[0] > one[1] * (1 + _CLOSE)]
+    counted = exceeded or (judged[:1] if promised is not None else judged)
+    figure, allowed = max(one for one, _ in counted), min(other for _, other in counted)
+    return Border(figure, allowed, not exceeded, exact=bool(spans))
 
 
 def _refusal(service: ZoneService, standing: Standing, found: Border, spans: Sequence[Span]) -> str:
     """The figure, and the ways out."""
-    least = math.inf if math.isinf(found.leakage) else math.ceil(found.leakage * 1e4) / 1e4
-    promises = [epoch.interval for epoch, _ in _epochs(standing)[-1:] if epoch.interval is not None]
-    promised = min([*promises, *([own] if (own := _promised(service)) is not None else [])])
-    said = (
-        f"the new epoch of zone {service.id!r} would bring leakage about one interval to"
-        f" {least:g} where {promised:g} is promised, since what is published before and after adds"
-        " up; "
+    least = _rounded_up(found.leakage)
+    text = (
+        f"the new epoch of zone {service.id!r} would bring leakage about one interval to {least}"
+        f" where {found.promised:g} is promised, since what is published before and after adds up; "
     )
     later = _later(service, standing, spans)
     if later is not None:
-        said += f"give a begins {later} intervals later, without a price until then, or "
+        text += f"give a begins {later} intervals later, without a price until then, or "
     else:
-        said += "no later begins within 32 days helps; "
-    if math.isinf(least):
-        return said.removesuffix("or ") + "give noise with an epsilon of its own."
-    return said + f"state the figure in public with --accept-leakage {least:g}."
+        text += "no later begins within 32 days helps; "
+    if math.isinf(found.leakage):
+        return text.removesuffix("or ") + "give noise with an epsilon of its own."
+    return text + f"state the figure in public with --accept-leakage {least}."
+
+
+def _rounded_up(figure: float) -> str:
+    """Four decimals, never below the figure."""
+    if math.isinf(figure):
+        return "inf"
+    return f"{math.ceil(figure * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
 
 
 def _later(service: ZoneService, standing: Standing, spans: Sequence[Span]) -> int | None:
@@ -134,28 +159,80 @@ def _promised(service: ZoneService) -> float | None:
     return promise.epsilon if promise is not None and promise.secret == "interval" else None
 
 
-def _epochs(standing: Standing) -> list[tuple[Epoch, list[Published]]]:
-    """Every epoch that published from readings, and those releases, in order."""
-    found: list[tuple[Epoch, list[Published]]] = []
+# ---- what the ledger holds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """An epoch with its releases from readings and the steps of it that may be lost."""
+
+    place: int  # among all epochs
+    epoch: Epoch
+    releases: Sequence[Published]
+    gaps: Sequence[Booked]
+
+    @property
+    def lost(self) -> list[int]:
+        until = self.epoch.first + self.epoch.horizon
+        return [t for gap in self.gaps for t in range(gap.first, min(gap.last + 1, until))]
+
+    @property
+    def seq(self) -> int:
+        """The first record after which its roster is fixed."""
+        return min([one.seq for one in self.releases] + [one.seq for one in self.gaps])
+
+    def sources(self, seconds: int) -> list[tuple[int, float]]:
+        """(time [s], the most that it loses, whatever anyone consumes) of all it published.
+
+        The time is that of the state which it is about: in steps of other lengths, their end.
+        """
+        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
+        found = [(one.start + wait, one.epsilon_any) for one in self.releases]
+        last = self.epoch.first + self.epoch.horizon - 1
+        for gap in self.gaps:
+            found.append((min(gap.last, last) * self.epoch.seconds + wait, gap.epsilon))
+        return found
+
+    def end(self, seconds: int) -> int:
+        """The time [s] of the last that it published."""
+        return max(time for time, _ in self.sources(seconds))
+
+
+def _told(standing: Standing) -> list[_Told]:
+    """Every epoch that may have published from readings, in the order of the records.
+
+    A later record may set an epoch aside that has published nothing; what is on record from then
+    on is not of that one, wherever it begins.
+    """
+    found: list[_Told] = []
     for i, epoch in enumerate(standing.epochs):
-        later = [one.first for one in standing.epochs[i + 1 :]]
-        until = min(later, default=math.inf)
-        mine = [
-            one
-            for one in standing.releases
-            if one.source == "readings" and epoch.first <= one.t < until
-        ]
-        if mine:
-            found.append((epoch, mine))
+        until = min((one.first for one in standing.epochs[i + 1 :]), default=math.inf)
+        steps = [one for one in standing.releases if epoch.first <= one.t < until]
+        releases = [one for one in steps if one.source == "readings"]
+        gaps = [one for one in standing.booked if epoch.first <= one.first < until]
+        if releases or gaps:
+            found.append(_Told(i, epoch, releases, gaps))
     return found
 
 
-def _lost(standing: Standing, epoch: Epoch) -> list[int]:
-    """Steps of an epoch that may have been published and lost, as they are booked."""
-    later = [one.first for one in standing.epochs if one.first > epoch.first]
-    until = min([*later, epoch.first + epoch.horizon])
-    steps = (t for gap in standing.booked for t in range(gap.first, gap.last + 1))
-    return [t for t in steps if epoch.first <= t < until]
+def accepted(epoch: Epoch) -> float:
+    """The leakage that was accepted when the epoch began; 0 where none was."""
+    if epoch.accepted is not None:
+        return epoch.accepted
+    counted = epoch.leakage or 0.0
+    return counted if counted > (epoch.interval or 0.0) * (1 + _CLOSE) else 0.0
+
+
+def _allowed(standing: Standing, one: _Told, promised: float, until: int | None = None) -> float:
+    """What holds for an epoch's steps: its promise, or what was accepted since it began.
+
+    Args:
+        standing: the zone's ledger.
+        one: the epoch.
+        promised: its promise.
+        until: the number of an epoch at which to stop; by default all count.
+    """
+    return max([promised, *map(accepted, standing.epochs[one.place : until])])
 
 
 # ---- the same terms again
@@ -189,9 +266,7 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not bodies:
         return service
     begun = zone_as_begun(service, str(bodies[-1]["digest"]))
-    counted = bodies[-1].get("leakage", 0.0)
-    exceeds = counted > bodies[-1].get("interval", math.inf) * (1 + _CLOSE)
-    return replace(begun, accepts=counted) if exceeds else begun
+    return replace(begun, accepts=accepted(Epoch(**bodies[-1])) or None)
 
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
@@ -209,9 +284,7 @@ class Span:
     """An earlier epoch whose terms are known: the zone as it ran then."""
 
     service: ZoneService
-    epoch: Epoch
-    releases: Sequence[Published]
-    lost: Sequence[int] = ()  # steps that may have been published besides
+    told: _Told
 
 
 def known(service: ZoneService, standing: Standing) -> list[Span]:
@@ -219,12 +292,13 @@ def known(service: ZoneService, standing: Standing) -> list[Span]:
     first, found = service.begins // service.seconds, list[Span]()
     if _promised(service) is None:
         return found
-    for epoch, releases in reversed(_epochs(standing)):
+    for one in reversed(_told(standing)):
+        epoch = one.epoch
         alike = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
         if then is None or first - epoch.first > _MOST:
             break
-        found.insert(0, Span(then, epoch, releases, _lost(standing, epoch)))
+        found.insert(0, Span(then, one))
         if service.memory is not None and first - epoch.first >= service.memory:
             break
     return found
@@ -253,41 +327,66 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
     return None
 
 
-def _continued(service: ZoneService, standing: Standing, spans: Sequence[Span]) -> Border:
+def _of_run(
+    service: ZoneService, standing: Standing, told: Sequence[_Told], spans: Sequence[Span]
+) -> list[tuple[float, float]]:
+    """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
+    promised = _promised(service)
+    assert promised is not None
+    before = told[: len(told) - len(spans)]
+    if not spans:
+        own = _own(service)
+        if service.leakage is not None:  # planned for any number of epochs like it
+            own = max(own, promised)
+        inflow = _inflow(service, standing, before, service.begins, None)
+        return [(own + inflow, promised)]
+    run = spans[0].told
+    inflow = _inflow(service, standing, before, run.epoch.first * service.seconds, run)
+    return _continued(service, standing, spans, inflow)
+
+
+def _continued(
+    service: ZoneService, standing: Standing, spans: Sequence[Span], inflow: float
+) -> list[tuple[float, float]]:
     """One chain through all epochs that are known, in local time."""
     pattern, promised = service.pattern, _promised(service)
     assert pattern is not None
     assert promised is not None
-    begin, new = spans[0].epoch.first, service.begins // service.seconds
+    begin, new = spans[0].told.epoch.first, service.begins // service.seconds
     steps = new - begin + service.policy.horizon
-    place = Place(begin * service.seconds, service.seconds, steps, service.time_zone)
-    world = laid(pattern, place)
-    rows = _Rows(world, steps)
-    for span in spans:
-        scheduler = first_state(span.service, span.epoch.digest).scheduler
-        scales = {t - begin + 1: scheduler.at(span.epoch.step(t)).scale for t in span.lost}
-        scales |= {one.t - begin + 1: one.scale for one in span.releases}
-        rows.add(span.service, scales)
-    rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
-    inflow = _carried(
-        _known_before(standing, begin), _silence_before(service, standing, begin, place)
-    )
-    kinds, class_of = rows.grouped()
-    at = spans[0].releases[0].t - begin
-    kinds[at] = np.where(kinds[at] > 0, kinds[at] + inflow, 0.0)
-    without = kinds.copy()
-    without[new - begin :] = 0.0
-    told_before = leakage_by_houses(world.models, without, class_of)
-    told = leakage_by_houses(world.models, kinds, class_of)
-    worst, earlier = 0.0, 0.0
-    for (_, _, one), (_, _, other) in zip(told, told_before, strict=True):
-        past, before = one[: new - begin], other[: new - begin]
-        more = past > before + FORGOTTEN * promised  # what the new epoch adds to
-        earlier = max(earlier, float(past[more].max(initial=0.0)))
-        worst = max(worst, float(one[new - begin :].max()))
-    then = min(max(s.epoch.interval or promised, s.epoch.leakage or 0.0) for s in spans)
-    holds = worst <= promised * (1 + _CLOSE) and earlier <= then * (1 + _CLOSE)
-    return Border(max(worst, earlier), holds, exact=True)
+    world = laid(pattern, Place(begin * service.seconds, service.seconds, steps, service.time_zone))
+    worlds = [world]
+    if inflow > FORGOTTEN * promised and any(model.has_zeros for model in world.models):
+        # who is certain where this chain begins need not have been so before
+        worlds.append(replace(world, models=anywhere(world.models)))
+    worst, earlier = 0.0, np.zeros(new - begin)
+    for each in worlds:
+        rows = _Rows(each, steps)
+        for span in spans:
+            epoch = span.told.epoch
+            scheduler = first_state(span.service, epoch.digest).scheduler
+            scales = {t - begin + 1: scheduler.at(epoch.step(t)).scale for t in span.told.lost}
+            scales |= {one.t - begin + 1: one.scale for one in span.told.releases}
+            rows.add(span.service, scales)
+        rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
+        kinds, class_of = rows.grouped()
+        kinds[0] += inflow
+        without = kinds.copy()
+        without[new - begin :] = 0.0
+        whole = leakage_by_houses(each.models, kinds, class_of)
+        for (_, _, one), (_, _, other) in zip(
+            whole, leakage_by_houses(each.models, without, class_of), strict=True
+        ):
+            past = one[: new - begin]
+            more = past > other[: new - begin] + FORGOTTEN * promised  # what the new epoch adds to
+            earlier = np.maximum(earlier, np.where(more, past, 0.0).max(axis=1))
+            worst = max(worst, float(one[new - begin :].max()))
+    found = [(worst, promised)]
+    ends = [*(span.told.epoch.first - begin for span in spans[1:]), new - begin]
+    for span, end in zip(spans, ends, strict=True):
+        part = earlier[span.told.epoch.first - begin : end]
+        found.append((float(part.max(initial=0.0)), _allowed(standing, span.told, promised)))
+    return found
 
 
 class _Rows:
@@ -325,72 +424,137 @@ def _scales(service: ZoneService) -> dict[int, float]:
     return {t: state.scheduler.at(t).scale for t in range(1, service.policy.horizon + 1)}
 
 
-def _silence_before(service: ZoneService, standing: Standing, first: int, place: Place) -> float:
-    """The share of what was published before step `first` that is left there."""
-    earlier = [one.t for one in standing.releases if one.source == "readings" and one.t < first]
-    earlier += [gap.last for gap in standing.booked if gap.last < first]
-    if not earlier or service.pattern is None:
-        return 0.0
-    steps = min(first - max(earlier), _MOST)
-    return kept(service.pattern, place, place.begins - steps * place.seconds, steps)
-
-
-def _known_before(standing: Standing, first: int) -> float:
-    """The most that releases before step `first` say about one step after them."""
-    return _cap([each for each in _epochs(standing) if each[0].first < first], standing)
-
-
-def _cap(epochs: Sequence[tuple[Epoch, Sequence[Published]]], standing: Standing) -> float:
-    """The most that epochs say about their last step.
-
-    It is what all releases lose, whatever anyone consumes, or what was counted when the last of
-    the epochs began. Releases that were lost state nothing: then only what was counted holds.
-    """
-    if not epochs:
-        return 0.0
-    everything = math.fsum(one.epsilon_any for _, releases in epochs for one in releases)
-    if any(_lost(standing, epoch) for epoch, _ in epochs):
-        everything = math.inf
-    counted = epochs[-1][0].leakage
-    return everything if counted is None else min(everything, counted)
-
-
-def _carried(leakage: float, share: float) -> float:
-    """What silence leaves: a share, and never more than what the chain can tell at all."""
-    if share >= 1:
-        return leakage
-    return min(share * leakage if share > 0 else 0.0, 4 * math.atanh(share))
-
-
 # ---- other terms, or terms that are not known
 
 
-def _unknown(service: ZoneService, standing: Standing) -> Border:
-    """From the records alone, with the new epoch's chain in the silence between.
+def _of_others(
+    service: ZoneService, standing: Standing, told: Sequence[_Told], spans: Sequence[Span]
+) -> list[tuple[float, float]]:
+    """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
 
-    What comes in is at most what all earlier releases lose together, and at most what was counted
-    for the last epoch; silence leaves a share of it. What goes back adds to the figure that was
-    counted for earlier steps or, where none is on record, to the promise itself.
+    What is on record for such an epoch holds before the new one begins. A run of the same terms
+    that is planned for any number of epochs was counted at its promise when it began.
     """
-    epochs, promised = _epochs(standing), _promised(service)
-    old = epochs[-1][0]
-    share = _share_between(service, *epochs[-1], _lost(standing, old))
-    worst, forward = 0.0, math.inf
-    if _is_known_ahead(service.policy):
-        world, (kinds, class_of) = service.scenario, _own_losses(service)
-        alone = leakage_by_houses(world.models, kinds, class_of)
-        forward = max(float(total[0].max()) for _, _, total in alone)
-        inflow = _carried(_cap(epochs, standing), share)
-        kinds[0] = np.where(kinds[0] > 0, kinds[0] + inflow, 0.0)
-        among = leakage_by_houses(world.models, kinds, class_of)
-        worst = max(float(total.max()) for _, _, total in among)
-    before = old.interval if old.interval is not None else promised or 0.0
-    counted = before if old.leakage is None else old.leakage
-    earlier = counted + _carried(forward, share)
-    holds = earlier <= max(before, counted) * (1 + _CLOSE)
-    if promised is None:
-        return Border(earlier, holds, exact=False)
-    return Border(max(worst, earlier), holds and worst <= promised * (1 + _CLOSE), exact=False)
+    before = told[: len(told) - len(spans)]
+    judged = [(one, one.epoch.interval) for one in before if one.epoch.interval is not None]
+    if spans and all(one.memory is not None for one in (service, *(s.service for s in spans))):
+        return []
+    if not judged:
+        return []
+    forward = _forward(service)
+    if spans:  # each of them on its own
+        forward += math.fsum(_own(span.service) for span in spans)
+    to = spans[0].told.epoch.first * service.seconds if spans else service.begins
+    share, most = _fading(service, before, to)
+    everything = math.fsum(loss for one in told for _, loss in one.sources(service.seconds))
+    everything += max((one.epsilon for one in standing.moved.values()), default=0.0)
+    found = []
+    for one, promised in judged:
+        allowed = _allowed(standing, one, promised)
+        back = _carried(forward * _together(service), share(one.end(service.seconds)), most)
+        found.append((min(allowed, everything * _together(service)) + back, allowed))
+    return found
+
+
+def _inflow(
+    service: ZoneService,
+    standing: Standing,
+    before: Sequence[_Told],
+    to: int,
+    run: _Told | None,
+) -> float:
+    """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
+
+    Every release counts with what it loses whatever anyone consumes, and less with every step
+    since. What holds for the steps of an epoch bounds all releases until its end.
+    """
+    share, most = _fading(service, before, to)
+    sources = [each for one in before for each in one.sources(service.seconds)]
+    bounds = [_sum((loss, share(time)) for time, loss in sources)]
+    for one in before:
+        if one.epoch.interval is None:
+            continue
+        end = one.end(service.seconds)
+        holds = _allowed(standing, one, one.epoch.interval, None if run is None else run.place)
+        later = [(loss, share(time)) for time, loss in sources if time > end]
+        bounds.append(_sum([(holds, share(end)), *later]))
+    brought = [
+        _carried(one.epsilon * _together(service), share(_came(standing, one.seq, to)), math.inf)
+        for one in standing.moved.values()
+        if one.direction == "in" and (run is None or one.seq < run.seq)
+    ]
+    return min(min(bounds) * _together(service), most) + max(brought, default=0.0)
+
+
+def _came(standing: Standing, seq: int, to: int) -> int:
+    """When a house had come at the latest [s]: a transfer has no time, the next release has one."""
+    return min((one.published_at for one in standing.releases if one.seq > seq), default=to)
+
+
+def _sum(parts: Iterable[tuple[float, float]]) -> float:
+    return math.fsum(_carried(loss, share, math.inf) for loss, share in parts)
+
+
+def _carried(leakage: float, share: float, most: float) -> float:
+    """A share of a leakage, and no more than what the silence lets through at all."""
+    return min(leakage * share if share > 0 else 0.0, most)
+
+
+def _together(service: ZoneService) -> int:
+    """The most houses that move together: states of a block differ in that many."""
+    return max(piece.size for model in service.scenario.models for piece in model.chains)
+
+
+def _fading(
+    service: ZoneService, before: Sequence[_Told], to: int
+) -> tuple[Callable[[int], float], float]:
+    """The share of a leakage about the step at any time [s] that is left at `to` [s].
+
+    Also the most that releases of `before` can say there at all. Under the new epoch's models:
+    silence since the last of these releases, before that step by step, whatever is published.
+    Time beyond 32 days takes nothing off.
+    """
+    if not before:
+        return (lambda _: 1.0), 0.0
+    seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
+    last = max(one.end(seconds) for one in before)
+    quiet, day = max(min((to - last) // seconds, longest), 0), _DAY // seconds
+    models = _models(service, to - quiet * seconds, quiet)
+    silence = kept_by_silence(models, day + 1, day + 1 + quiet, starts=False)
+    first = min(time for one in before for time, _ in one.sources(seconds))
+    steps = min((last - first) // seconds, longest)
+    start = to - (quiet + steps) * seconds
+    kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
+
+    def share(time: int) -> float:
+        if time > last:
+            return 1.0
+        return silence * float(kept[max(steps - (last - time) // seconds, 0)])
+
+    return share, 4 * math.atanh(silence) if silence < 1 else math.inf
+
+
+def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
+    """Theta from a day before `start` [s] until so many steps after it."""
+    seconds, day = service.seconds, _DAY // service.seconds
+    if service.pattern is None:
+        ago = (service.begins - start) // seconds
+        return [model.starting(-(day + ago)) for model in service.scenario.models]
+    place = Place(start - day * seconds, seconds, day + steps + 1, service.time_zone)
+    return laid(service.pattern, place).models
+
+
+def _forward(service: ZoneService) -> float:
+    """The most that the new epoch, and others of its terms, say about the step it begins with."""
+    promised = _promised(service)
+    if promised is not None:
+        return max(_own(service), promised)
+    if not _is_known_ahead(service.policy):
+        return math.inf
+    world = service.scenario
+    world = replace(world, models=anywhere(world.models))
+    told = leakage_by_houses(world.models, *_own_losses(service, world))
+    return max(float(total[0].max()) for _, _, total in told)
 
 
 def _is_known_ahead(policy: Policy) -> bool:
@@ -399,28 +563,15 @@ def _is_known_ahead(policy: Policy) -> bool:
     return not odd and policy.on_empty == "protect_all" and policy.blocks == "block"
 
 
-def _own_losses(service: ZoneService) -> tuple[Floats, NDArray[np.intp]]:
-    rows = _Rows(service.scenario, service.policy.horizon)
+def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, NDArray[np.intp]]:
+    rows = _Rows(world, service.policy.horizon)
     rows.add(service, _scales(service))
     return rows.grouped()
 
 
-def _alone(service: ZoneService) -> float:
-    """Leakage of the epoch on its own, for a zone that was not planned from a file."""
-    told = leakage_by_houses(service.scenario.models, *_own_losses(service))
+def _own(service: ZoneService) -> float:
+    """Leakage as it was planned; of the epoch on its own, for a zone that is not from a file."""
+    if service.leakage is not None:
+        return service.leakage
+    told = leakage_by_houses(service.scenario.models, *_own_losses(service, service.scenario))
     return max(float(total.max()) for _, _, total in told)
-
-
-def _share_between(
-    service: ZoneService, old: Epoch, releases: Sequence[Published], lost: Sequence[int]
-) -> float:
-    """The share of a leakage that is left between the last release and the new epoch."""
-    last = max([releases[-1].start, *(t * old.seconds for t in lost)])
-    end = last + (old.seconds if old.seconds != service.seconds else 0)
-    steps = min((service.begins - end) // service.seconds, _MOST)
-    day = _DAY // service.seconds
-    if service.pattern is not None:
-        place = Place(service.begins, service.seconds, service.policy.horizon, service.time_zone)
-        return kept(service.pattern, place, service.begins - steps * service.seconds, steps)
-    earlier = [model.starting(-(day + steps)) for model in service.scenario.models]
-    return kept_by_silence(earlier, day + 1, day + 1 + steps)

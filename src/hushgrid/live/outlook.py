@@ -17,6 +17,7 @@ from hushgrid.live.course import begun, brought_now, spent_before
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.gaps import CLOSE
 from hushgrid.live.ledger.standing import Epoch, Standing
+from hushgrid.live.promise import stated
 from hushgrid.live.publish import utc
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import examine
@@ -55,7 +56,7 @@ def outlook(zone: ZoneService) -> Outlook:
     return Outlook(
         seen,
         promise.secret,
-        promise.epsilon,
+        stated(zone),
         promise.delta,
         steps,
         leakage,

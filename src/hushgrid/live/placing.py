@@ -114,13 +114,14 @@ def memory_of(pattern: Pattern, place: Place) -> int | None:
 def kept(pattern: Pattern, place: Place, start: int, steps: int) -> float:
     """The share of a leakage about the step at `start` [s] that so many silent steps leave.
 
-    The chain begins a day earlier, so that what is possible does not hang on where it begins.
+    The chain begins a day earlier with every state possible, so that what is possible does not
+    depend on where it begins.
     """
     day = _DAY // place.seconds
     world = laid(
         pattern, place._replace(begins=start - day * place.seconds, horizon=day + steps + 1)
     )
-    return kept_by_silence(world.models, day + 1, day + 1 + steps)
+    return kept_by_silence(world.models, day + 1, day + 1 + steps, starts=False)
 
 
 def _among_others(pattern: Pattern, place: Place, memory: int) -> Scenario:

@@ -44,13 +44,15 @@ def epoch(
     exact: bool = False,
     interval: float | None = None,
     leakage: float | None = None,
+    accepted: float | None = None,
 ) -> Body:
     """Terms that hold from step `first` on: `digest` is the mechanism's, `roster` the meters'.
 
     `horizon` steps may be published from readings, each `seconds` [s] long. `exact` says that the
     policy publishes without noise where no house is uncertain. Where occupancy at one step is
     promised from all releases, `interval` is that promise and `leakage` what was counted, releases
-    of earlier epochs included; else `leakage` alone, where it was accepted for an epoch before.
+    of earlier epochs included. `accepted` is the leakage that the operator accepted where this
+    epoch takes its own steps or those of an earlier one above their promise.
     """
     body: Body = {
         "digest": digest,
@@ -60,7 +62,7 @@ def epoch(
         "roster": roster,
         "exact": exact,
     }
-    counted = {"interval": interval, "leakage": leakage}
+    counted = {"interval": interval, "leakage": leakage, "accepted": accepted}
     return {**body, **{name: value for name, value in counted.items() if value is not None}}
 
 
@@ -301,7 +303,7 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
 
 # fields that a body may have: records of earlier versions lack them
 OPTIONAL: Mapping[str, Mapping[str, Field]] = {
-    "epoch": {"interval": _LOSS, "leakage": _LOSS},
+    "epoch": {"interval": _LOSS, "leakage": _LOSS, "accepted": _LOSS},
     "release": {"noise": _one_of(NoiseName)},
 }
 

@@ -35,6 +35,7 @@ class Epoch:
     exact: bool
     interval: float | None = None
     leakage: float | None = None
+    accepted: float | None = None
 
     def step(self, t: int) -> int:
         """The mechanism's own number for the zone's step t."""
