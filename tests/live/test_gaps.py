@@ -303,7 +303,7 @@ def test_what_resume_writes_does_not_vouch_for_what_it_did_not_see(tmp_path: Pat
     assert world.standing().releases[-1].t == FIRST + 5
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "torn", "line"])
+@pytest.mark.parametrize("harm", ["flip", "cut", "torn", "line", "signature"])
 def test_a_damaged_witness_does_not_prove_that_nothing_is_missing(
     tmp_path: Path, harm: str
 ) -> None:
@@ -312,8 +312,11 @@ def test_a_damaged_witness_does_not_prove_that_nothing_is_missing(
     (file,) = world.made.witness_folder.glob("1/????????????????")
     lines = file.read_bytes().removesuffix(b"end\n").splitlines(keepends=True)
     last = bytearray(lines.pop())
-    last[40] ^= 1
-    end = {"flip": bytes(last), "cut": b"", "torn": bytes(last[:70]), "line": b""}[harm]
+    signature = last.index(b'"signature":"') + 20
+    last[signature if harm == "signature" else 40] ^= 1
+    end = {"cut": b"", "torn": bytes(last[:70]), "line": b""}.get(harm, bytes(last))
+    if harm == "signature":  # a whole file but for one digit
+        end += b"end\n"
     if harm == "line":  # up to where the copy ends
         lines = lines[:-2]
     file.write_bytes(b"".join(lines) + end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid import Policy
+from hushgrid import OccupancyModel, Policy
 from hushgrid.accounting.compose import Account
 from hushgrid.audit import Check, Evidence
 from hushgrid.audit.ledger import budget
@@ -318,6 +319,22 @@ def test_spending_without_a_bound_is_not_carried(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="has no bound"):
         moved(again)
     assert transfers(again) == []
+
+
+def test_releases_without_noise_are_not_carried_as_nothing(tmp_path: Path) -> None:
+    """Models that contradict each other under the paper's rules: published exactly, no bound."""
+    certain = [
+        OccupancyModel.factored([pi], [[[[1.0, 0.0], [0.0, 1.0]]]], chain_of=[0, 0])
+        for pi in ([1.0, 0.0], [0.0, 1.0])
+    ]
+    exact = Policy(0.5, horizon=20, models="paper", on_empty="publish_exact")
+    elm = service_of(2, "elm", exact)
+    elm = replace(elm, scenario=replace(elm.scenario, models=tuple(certain)))
+    run_on(tmp_path, elm, 2)
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        standing = check(store.records("elm"), verify).standings["elm"]
+    assert [one.epsilon for one in standing.current] == [math.inf, math.inf]
+    assert spent_by(elm, standing, 0).epsilon == math.inf
 
 
 def two(

@@ -252,7 +252,15 @@ def _plain(column: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
         return list(seconds.cast(pa.int64()).to_pylist())
-    return list(column.to_pylist())
+    return [_python(one) for chunk in column.chunks for one in chunk]
+
+
+def _python(scalar: Any) -> Any:
+    """The value of a scalar; one that Python has no value for is no label."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return "out of range"
 
 
 def _places(path: Path, names: list[str]) -> list[int]:

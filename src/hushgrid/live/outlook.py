@@ -161,20 +161,24 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
         zone, spent, first = on.zone, _spent(on), _next(on.standing)
     policy = zone.policy
     steps = max(policy.horizon - first + 1, 0)
-    if zone.budget is None:
-        return Affordable(steps, steps)
     if on is not None and on.standing.gap is not None:
         why = "releases may be lost; what they cost is booked by hushgrid resume"
         return Affordable(None, steps, why=why)
+    since = None if on is None or policy.window is None else on.standing
+    if since is not None and (_lost_before(zone, since) or since.booked):
+        why = "windows still count what was lost before the epoch or in a gap"
+        return Affordable(None, steps, why=why)
+    if zone.budget is None:
+        return Affordable(steps, steps)
     scheduler = first_state(zone).scheduler
     fixed = policy.window is None and (scheduler.ahead or policy.gaussian is not None)
     if not fixed and scheduler.weaker:
         why = "the rules bound less than a release tells, and what is published decides its cost"
         return Affordable(None, steps, why=why)
+    if not fixed and policy.epsilon_t:
+        why = "what is published decides what each step costs, and so which steps still fit"
+        return Affordable(None, steps, why=why)
     if policy.window is not None:
-        if on is not None and (_lost_before(zone, on.standing) or on.standing.booked):
-            why = "windows still count what was lost before the epoch or in a gap"
-            return Affordable(None, steps, why=why)
         within = policy.window.steps * spent.more(policy.epsilon, zone.budget)
         return Affordable(min(within, steps), steps, least=True)
     paid = 0
@@ -213,18 +217,19 @@ def releases_within(zone: ZoneService) -> int | None:
     return None if paid.releases == paid.steps else paid.releases
 
 
+def _paid_from(zone: ZoneService) -> str:
+    return "there will be" if zone.budget is None else f"the budget of {zone.budget:g} pays for"
+
+
 def _lasting(zone: ZoneService, on: Running | None) -> str:
     """How long the budget lasts, in a sentence."""
     paid, least = affordable(zone, on), ""
     which = "" if on is None else " of the new epoch" if on.new else " in the running epoch"
     rest = "whole horizon" if on is None or on.new else "rest of the horizon"
-    if zone.budget is None:
+    if zone.budget is None and paid.releases is not None:
         return f"No budget is set: every interval of the {rest}{which} gets a release."
     if paid.releases is None:
-        return (
-            f"How many releases{which} the budget of {zone.budget:g} pays for is not known ahead:"
-            f" {paid.why}."
-        )
+        return f"How many releases{which} {_paid_from(zone)} is not known ahead: {paid.why}."
     if paid.releases == paid.steps:
         return f"The budget of {zone.budget:g} lasts for the {rest}{which}."
     least = "at least " if paid.least else ""

@@ -112,6 +112,8 @@ def _steps(service: ZoneService, standing: Standing) -> Iterator[_Step]:
 
 
 def _loss(state: State, step: _Step, house: int) -> float:
+    if not step.shown.scale:  # published without noise: what is booked is 0 or without a bound
+        return step.shown.epsilon
     scales = [scale for scale in (step.shown.scale, step.shown.look) if scale]
     lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)

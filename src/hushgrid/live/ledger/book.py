@@ -300,15 +300,15 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         if not beyond:
             continue
         if beyond[0].seq == fold.seq + 1:
-            _append_again(store, zone, fold, beyond, key)
+            if _append_again(store, zone, fold, beyond, key):
+                continue
         elif fold.place is None or fold.place.epoch is None:
             raise LedgerError(
                 f"the ledger of zone {zone!r} ends at record {fold.seq} and the witness begins at"
                 f" record {first}; put back a copy of the ledger that reaches so far."
             )
-        else:
-            steps = [one.t for one in beyond if one.t]
-            found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
+        steps = [one.t for one in beyond if one.t]
+        found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
     if any(one.damaged and one.records[-1].seq >= fold.seq for one in tails):
         found = found._replace(lost=True)  # the damaged line was a record that the store lacks
     head = fold.place.head.digest if fold.place else ""
@@ -325,17 +325,23 @@ def _superseded(records: Sequence[Record], gaps: Sequence[Gap]) -> bool:
 
 def _append_again(
     store: LedgerStore, zone: str, fold: Fold, records: Sequence[Record], key: str
-) -> None:
+) -> bool:
+    """Append the records as they were; False where one of them was damaged in the witness."""
     for record in records:
         if record.kind == "genesis" and record.body["key"] != key:
             raise LedgerError(
                 f"the witness of zone {zone!r} is of a ledger with another key, and the ledger has"
                 " no record; put that ledger back, or remove the witness to begin a new one."
             )
-        fold.check(record)
+        try:
+            fold.check(record)
+        except LedgerError:
+            log.error("a record of the witness is damaged", extra={"zone": zone, "seq": record.seq})
+            return False
         store.append(record)
         fold.take(record)
     log.warning("records put back", extra={"zone": zone, "records": len(records)})
+    return True
 
 
 def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
