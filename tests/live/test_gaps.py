@@ -372,8 +372,13 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
 
 
-def noted(world: World, now: float, *, moved: bool) -> tuple[int, int] | None:
-    """The gap that is noted where the ledger's server is the same as before, or is not."""
+def noted(
+    world: World, now: float, *, moved: bool, grace: int | None = None
+) -> tuple[int, int] | None:
+    """The gap that is noted where the ledger's server is the same as before, or is not.
+
+    With another `grace` [s] than before, the meter store is lost, too.
+    """
     made, one = world.made, world.made.zones[0]
     with (
         open_store(made.ledger) as store,
@@ -385,7 +390,10 @@ def noted(world: World, now: float, *, moved: bool) -> tuple[int, int] | None:
     ):
         meters.open_zone("elm", one.meters, one.seconds)
         ledger.found = ledger.found._replace(moved=moved)
-        note_loss(one, ledger, meters, now)
+        if grace is None:
+            note_loss(one, ledger, meters, now)
+        else:
+            note_loss(replace(one, grace=grace), ledger, None, now)
         gap = ledger.standing.gap
     return None if gap is None else (gap.first, gap.last)
 
@@ -395,6 +403,24 @@ def test_the_meter_store_is_asked_where_a_copy_of_the_same_server_is_put_back(
 ) -> None:
     world = older_copy(World(service(tmp_path)), lost=3)
     assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:
+    """A file written by it would vouch for a ledger that lacks its end."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    with pytest.raises(LedgerError, match="not those of its epoch"):
+        World(replace(world.made, zones=(other,)), world.t).play(lambda world: world.whole(1))
+    assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+@pytest.mark.parametrize("grace", [0, 2 * QUARTER])
+def test_a_longer_grace_does_not_shorten_a_gap(tmp_path: Path, grace: int) -> None:
+    """It is no term of an epoch: releases may have come with a shorter one."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    found = noted(world, world.time, moved=True, grace=grace)
+    assert found is not None
+    assert found[1] >= FIRST + 4
 
 
 def test_a_clock_behind_the_ledger_does_not_judge_a_fail_over(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def note_loss(service: ZoneService, ledger: Ledger, meters: Source | None, now: 
     if epoch is None:
         return
     known = max([standing.last_t, epoch.first - 1, *(one.last for one in standing.gaps)])
-    due = math.floor((now - service.grace) / epoch.seconds) - 1  # the last step that can be out
+    due = math.floor(now / epoch.seconds) - 1  # the last step that can be out, at no grace
     closed = 0 if meters is None else _closed(service, standing, meters)
     why: Cause
     if found.forked:

@@ -235,7 +235,8 @@ def _resumed(
         found = recover(store, zone, fold, witness, key)
         moved = store.moved(zone) if isinstance(store, Replicated) else None
         found = found._replace(moved=moved, blind=not witness.known)
-        if not found.lost and not found.forked:
+        # one that knew nothing is not to look as if it had, before the loss is judged
+        if not (found.lost or found.forked or found.blind):
             witness.keep(list(store.records(zone, max(0, fold.seq - KEPT))))
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
     if wanted:
