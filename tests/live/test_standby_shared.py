@@ -124,11 +124,18 @@ def test_a_paused_curator_does_not_publish_again_what_another_published_meanwhil
     try:
         wait_for(lambda: all(one.ready() for one in curators), curators)
         wait_for(lambda: len({zone["curator"] for zone in other.zones()}) == 2, curators)
-        mine = next(
-            zone["zone"]
-            for zone in other.zones()
-            if str(zone["curator"]).startswith(f"{paused.port}-")
-        )
+        own: list[str] = []
+
+        def found_own() -> bool:
+            own[:] = [
+                str(zone["zone"])
+                for zone in other.zones()
+                if str(zone["curator"]).startswith(f"{paused.port}-")
+            ]
+            return bool(own)
+
+        wait_for(found_own, curators)
+        mine = own[0]
         Shown(curators).more(2)
         standby.hold_back()
         before = standings(standby.both())[mine].last_t
