@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 from hmmlearn.hmm import CategoricalHMM, GaussianHMM
-from numpy.typing import NDArray
 
 from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both
 from hushgrid import Gamma, Policy, Tariff
+from hushgrid.arrays import Floats
 from hushgrid.simulation import Scenario, World, simulate
 
 HOUSES = 200_000
@@ -22,7 +22,6 @@ PEER_STEPS = 10_000
 REPETITIONS = 5
 ABSENT, PRESENT = Gamma(1.5, 80.0, 1000), Gamma(2.5, 125.0, 1000)
 
-Floats = NDArray[np.float64]
 Peer = GaussianHMM | CategoricalHMM
 
 

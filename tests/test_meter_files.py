@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushgrid.arrays import Int8s
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters import Counts, MeterStore, open_meters, segments
-from hushgrid.live.meters.batch import Codes, Columns
+from hushgrid.live.meters.batch import Columns
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.frames import HEAD_SIZE, LogReader
 from hushgrid.live.meters.memory import IntervalMemory
@@ -301,7 +302,7 @@ def test_an_interrupted_leader_tells_those_who_wait() -> None:
     """Ctrl-C hits the thread that stores for all: it stops, the others are told to send again."""
     storing, go, calls = threading.Event(), threading.Event(), []
 
-    def commit(batches: Sequence[Columns]) -> Codes:
+    def commit(batches: Sequence[Columns]) -> Int8s:
         calls.append(len(batches))
         if len(calls) == 1:
             storing.set()

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary import (
     Adversary,
@@ -23,6 +22,7 @@ from hushgrid.adversary import (
     look_back,
     watch,
 )
+from hushgrid.arrays import Floats, Int32s, UInt8s
 from hushgrid.belief import at_home, marginals
 from hushgrid.calibration import Calibrator, Naive
 from hushgrid.errors import PolicyError
@@ -36,7 +36,6 @@ from hushgrid.scores import Scores, scores
 from hushgrid.simulation import Scenario
 
 Knows = Literal["none", "others", "occupancy"]
-Floats = NDArray[np.float64]
 
 SMALL = 14  # houses, for which the joint filter is used
 
@@ -54,7 +53,7 @@ class Attack:
     houses: tuple[int, ...]
     home: Floats
     prior: Floats
-    occupancy: NDArray[np.uint8]
+    occupancy: UInt8s
     scores: Scores
 
     @property
@@ -169,7 +168,7 @@ def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:
     return tuple(bared(release, readings, scenario) for release, readings in pairs)
 
 
-def bared(release: Release, readings: NDArray[np.int32], scenario: Scenario) -> Release:
+def bared(release: Release, readings: Int32s, scenario: Scenario) -> Release:
     """The release of the same step without any noise: the load itself, and the optimal rate."""
     load = tally(readings, scenario.zone.bound).load
     return replace(

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s
 from hushgrid.consumption import Consumption
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import Chains, OccupancyModel
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +126,7 @@ def law_moments(consumption: Consumption) -> Floats:
 def add_up(
     belief: Belief,
     model: OccupancyModel,
-    class_of: NDArray[np.int32],
+    class_of: Int32s,
     means: Floats,
     variances: Floats,
 ) -> tuple[Floats, Floats]:
@@ -170,7 +169,7 @@ _CHUNK = 4096  # groups of houses looked at together
 
 
 def _blocks(
-    law: Floats, piece: Chains, class_of: NDArray[np.int32], means: Floats, variances: Floats
+    law: Floats, piece: Chains, class_of: Int32s, means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
     """Houses of a block share its state: add given the state, then over the states."""
     m = piece.size

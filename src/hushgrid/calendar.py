@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Int32s
 from hushgrid.checks import index_array
 from hushgrid.errors import ModelError
 
@@ -23,7 +24,7 @@ class Calendar:
     (14, 0, 2, 0)
     """
 
-    slots: NDArray[np.int32]
+    slots: Int32s
 
     def __init__(self, slots: ArrayLike) -> None:
         given = index_array(slots, "calendar", ModelError)

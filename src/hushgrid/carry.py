@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Bools, Floats
 from hushgrid.occupancy import Chains, OccupancyModel
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _SMALL = 1e-290  # chances below it lose digits
 

@@ -7,8 +7,9 @@ import numbers
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats, Int32s
 from hushgrid.errors import HushgridError
 
 
@@ -26,7 +27,7 @@ def is_whole(value: Any) -> bool:
     return is_real(value) and value == math.floor(value)
 
 
-def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> NDArray[np.int32]:
+def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int32s:
     """Whole numbers that fit 32 bits, read-only; nothing is rounded or wrapped to fit."""
     try:
         array = np.array(values)
@@ -44,7 +45,7 @@ def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> NDA
 
 def float_array(
     values: ArrayLike, what: str, error: type[HushgridError], fields: tuple[str, ...] = ()
-) -> NDArray[np.float64]:
+) -> Floats:
     """Numbers, as an array of one's own; `fields` are those of the error."""
     try:
         return np.array(values, np.float64)

@@ -18,8 +18,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.belief import add_up, marginals
 from hushgrid.calibration import Scheduler, exposures_of
 from hushgrid.calibration.loss import loss_of_pmfs
@@ -30,8 +30,6 @@ from hushgrid.grid import Zone
 from hushgrid.laws import split
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
-
-Floats = NDArray[np.float64]
 
 RHO = 0.2  # relative error to expect of the model
 # Of the zone's expected energy at most this share may lie above a planned clamp. Were the model
@@ -169,7 +167,7 @@ class _Search:
         scales = [scheduler.at(t).scale for t in range(1, policy.horizon + 1)]
         return math.sqrt(float(np.mean(2 * np.square(scales))))
 
-    def clamps(self, scales: Floats) -> NDArray[np.int64]:
+    def clamps(self, scales: Floats) -> Ints:
         """(scales, classes): the largest clamp each scale protects; scales ascend."""
         found = np.empty((len(scales), len(self._bound)), np.int64)
         for kind in range(len(self._bound)):
@@ -178,7 +176,7 @@ class _Search:
                 at = found[k, kind] = self._largest(kind, pairs, b, at)
         return found
 
-    def expected(self, scales: Floats, clamps: NDArray[np.int64]) -> Floats:
+    def expected(self, scales: Floats, clamps: Ints) -> Floats:
         """Expected squared error at each scale with its clamps [Wh^2]; inf: too much is cut."""
         parts = self._parts(clamps)
         total = 2 * scales**2 * self._uneven + self._cut_error(parts)
@@ -188,7 +186,7 @@ class _Search:
             total = np.where(allowed.all(axis=0), total, np.inf)
         return np.asarray(total)
 
-    def _parts(self, clamps: NDArray[np.int64]) -> Parts:
+    def _parts(self, clamps: Ints) -> Parts:
         return _parts(self._models, self._consumption, clamps, self._policy.horizon)
 
     def _cut_error(self, parts: Parts) -> Floats:
@@ -241,9 +239,7 @@ def cut_moments(
     return Parts(*(part[:, :, 0].mean(axis=0) for part in parts))
 
 
-def _parts(
-    models: Sequence[OccupancyModel], f: Consumption, clamps: NDArray[np.int64], horizon: int
-) -> Parts:
+def _parts(models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int) -> Parts:
     """(models, T, rows of clamps) each."""
     out = np.empty((4, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
@@ -258,7 +254,7 @@ def _parts(
     return Parts(*out)
 
 
-def _by_class(f: Consumption, table: NDArray[np.int32], clamps: NDArray[np.int64]) -> Floats:
+def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
     """(2, classes, rows of clamps, 4): mean and variance of a reading above and below."""
     out = np.empty((*table.shape, len(clamps), 4))
     for state, kind in np.ndindex(*table.shape):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints, UInt8s
 from hushgrid.baselines import METHODS, Method, Outcome, Promise, Ready, Refusal, Setting
 from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.errors import PlanError, PolicyError
@@ -23,7 +23,6 @@ from hushgrid.simulation import Scenario
 from hushgrid.watcher import Watcher
 from hushgrid.worlds import Day, Source
 
-Floats = NDArray[np.float64]
 Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 
 # the public's best estimate; the noisy rate as it is; the noisy rate cut to the tariff's limits
@@ -133,7 +132,7 @@ def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
     )
 
 
-def _home(day: Day) -> NDArray[np.uint8]:
+def _home(day: Day) -> UInt8s:
     assert day.home is not None
     return day.home
 
@@ -146,9 +145,7 @@ def _judged(made: Outcome, day: Day, tariff: Tariff) -> dict[str, list[float]]:
     }
 
 
-def errors(
-    published: Floats, load: NDArray[np.int64], tariff: Tariff, *, cut: bool = True
-) -> list[float]:
+def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -> list[float]:
     """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
 
     Cutting is post-processing, the simplest there is, so a raw rate is told without it: for every

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Int32s
 from hushgrid.calendar import Calendar
 from hushgrid.canonical import array_digest, canonical_digest, real, unlike
 from hushgrid.checks import index_array, is_real
 from hushgrid.errors import ConsumptionError
 from hushgrid.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform, law_fields
-
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,9 @@ class Consumption:
     """
 
     laws: tuple[Law, ...]
-    absent: Ints
-    present: Ints
-    class_of: Ints
+    absent: Int32s
+    present: Int32s
+    class_of: Int32s
     calendar: Calendar = field(default_factory=Calendar.constant)
     elasticity: Elasticity | None = None
     digest: str = field(init=False)
@@ -136,7 +135,7 @@ class Consumption:
         table = self.present if occupied else self.absent
         return self.laws[int(table[self.calendar.slot(t), kind])]
 
-    def table(self, t: int) -> Ints:
+    def table(self, t: int) -> Int32s:
         """(2, classes): the numbers of the laws of step t, absent and present."""
         slot = self.calendar.slot(t)
         return np.stack([self.absent[slot], self.present[slot]])
@@ -146,7 +145,7 @@ class Consumption:
         self.check_clamp(clamp)
         number: dict[tuple[int, int], int] = {}
 
-        def renumbered(table: Ints) -> Ints:
+        def renumbered(table: Int32s) -> Int32s:
             pairs = [
                 [(law, at) for law, at in zip(row, clamp, strict=True)] for row in table.tolist()
             ]
@@ -170,7 +169,7 @@ class Consumption:
         """The same consumption with its calendar seen from `offset` steps later."""
         return replace(self, calendar=self.calendar.starting(offset))
 
-    def check_fits(self, bound: Ints) -> None:
+    def check_fits(self, bound: Int32s) -> None:
         """Refuse a zone of another size, or a law that reaches above a house's bound."""
         if self.class_of.shape != bound.shape:
             raise ConsumptionError(

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.belief import Belief, Moments, add_up, load_moments, marginals
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
@@ -37,7 +37,6 @@ __all__ = [
     "posterior_mean",
 ]
 
-Floats = NDArray[np.float64]
 
 # of a model's beliefs from step to step; older ones are computed again when they are asked for
 _KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24

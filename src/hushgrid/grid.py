@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Floats, Int32s
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import ReadingError, ZoneError
 
-Number = TypeVar("Number", float, NDArray[np.float64])
+Number = TypeVar("Number", float, Floats)
 
 MAX_BOUND = 2**31 - 1  # [Wh]; a bound fits in 32 bits
 _MANY = 1 << 17  # houses from which the compiled pass is worth its start
@@ -30,7 +31,7 @@ class Zone:
     """
 
     id: str
-    bound: NDArray[np.int32]
+    bound: Int32s
 
     def __init__(self, id: str, bound: ArrayLike) -> None:  # noqa: A002
         if not isinstance(id, str) or not id:
@@ -48,7 +49,7 @@ class Zone:
         return len(self.bound)
 
 
-def _checked_bound(bound: ArrayLike) -> NDArray[np.int32]:
+def _checked_bound(bound: ArrayLike) -> Int32s:
     try:
         u = np.asarray(bound)
     except ValueError:
@@ -82,7 +83,7 @@ class Tally:
 
     load: int
     clamped: int
-    bound: NDArray[np.int32] = field(repr=False, compare=False)
+    bound: Int32s = field(repr=False, compare=False)
 
 
 def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.calendar import Calendar
 from hushgrid.consumption import Consumption
 from hushgrid.errors import ModelError
@@ -18,8 +19,6 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import Histogram
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.simulation import Scenario
-
-Floats = NDArray[np.float64]
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30
 _LEAST = 0.005  # chance a step of any move
@@ -71,7 +70,7 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     return Scenario(Zone("readings", [bound] * homes), tariff, (theta,), f)
 
 
-def _edges(bound: int) -> NDArray[np.int64]:
+def _edges(bound: int) -> Ints:
     """Bins of readings that widen with them: 0, then about a fifth each; the last ends at bound."""
     edges = [0, 1]
     while edges[-1] <= bound:
@@ -81,14 +80,14 @@ def _edges(bound: int) -> NDArray[np.int64]:
     return np.array(edges, np.int64)
 
 
-def _bins(readings: NDArray[np.integer], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def _bins(readings: NDArray[np.integer], edges: Ints) -> Ints:
     """(T, sequences) of bin numbers, -1 where missing: a sequence is a day of a home."""
     cut = np.minimum(readings, edges[-1] - 1)
     found = np.where(readings >= 0, np.searchsorted(edges, cut, side="right") - 1, -1)
     return np.moveaxis(found, 1, 0).reshape(readings.shape[1], -1)
 
 
-def _fitted(seen: NDArray[np.int64], slots: NDArray[np.int64], bins: int) -> _Fit:
+def _fitted(seen: Ints, slots: Ints, bins: int) -> _Fit:
     middle = float(np.median(seen[seen >= 0])) if (seen >= 0).any() else 0.0
     ramp = 1 / (1 + np.exp(-(np.arange(bins) - middle)))
     counts = np.bincount(seen[seen >= 0], minlength=bins) + 0.5
@@ -103,7 +102,7 @@ def _fitted(seen: NDArray[np.int64], slots: NDArray[np.int64], bins: int) -> _Fi
     return fit
 
 
-def _improved(fit: _Fit, seen: NDArray[np.int64], slots: NDArray[np.int64], bins: int) -> _Fit:
+def _improved(fit: _Fit, seen: Ints, slots: Ints, bins: int) -> _Fit:
     """One round of Baum and Welch."""
     horizon, count = seen.shape
     likely = np.where(seen[..., None] >= 0, fit.emit.T[np.maximum(seen, 0)], 1.0)  # (T, n, 2)
@@ -138,7 +137,7 @@ def _improved(fit: _Fit, seen: NDArray[np.int64], slots: NDArray[np.int64], bins
     )
 
 
-def _ordered(fit: _Fit, edges: NDArray[np.int64]) -> _Fit:
+def _ordered(fit: _Fit, edges: Ints) -> _Fit:
     """State 1 is the one with more use."""
     middles = (edges[:-1] + edges[1:] - 1) / 2
     low, high = fit.emit @ middles
@@ -147,7 +146,7 @@ def _ordered(fit: _Fit, edges: NDArray[np.int64]) -> _Fit:
     return _Fit(fit.initial[::-1], fit.moves[:, ::-1, ::-1], fit.emit[::-1])
 
 
-def _law(emit: Floats, edges: NDArray[np.int64], bound: int) -> Histogram:
+def _law(emit: Floats, edges: Ints, bound: int) -> Histogram:
     """A bin's weight spread evenly over its Wh, and a little over all."""
     pmf = np.repeat(emit / np.diff(edges), np.diff(edges))
     return Histogram((1 - _SPREAD) * pmf + _SPREAD / (bound + 1))

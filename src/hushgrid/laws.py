@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Complexes, Floats, Ints
 from hushgrid.canonical import array_digest, real
 from hushgrid.checks import float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError
-
-Floats = NDArray[np.float64]
 
 
 class Law(ABC):
@@ -56,12 +55,12 @@ class Law(ABC):
         """Moment generating function E[e^(sX)]."""
         return float(self.pmf @ np.exp(s * np.arange(self.top + 1)))
 
-    def characteristic(self, w: ArrayLike) -> NDArray[np.complex128]:
+    def characteristic(self, w: ArrayLike) -> Complexes:
         """Characteristic function E[e^(iwX)], for one frequency or many."""
         powers = np.multiply.outer(np.asarray(w, np.float64), np.arange(self.top + 1))
         return np.asarray(np.exp(1j * powers) @ self.pmf, np.complex128)
 
-    def sample(self, uniforms: ArrayLike) -> NDArray[np.int64]:
+    def sample(self, uniforms: ArrayLike) -> Ints:
         """Readings [Wh] from uniform numbers in [0, 1), by inversion."""
         cdf = np.cumsum(self.pmf)
         found = np.searchsorted(cdf / cdf[-1], np.asarray(uniforms), side="right")
@@ -105,7 +104,7 @@ def split(law: Law, at: float, factors: Floats) -> Split:
     )
 
 
-def scale_wh(readings: NDArray[np.integer], factor: float, bound: int) -> NDArray[np.int64]:
+def scale_wh(readings: NDArray[np.integer], factor: float, bound: int) -> Ints:
     """Whole Wh times a factor, rounded half up and cut at the bound."""
     return np.asarray(np.minimum(np.floor(readings * factor + 0.5), bound), np.int64)
 
@@ -136,7 +135,7 @@ class Uniform(Law):
         """Variance of the reading [Wh^2]."""
         return self.top * (self.top + 2) / 12
 
-    def sample(self, uniforms: ArrayLike) -> NDArray[np.int64]:
+    def sample(self, uniforms: ArrayLike) -> Ints:
         """Readings [Wh] from uniform numbers in [0, 1)."""
         return (np.asarray(uniforms) * (self.top + 1)).astype(np.int64)
 
@@ -273,7 +272,7 @@ class Binned(Law):
     array([0.5 , 0.25, 0.25, 0.  ])
     """
 
-    edges: NDArray[np.int64]
+    edges: Ints
     weights: Floats
     top: int
 

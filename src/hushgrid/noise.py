@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import NoiseError
 from hushgrid.policy import MAX_SCALE
@@ -25,7 +25,7 @@ class Noise(ABC):
     def draw(self, scale: float) -> int:
         """One draw of Laplace noise at `scale` [Wh]."""
 
-    def draws(self, scale: float, count: int) -> NDArray[np.int64]:
+    def draws(self, scale: float, count: int) -> Ints:
         """Many draws of Laplace noise at once: what audits and tests ask for."""
         return np.array([self.draw(scale) for _ in range(count)], np.int64)
 
@@ -47,7 +47,7 @@ class SecureNoise(Noise):
         """One draw; its cost in privacy is what OpenDP's own map says."""
         return int(self._measurement("make_laplace", scale)(0))
 
-    def draws(self, scale: float, count: int) -> NDArray[np.int64]:
+    def draws(self, scale: float, count: int) -> Ints:
         """Many draws by one call of OpenDP's sampler."""
         from opendp import measurements
         from opendp.domains import atom_domain, vector_domain
@@ -102,7 +102,7 @@ class SimulatedNoise(Noise):
         check_scale(scale)
         return quantile(float(self._uniforms.random()), scale)
 
-    def draws(self, scale: float, count: int) -> NDArray[np.int64]:
+    def draws(self, scale: float, count: int) -> Ints:
         """The next `count` draws, the same as one by one."""
         check_scale(scale)
         return quantiles(self._uniforms.random(count), scale)
@@ -137,7 +137,7 @@ def quantile(uniform: float, scale: float) -> int:
     return -max(size, 0) if below else max(size, 0)
 
 
-def quantiles(uniforms: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+def quantiles(uniforms: Floats, scale: float) -> Ints:
     """`quantile` of many numbers at once.
 
     >>> quantiles(np.array([0.1, 0.9]), 1000.0).tolist(), quantile(0.1, 1000.0)
@@ -185,7 +185,7 @@ def _reaching(k: int, scale: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2 - x * density / (24 * scale**2)
 
 
-def pmf(k: NDArray[np.int64], scale: float) -> NDArray[np.float64]:
+def pmf(k: Ints, scale: float) -> Floats:
     """Pr[K = k] at `scale`."""
     check_scale(scale)
     return np.asarray(math.tanh(1 / (2 * scale)) * np.exp(-np.abs(k) / scale))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Bools, Floats, Int32s
 from hushgrid.calendar import Calendar
 from hushgrid.checks import float_array, index_array
 from hushgrid.errors import ModelError
@@ -24,10 +25,6 @@ from hushgrid.errors import ModelError
 MAX_BLOCK = 10  # houses; 2^10 states a block
 FEW_STATES = 4096  # of all chains together, up to which every set of them that is met is kept
 _ROW_SUM = 1e-9  # how far a row may be from 1 before it is no law
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +37,8 @@ class Chains:
 
     initial: Floats
     transition: Floats
-    members: Ints
-    chain_of: Ints
+    members: Int32s
+    chain_of: Int32s
 
     @property
     def size(self) -> int:
@@ -227,7 +224,7 @@ def _stacked(arrays: Sequence[Floats], axis: int, name: str) -> Floats:
     return np.stack(arrays, axis=axis)
 
 
-def _ints(values: NDArray[np.generic]) -> Ints:
+def _ints(values: NDArray[np.generic]) -> Int32s:
     array = values.astype(np.int32)
     array.flags.writeable = False
     return array

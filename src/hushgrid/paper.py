@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.calendar import Calendar
 from hushgrid.calibration import Calibration, Naive
 from hushgrid.consumption import Consumption
@@ -38,8 +38,6 @@ CALENDAR = Calendar(
     np.repeat([NIGHT, MORNING, NOON, EVENING, NIGHT], [28, 4, 32, 28, 4])  # 00-07-08-16-23-24 h
 )
 
-Floats = NDArray[np.float64]
-
 
 def chains(sigma: float, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """(initial, transition) of n houses: a base matrix plus Gaussian noise, drawn once a house.
@@ -67,7 +65,7 @@ def scenario(sigma: float, seed: int, n: int = HOUSES) -> Scenario:
     return Scenario(Zone("paper", bound), TARIFF, (theta,), f)
 
 
-def uniform_houses(n: int, rng: np.random.Generator) -> tuple[Consumption, NDArray[np.int64]]:
+def uniform_houses(n: int, rng: np.random.Generator) -> tuple[Consumption, Ints]:
     """The paper's readings in whole Wh, and each house's public bound: its larger draw."""
     present = np.rint(rng.random(n) * UNIT).astype(np.int64)
     absent = np.rint(rng.random(n) * UNIT / 2).astype(np.int64)
@@ -99,7 +97,7 @@ class Experiment:
     study: Study
     sample: Mapping[str, Trace]
     scale: Mapping[str, Floats]
-    protected: NDArray[np.int64]
+    protected: Ints
     fewest_protected: int
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Laplace, Laws, Pure, Worst
 from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.slotwise import spread
 from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.arrays import Floats, Indices
 from hushgrid.calibration import Scheduler, case_loss, exposures_of
 from hushgrid.checks import is_real, is_whole
 from hushgrid.clamp import MOST_CUT, RHO, choose_clamp
@@ -30,7 +30,6 @@ from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy, weaker_promise
 from hushgrid.prospect import Prospect, prospect
 
-Floats = NDArray[np.float64]
 Secret = Literal["step", "interval", "trajectory"]
 
 MAX_HORIZON = 100_000  # steps
@@ -256,7 +255,7 @@ class Task:
         distinct, row = self._losses(each)
         return distinct[row]
 
-    def _losses(self, each: Sequence[float]) -> tuple[Floats, NDArray[np.intp]]:
+    def _losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
         """The distinct losses (rows, houses) of releases, and the row of every step."""
         rows: dict[int, int] = {}  # by the array that is kept
         found: list[Floats] = []

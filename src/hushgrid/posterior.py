@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats
 from hushgrid.errors import NoiseError, PolicyError
-
-Floats = NDArray[np.float64]
 
 
 def posterior_mean(

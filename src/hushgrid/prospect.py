@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.belief import load_moments, marginals
 from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.clamp import RHO, cut_moments
@@ -24,7 +24,6 @@ from hushgrid.grid import Tariff, optimal_rate
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
 
-Floats = NDArray[np.float64]
 Way = Literal["forecast", "raw", "estimate"]
 
 # The way that needs least comes first: no reading, no model below the clamp, both.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s, Ints
 from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import PolicyError
 from hushgrid.learn.habits import DAY
@@ -16,14 +17,12 @@ from hushgrid.learn.histories import Histories
 from hushgrid.simulation import Scenario
 from hushgrid.worlds import Day, digest_of, digest_of_before
 
-Ints = NDArray[np.int64]
-
 
 class Real(NamedTuple):
     """Whole local days: readings (days, T, meters) [Wh], -1 where missing; 0 is a Monday."""
 
     meters: tuple[str, ...]
-    readings: NDArray[np.int32]
+    readings: Int32s
     weekday: Ints
 
     def of(self, meters: Sequence[str]) -> Real:
@@ -58,7 +57,7 @@ class Recorded:
     """Real readings (days, T, houses) [Wh], and public models of the kinds of days there are."""
 
     scenarios: Sequence[Scenario]
-    readings: NDArray[np.int32]
+    readings: Int32s
     kind: Ints  # (days,): which scenario
 
     @classmethod
@@ -117,7 +116,7 @@ def _slots(scenario: Scenario, steps: int) -> bytes:
     )
 
 
-def filled(readings: NDArray[np.integer], scenario: Scenario) -> NDArray[np.int32]:
+def filled(readings: NDArray[np.integer], scenario: Scenario) -> Int32s:
     """Readings (days, T, houses) with the model's public expectation where one is missing (-1)."""
     out = np.array(readings, np.int32)
     beliefs = marginals(scenario.models[0])

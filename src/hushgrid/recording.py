@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s, UInt8s
 from hushgrid.errors import PolicyError
 from hushgrid.grid import tally
 from hushgrid.mechanism import Release, init, step
@@ -23,8 +23,8 @@ from hushgrid.simulation import NOISE_STREAM, Scenario, World
 class Truth:
     """What the public never sees: `occupancy` (T, N) of 0 and 1, `readings` (T, N) [Wh]."""
 
-    occupancy: NDArray[np.uint8]
-    readings: NDArray[np.int32]
+    occupancy: UInt8s
+    readings: Int32s
 
     def __post_init__(self) -> None:
         if self.occupancy.ndim != 2 or self.occupancy.shape != self.readings.shape:

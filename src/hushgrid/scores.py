@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.errors import ModelError
-
-Floats = NDArray[np.float64]
 
 RESAMPLES = 1000
 PIECE = 8  # steps: two hours of quarter hours, about as long as a chain remembers
@@ -106,7 +105,7 @@ def _checked(*given: ArrayLike) -> tuple[Floats, Floats, Floats]:
     return s, p, q
 
 
-def _clusters(steps: int, houses: int) -> NDArray[np.int64]:
+def _clusters(steps: int, houses: int) -> Ints:
     """(T, N): which steps are drawn together."""
     if houses >= _FEW:
         return np.broadcast_to(np.arange(houses) % _MOST, (steps, houses))
@@ -115,7 +114,7 @@ def _clusters(steps: int, houses: int) -> NDArray[np.int64]:
     return np.asarray(piece[:, None] + pieces * np.arange(houses))
 
 
-_Figure = Callable[[Floats, Floats, NDArray[np.int64], NDArray[np.int64]], Floats]
+_Figure = Callable[[Floats, Floats, Ints, Ints], Floats]
 
 
 def _score(
@@ -123,8 +122,8 @@ def _score(
     s: Floats,
     p: Floats,
     q: Floats,
-    groups: NDArray[np.int64],
-    draws: NDArray[np.int64],
+    groups: Ints,
+    draws: Ints,
 ) -> Score:
     """The figure itself comes from one draw of each cluster once."""
     weights = np.concatenate([np.ones((1, draws.shape[1]), np.int64), draws])
@@ -146,31 +145,29 @@ def _middle(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _mean(each: Floats, groups: NDArray[np.int64], weights: NDArray[np.int64]) -> Floats:
+def _mean(each: Floats, groups: Ints, weights: Ints) -> Floats:
     n = weights.shape[1]
     sums = np.bincount(groups.ravel(), each.ravel(), n)
     sizes = np.bincount(groups.ravel(), minlength=n)
     return np.asarray((weights @ sums) / (weights @ sizes))
 
 
-def _log_loss(
-    s: Floats, p: Floats, groups: NDArray[np.int64], weights: NDArray[np.int64]
-) -> Floats:
+def _log_loss(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     of_truth = np.where(s == 1, p, 1 - p)
     return _mean(-np.log(np.maximum(of_truth, LEAST)), groups, weights)
 
 
-def _brier(s: Floats, p: Floats, groups: NDArray[np.int64], weights: NDArray[np.int64]) -> Floats:
+def _brier(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     return _mean((p - s) ** 2, groups, weights)
 
 
-def _right(s: Floats, p: Floats, groups: NDArray[np.int64], weights: NDArray[np.int64]) -> Floats:
+def _right(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     """A guess at exactly one half is right half of the time."""
     right = np.where(p == 0.5, 0.5, (p > 0.5) == (s == 1))
     return _mean(right, groups, weights)
 
 
-def _auc(s: Floats, p: Floats, groups: NDArray[np.int64], weights: NDArray[np.int64]) -> Floats:
+def _auc(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     """Chance that a step at home is believed in more than one away, ties half (Mann-Whitney).
 
     Beliefs are put into at most 2,000 bins of equal count, each a tie: the resamples then cost a
@@ -197,7 +194,7 @@ def _auc(s: Floats, p: Floats, groups: NDArray[np.int64], weights: NDArray[np.in
 _BINS = 2000
 
 
-def _bins(p: Floats) -> NDArray[np.int64]:
+def _bins(p: Floats) -> Ints:
     distinct, rank = np.unique(p, return_inverse=True)
     if len(distinct) <= _BINS:
         return np.asarray(rank, np.int64)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.calibration import Calibrator, Exposures, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
@@ -25,9 +25,6 @@ from hushgrid.mechanism import Release, State, init, step
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is for
 

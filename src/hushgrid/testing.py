@@ -14,8 +14,8 @@ from functools import reduce
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.calibration import Calibrator, Case, exposures_of
 from hushgrid.consumption import Consumption
 from hushgrid.errors import NoiseError
@@ -25,7 +25,6 @@ from hushgrid.noise import Noise, pmf
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import BlockRule, Policy
 
-Floats = NDArray[np.float64]
 World = tuple[str, Zone, list[OccupancyModel], Consumption]
 
 
@@ -145,7 +144,7 @@ def _check_law(sample: list[int], chance: Floats) -> None:
     assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
 
 
-def _pooled(expected: Floats, least: float) -> tuple[NDArray[np.int64], Floats]:
+def _pooled(expected: Floats, least: float) -> tuple[Ints, Floats]:
     """Neighbouring outcomes joined until each cell expects `least`: (cell of outcome, cells)."""
     cells, filled, cell = np.empty(expected.size, np.int64), 0.0, 0
     for k, count in enumerate(expected):

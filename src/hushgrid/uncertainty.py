@@ -12,14 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.errors import PolicyError
 from hushgrid.estimate import GAUSSIAN, Interval, Parts, Public
 from hushgrid.grid import Tariff, public_rate
 from hushgrid.posterior import chance_below
-
-Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 _NEGLIGIBLE = 1e-7  # weight of a law that is left out

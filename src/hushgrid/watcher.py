@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary import Factored, Knowledge, KnownReadings, look_back
+from hushgrid.arrays import Int32s, Ints, UInt8s
 from hushgrid.baselines.method import Outcome, part_of
 from hushgrid.belief import chances_at_home
 from hushgrid.mechanism import Release
@@ -25,11 +25,11 @@ class Watcher:
 
     def __init__(self, scenario: Scenario) -> None:
         self._setup(scenario, None)
-        self._houses: NDArray[np.int64] = np.arange(scenario.zone.n_houses)
-        self._outside: NDArray[np.int64] | None = None
+        self._houses: Ints = np.arange(scenario.zone.n_houses)
+        self._outside: Ints | None = None
 
     @classmethod
-    def knowing_others(cls, scenario: Scenario, readings: NDArray[np.int32]) -> Watcher:
+    def knowing_others(cls, scenario: Scenario, readings: Int32s) -> Watcher:
         """She also knows every other reading (T, houses): the noise alone hides a house from her.
 
         What the houses she is not asked about use is taken off first.
@@ -41,13 +41,13 @@ class Watcher:
         self._setup(part_of(scenario, some), readings[:, some])
         return self
 
-    def _setup(self, scenario: Scenario, others: NDArray[np.int32] | None) -> None:
+    def _setup(self, scenario: Scenario, others: Int32s | None) -> None:
         self._zone, self._models = scenario.zone.id, scenario.models
         known = None if others is None else KnownReadings(others)
         knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
         self._adversary = Factored(knowledge)
 
-    def auc(self, made: Outcome, home: NDArray[np.uint8]) -> float:
+    def auc(self, made: Outcome, home: UInt8s) -> float:
         """Mean over houses of the chance that a step at home scores above one away."""
         if made.seen is None:
             each = [chances_at_home(model, len(home)) for model in self._models]

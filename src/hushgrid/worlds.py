@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid import paper, sweeps
+from hushgrid.arrays import Int32s, Ints, UInt8s
 from hushgrid.checks import is_real
 from hushgrid.consumption import digest_before
 from hushgrid.digests import tariff_before, world_digest
@@ -26,14 +26,12 @@ from hushgrid.learn.habits import DAY
 from hushgrid.learn.survey import Survey, survey_models
 from hushgrid.simulation import Scenario, World
 
-Ints = NDArray[np.int64]
-
 
 class Day(NamedTuple):
     """Readings [Wh] (T, houses) within the bounds, and occupancy (T, houses) where it is known."""
 
-    readings: NDArray[np.int32]
-    home: NDArray[np.uint8] | None
+    readings: Int32s
+    home: UInt8s | None
 
     @property
     def load(self) -> Ints:

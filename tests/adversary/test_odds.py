@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from hushgrid import (
     Calendar,
@@ -26,9 +25,9 @@ from hushgrid import (
     worst_loss,
 )
 from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.arrays import Floats
 from tests.adversary.worlds import release
 
-Floats = NDArray[np.float64]
 WORLDS = 1000
 SLACK = 1e-9  # rounding of the filter; losses are rounded up themselves
 

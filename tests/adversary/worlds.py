@@ -27,7 +27,6 @@ from hushgrid import (
 from hushgrid.simulation import World
 from tests.adversary import oracle
 
-Floats = NDArray[np.float64]
 LAPLACE, GAUSSIAN = "laplace", "gaussian"
 RELEASE = Release(
     zone="z", t=1, applies_from=2, load_hat=0, put_back=0.0, estimate=None, rate=1.0, scale=1.0,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
+from hushgrid.arrays import Floats
 from hushgrid.calibration import Exposure, case_loss, cases_of
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
@@ -23,8 +23,6 @@ from hushgrid.errors import HorizonError, PolicyError
 from hushgrid.mechanism import Release, State, nominal_shares, shares, spend
 from hushgrid.policy import MAX_SCALE
 from hushgrid.sums import sum_up
-
-Floats = NDArray[np.float64]
 
 
 def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:

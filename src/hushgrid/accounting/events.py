@@ -13,14 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
-
-Floats = NDArray[np.float64]
 
 GRID = 1e-3  # spacing of privacy-loss distributions
 

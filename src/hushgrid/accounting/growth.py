@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.accounting.temporal import chunks, grows_without_end, of_chains
+from hushgrid.arrays import Floats, Indices
 from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.checks import is_whole
 from hushgrid.errors import NeverMixes, PolicyError
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Growth:
     """`leakage` (days, houses): the most that d days of releases say about any of their steps."""
 
-    houses: NDArray[np.intp]
+    houses: Indices
     leakage: Floats
 
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.temporal import of_chains, temporal_leakage
+from hushgrid.arrays import Floats, Indices
 from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.errors import PlanError
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 _ROUNDS = 5  # of adding the houses that bind
 _MORE = 6  # houses added in a round
@@ -96,6 +94,6 @@ def spread(
     return np.asarray(np.exp(x)[slot])
 
 
-def _order(model: OccupancyModel) -> NDArray[np.intp]:
+def _order(model: OccupancyModel) -> Indices:
     """Block of each house, where every house is a block."""
     return np.argsort(model.chains[0].members[:, 0])

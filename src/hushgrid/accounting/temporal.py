@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Bools, Floats, Indices, Int32s
 from hushgrid.belief import Belief, predict, prior
 from hushgrid.calibration.groups import grouped
-from hushgrid.carry import Bools, Floats, carried, carried_back, into, where_open
+from hushgrid.carry import carried, carried_back, into, where_open
 from hushgrid.checks import float_array, index_array, is_real
 from hushgrid.errors import PolicyError
 from hushgrid.occupancy import Chains, OccupancyModel, check_models
@@ -169,7 +170,7 @@ def contradicted(total: Floats, losses: Floats) -> Bools:
     return np.asarray(((losses > 0) & (total <= 0)).any(axis=0))
 
 
-def _chain_of(model: OccupancyModel) -> NDArray[np.int32]:
+def _chain_of(model: OccupancyModel) -> Int32s:
     """The chain of every house of a model whose houses all stand alone."""
     (piece,) = model.chains
     chain = np.empty(model.n_houses, np.int32)
@@ -177,7 +178,7 @@ def _chain_of(model: OccupancyModel) -> NDArray[np.int32]:
     return chain
 
 
-def _alike(labels: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+def _alike(labels: Sequence[Int32s]) -> tuple[Int32s, Indices]:
     """The group of every house that has the same labels, and a house of each group."""
     group, count = grouped(labels)
     first = np.zeros(count, np.intp)
@@ -235,9 +236,7 @@ def _in_order(numbers: NDArray[np.integer]) -> bool:
     return bool((numbers == np.arange(len(numbers))).all())
 
 
-def _of_piece(
-    model: OccupancyModel, p: int, e: Floats
-) -> Iterator[tuple[NDArray[np.int32], Leakage]]:
+def _of_piece(model: OccupancyModel, p: int, e: Floats) -> Iterator[tuple[Int32s, Leakage]]:
     """The blocks of one size, some at a time: (their houses, leakage (T, blocks))."""
     piece, by_chain = model.chains[p], None
     if e.ndim == 1:
@@ -322,7 +321,7 @@ def _supremum_column(q: float, d: float, epsilon: float) -> float:
     return math.inf
 
 
-def grows_without_end(model: OccupancyModel, epsilon: float) -> NDArray[np.bool_]:
+def grows_without_end(model: OccupancyModel, epsilon: float) -> Bools:
     """For each house, whether leakage grows with every day at a constant loss a step.
 
     It does when occupancy can fail to change all day long: then what a day of the distant future

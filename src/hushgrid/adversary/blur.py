@@ -6,13 +6,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import log, log_sum
+from hushgrid.arrays import Floats, Ints
 from hushgrid.policy import NoiseName
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
 _FEW = 1 << 22  # numbers looked at together

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import Array, log, log_sum
 from hushgrid.adversary.blur import Blur, log_blurred
 from hushgrid.adversary.frequencies import Pair, by_frequencies
-
-Floats = NDArray[np.float64]
+from hushgrid.arrays import Floats
 
 DIRECT = 2e9  # multiplications up to which the sums' laws are convolved directly
 

@@ -8,16 +8,14 @@ from typing import final
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
 from hushgrid.adversary.blur import DEEP, Blur, log_blurred
 from hushgrid.adversary.filtering import Adversary
 from hushgrid.adversary.knowledge import Knowledge, Laws
+from hushgrid.arrays import Floats
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 MOST = 14  # houses
 

@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum, on_host
 from hushgrid.adversary.blur import Blur, log_blurred
@@ -20,10 +19,9 @@ from hushgrid.adversary.filtering import Adversary
 from hushgrid.adversary.knowledge import Knowledge, Laws, Others
 from hushgrid.adversary.nodes import LawNodes, law_nodes
 from hushgrid.adversary.normal import log_density
+from hushgrid.arrays import Floats, Int32s
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 CHUNK = 1 << 13  # houses looked at together
 _CERTAIN = 1e-9  # of the load's variance: below it the others' sum is as good as known
@@ -191,7 +189,7 @@ def _known_sum(laws: Laws, mean: Floats, which: Any, z: int, blur: Blur) -> Floa
     return found
 
 
-def _given_others(laws: Laws, known: NDArray[np.int32], z: int, blur: Blur) -> Floats:
+def _given_others(laws: Laws, known: Int32s, z: int, blur: Blur) -> Floats:
     """(2, N) where she knows everybody else's occupancy: exact, from the joint likelihood."""
     n = len(known)
     joint = joint_likelihood(laws, z, blur).reshape((2,) * n)

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import log
 from hushgrid.adversary.blur import Blur
 from hushgrid.adversary.normal import log_density
+from hushgrid.arrays import Bools, Complexes, Floats, Ints
 
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 Pair = tuple[Floats, Floats]
 
 _LOST = math.log(1e-18)  # of a characteristic function: what is left out
@@ -49,8 +47,8 @@ def by_frequencies(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats
 
 
 def _tilted(
-    own: Pair, other: Pair, n: int, z: int, blur: Blur, s: float, counts: NDArray[np.int64]
-) -> tuple[Floats, NDArray[np.bool_]]:
+    own: Pair, other: Pair, n: int, z: int, blur: Blur, s: float, counts: Ints
+) -> tuple[Floats, Bools]:
     """log likelihoods (2, counts) from laws tilted by s, and where they can be trusted."""
     (mine, mine_mass), (theirs, mass) = (_tilt(pair, s) for pair in (own, other))
     period = _period((mine, theirs), n, z, blur, s, counts)
@@ -71,9 +69,7 @@ def _tilted(
     return log(sums) + masses - s * z, sums > _TRUSTED * sizes
 
 
-def _period(
-    pairs: tuple[Pair, Pair], n: int, z: int, blur: Blur, s: float, counts: NDArray[np.int64]
-) -> int:
+def _period(pairs: tuple[Pair, Pair], n: int, z: int, blur: Blur, s: float, counts: Ints) -> int:
     """Whole Wh that hold z and all but e^-40 of every count's load, so that nothing wraps around.
 
     Bernstein: a sum of readings within 0..u is x = 9 sigma + 27 u from its mean with at most
@@ -142,7 +138,7 @@ def _noise_mean(blur: Blur, s: float) -> float:
     return s * blur.scale**2
 
 
-def _frequencies(other: Pair, n: int, blur: Blur, s: float, period: int) -> list[NDArray[np.int64]]:
+def _frequencies(other: Pair, n: int, blur: Blur, s: float, period: int) -> list[Ints]:
     """The k with a characteristic function at 2 pi k / period that counts, in chunks.
 
     They are sought on the whole circle: readings in steps of 100 Wh have echoes far out.

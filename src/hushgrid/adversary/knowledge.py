@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hushgrid.adversary.blur import Blur
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.checks import index_array, is_real
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError, ReadingError
@@ -20,8 +21,6 @@ from hushgrid.occupancy import OccupancyModel, check_models
 if TYPE_CHECKING:
     from hushgrid.mechanism import Release
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 _KEPT = 128  # slots whose laws are kept
 
@@ -33,7 +32,7 @@ class KnownReadings:
     A house's own column is never used for the guess about that house.
     """
 
-    values: Ints
+    values: Int32s
     first: int
 
     def __init__(self, values: ArrayLike, first: int = 1) -> None:
@@ -45,7 +44,7 @@ class KnownReadings:
 class KnownOccupancy:
     """She knows who else is at home: (steps, houses) of 0 and 1, from step `first` on."""
 
-    values: Ints
+    values: Int32s
     first: int
 
     def __init__(self, values: ArrayLike, first: int = 1) -> None:
@@ -56,7 +55,7 @@ class KnownOccupancy:
         object.__setattr__(self, "first", first)
 
 
-def _table(values: ArrayLike, what: str) -> Ints:
+def _table(values: ArrayLike, what: str) -> Int32s:
     try:
         table = np.array(values)
     except ValueError:
@@ -77,7 +76,7 @@ class Laws:
     """The readings' laws of one step, cut at the clamp; houses of a kind share a pair."""
 
     pairs: tuple[tuple[Floats, Floats], ...]  # pmfs of absent and present
-    kind_of: Ints
+    kind_of: Int32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,9 +94,9 @@ class Knowledge:
     clamp: tuple[int, ...] = ()
     digest: str | None = None
     others: Others | None = None
-    _bound: Ints = field(init=False, repr=False)
-    _kinds: Ints = field(init=False, repr=False)
-    _kind_of: Ints = field(init=False, repr=False)
+    _bound: Int32s = field(init=False, repr=False)
+    _kinds: Int32s = field(init=False, repr=False)
+    _kind_of: Int32s = field(init=False, repr=False)
     _known: dict[tuple[int, float], Laws] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,13 +150,13 @@ class Knowledge:
             laws = [law.scaled(factor, bound) for law in laws]
         return laws[0].pmf, laws[1].pmf
 
-    def cut_readings(self, t: int) -> NDArray[np.int64] | None:
+    def cut_readings(self, t: int) -> Ints | None:
         """The readings she knows of step t, cut as the curator cuts them."""
         if not isinstance(self.others, KnownReadings):
             return None
         return np.clip(_row(self.others, t), 0, self._bound).astype(np.int64)
 
-    def occupancy(self, t: int) -> Ints | None:
+    def occupancy(self, t: int) -> Int32s | None:
         """Who she knows to be at home at step t."""
         return _row(self.others, t) if isinstance(self.others, KnownOccupancy) else None
 
@@ -196,7 +195,7 @@ class Knowledge:
         return Blur(release.noise, float(release.scale))
 
 
-def _row(others: Others, t: int) -> Ints:
+def _row(others: Others, t: int) -> Int32s:
     first, steps = others.first, len(others.values)
     if not first <= t < first + steps:
         after = f" from step {first} on" if first > 1 else ""

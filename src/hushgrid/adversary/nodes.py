@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import Array, like, log
 from hushgrid.adversary.frequencies import moments
-
-Floats = NDArray[np.float64]
+from hushgrid.arrays import Floats
 
 MOST = 8  # points a law; 32 give the same beliefs to 1e-10
 

@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
 from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
 from hushgrid.adversary.blur import Blur
@@ -15,10 +14,9 @@ from hushgrid.adversary.counts import count_likelihood, moved_counts, moved_coun
 from hushgrid.adversary.exact import refuse_others
 from hushgrid.adversary.filtering import Adversary
 from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.arrays import Floats
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 
 @final

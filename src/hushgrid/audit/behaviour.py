@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Ints
 from hushgrid.audit.bounds import FALSE_ALARM, repeated, too_alike, too_small, widest
 from hushgrid.audit.findings import Check
 from hushgrid.audit.publishers import Factory, Seen, load_of, load_of_rate, seen, uncut
@@ -21,8 +21,6 @@ from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import State
 from hushgrid.sums import Spent
-
-Ints = NDArray[np.int64]
 
 ENOUGH = 2000  # draws of noise to look at
 LONGEST = 2000  # steps to follow
@@ -145,7 +143,7 @@ def noise_scale(runs: Sequence[Run], terms: Terms) -> Check:
 
 def _smallest(
     sizes: Sequence[float], scales: Sequence[float], steps: Sequence[int], gaussian: bool
-) -> tuple[float, NDArray[np.bool_]]:
+) -> tuple[float, Bools]:
     """The least chance of noise so small over all steps, or halves, quarters and eighths of them.
 
     Times the number of looks, and where it is: a publisher may be careless at night alone.

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, too_often
 from hushgrid.audit.publishers import Factory, load_of, load_of_rate, seen, uncut
 from hushgrid.audit.realised import log_ratio, world_law
@@ -25,9 +25,6 @@ from hushgrid.calibration import Case, case_loss
 from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
 from hushgrid.mechanism import State
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 STEPS = 4  # of a trajectory
 SHARE = 0.2  # of the chance of an error that goes to the trajectory

@@ -11,10 +11,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, gammainc
 
-Floats = NDArray[np.float64]
+from hushgrid.arrays import Bools, Floats
 
 FALSE_ALARM = 1e-4  # chance that a check of the noise fails a correct publisher
 _CANDIDATES = 400  # thresholds looked at on the first part of the samples
@@ -107,7 +107,7 @@ def _share(ordered: Floats, thresholds: Floats, side: str) -> Floats:
     return np.asarray(np.searchsorted(ordered, thresholds, side="right") / len(ordered))
 
 
-def _inside(scores: Floats, side: str, threshold: float) -> NDArray[np.bool_]:
+def _inside(scores: Floats, side: str, threshold: float) -> Bools:
     return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
 
 

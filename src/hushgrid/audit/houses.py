@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.compose import Account, compose
 from hushgrid.accounting.temporal import leakage_by_houses
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.audit.evidence import Evidence
 from hushgrid.audit.findings import Check
 from hushgrid.audit.ledger import Recomputed
@@ -20,8 +20,6 @@ from hushgrid.audit.terms import Terms
 from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import HushgridError
 from hushgrid.sums import sum_up
-
-Floats = NDArray[np.float64]
 
 DELTA = 1e-6  # at which composition is shown beside the pure sum
 _FEW = 8  # houses for which mixtures over Theta are worked out
@@ -41,8 +39,8 @@ class Houses:
     zone: str
     first: int
     releases: int
-    bound: NDArray[np.int32]
-    protected: NDArray[np.int64]
+    bound: Int32s
+    protected: Ints
     loss: Floats
     total: Floats
     leakage: Floats | None

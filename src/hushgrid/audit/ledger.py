@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.audit.behaviour import off_grid, uncovered
 from hushgrid.audit.bounds import FALSE_ALARM, too_small
 from hushgrid.audit.evidence import Came, Entry, Epoch, Evidence
@@ -24,7 +24,6 @@ from hushgrid.mechanism import Release, State, bring, carry, follows, nominal_sh
 from hushgrid.sums import Spent
 from hushgrid.window import largest_so_far
 
-Floats = NDArray[np.float64]
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
 
 _NEAR = 1e-6  # figures that went through many steps of a filter elsewhere

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
@@ -25,9 +26,6 @@ from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.sums import Spent
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Publisher(Protocol):

@@ -15,14 +15,12 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.belief import marginals
 from hushgrid.laws import Law
 from hushgrid.mechanism import State
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 WORK = 200_000_000  # multiplications a figure may take
 

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.adversary import Adversary, Exact, Factored, Knowledge, look_back
+from hushgrid.arrays import Floats
 from hushgrid.attack import SMALL
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.belief import at_home, marginals
 from hushgrid.errors import ModelError
 from hushgrid.mechanism import Release
-
-Floats = NDArray[np.float64]
 
 MOST = 5_000_000  # houses times steps that are looked at
 

@@ -7,11 +7,9 @@ curve to the draws around a step, and the public chance that somebody is at home
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.scores import mean_auc
-
-Floats = NDArray[np.float64]
 
 _LAGS = 6  # steps before and after
 

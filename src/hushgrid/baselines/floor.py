@@ -12,12 +12,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats
 from hushgrid.checks import float_array, is_real
 from hushgrid.errors import ConsumptionError, PolicyError
-
-Floats = NDArray[np.float64]
 
 MAX_CELLS = 200
 _REACH = 8  # the grid's half width, in units of the laws' own

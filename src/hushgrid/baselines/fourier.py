@@ -11,14 +11,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.baselines.method import Method, Ready, Setting
 from hushgrid.baselines.offline import offline
 from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
-
-Floats = NDArray[np.float64]
 
 _MOST_K = 24  # waves shorter than an hour of quarter hours are never worth their noise
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.baselines.attacker import meter_auc
 from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.baselines.method import part_of
@@ -16,8 +17,6 @@ from hushgrid.intervals import Summary, summarise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.scores import mean_auc
 from hushgrid.simulation import Scenario
-
-Floats = NDArray[np.float64]
 
 SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # capacity, in a house's bound (a full step of use)
 POWER = 0.5  # in or out a step, in a house's bound

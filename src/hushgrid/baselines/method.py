@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
@@ -21,9 +22,6 @@ from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Secret
 from hushgrid.simulation import Scenario
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hushgrid.baselines.method import Ints, Outcome, Ready, Setting
+from hushgrid.arrays import Floats, Int32s, Ints
+from hushgrid.baselines.method import Outcome, Ready, Setting
 from hushgrid.belief import load_moments, marginals
 from hushgrid.consumption import Consumption
 from hushgrid.occupancy import OccupancyModel
-
-Floats = NDArray[np.float64]
 
 _FACTORS = np.exp(np.linspace(math.log(0.4), math.log(2.5), 61))
 
@@ -98,7 +96,7 @@ def day_law(model: OccupancyModel, consumption: Consumption, horizon: int) -> tu
     return np.array([m.mean for m in moments]), cov
 
 
-def _gaps(consumption: Consumption, houses: NDArray[np.int32], t: int) -> Floats:
+def _gaps(consumption: Consumption, houses: Int32s, t: int) -> Floats:
     """How much more each house is expected to use when somebody is at home [Wh]."""
     absent, present = consumption.table(t)
     means = np.array([law.mean for law in consumption.laws])

@@ -12,10 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from hushgrid.arrays import Floats, Ints
 from hushgrid.baselines.method import (
     FRESH,
-    Floats,
-    Ints,
     Method,
     Outcome,
     Ready,

@@ -8,13 +8,11 @@ the steps, of the smallest score of a quilt.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Ints
 from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calendar import Calendar
 from hushgrid.occupancy import OccupancyModel, possible_states
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 128  # chains looked at together
 _SMALL = 1e-290  # chances below it lose digits: then only the trivial quilt counts
@@ -72,7 +70,7 @@ def _score(laws: list[Floats], steps: list[Floats], i: int, epsilon: float) -> F
     return best
 
 
-def _scores(influence: Floats, size: NDArray[np.int64], epsilon: float) -> Floats:
+def _scores(influence: Floats, size: Ints, epsilon: float) -> Floats:
     room = epsilon - influence
     return np.where(room > 0, size / np.where(room > 0, room, 1.0), np.inf)
 
@@ -117,7 +115,7 @@ def _of_model(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
     return out
 
 
-def _torn(setting: Setting) -> NDArray[np.bool_]:
+def _torn(setting: Setting) -> Bools:
     """Houses that some step leaves open only because the models contradict each other."""
     every = [possible_states(model) for model in setting.scenario.models]
     out = np.zeros(setting.scenario.zone.n_houses, np.bool_)

@@ -10,15 +10,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.arrays import Floats
 from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
 from hushgrid.calibration import exposures_of
 from hushgrid.laws import Law
 from hushgrid.policy import MIN_SCALE, Policy
-
-Floats = NDArray[np.float64]
 
 _TIE = 1e-9  # relative; a narrower step between two cumulative sums is rounding
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.baselines.method import Method, Ready, Setting
 from hushgrid.baselines.offline import offline
 from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
-
-Floats = NDArray[np.float64]
 
 
 class Haar(NamedTuple):

@@ -13,8 +13,8 @@ from functools import reduce
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.calibration.cases import Case, Exposure
 from hushgrid.calibration.loss import blind_scale, invert, loss_of_pmfs
 from hushgrid.checks import is_whole
@@ -22,7 +22,6 @@ from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
 from hushgrid.policy import Policy
 
-Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats, int]  # pmf before, pmf after, bound
 
 _MEMORY = 100_000  # cases to remember

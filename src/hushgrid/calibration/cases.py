@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s
 from hushgrid.calibration.groups import grouped
 from hushgrid.calibration.support import Open, Protected, Support
 from hushgrid.consumption import Consumption
@@ -16,8 +16,6 @@ from hushgrid.grid import Zone
 from hushgrid.laws import Law
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import BlockRule, EmptyRule, ModelsRule, Policy
-
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +57,7 @@ class Exposure:
     is uncertain.
     """
 
-    bound: Ints
+    bound: Int32s
     largest: int
     reach: int
     protected: Protected
@@ -113,7 +111,7 @@ class Exposures:
         # a probabilistic constraint depends on what is lost, so on every term of one policy
         self._constrained = constrained
         self._unlikely = self._support.unlikely() if constrained else None
-        self._lost: NDArray[np.float64] | None = None
+        self._lost: Floats | None = None
         self._told = True
         self._claimed = False
 
@@ -164,7 +162,7 @@ class Exposures:
             )
         self._claimed = True
 
-    def lost(self, each: NDArray[np.float64]) -> None:
+    def lost(self, each: Floats) -> None:
         """Say what the latest step's release loses for each house (probabilistic constraint)."""
         self._lost, self._told = each[self._support.largest], True
 
@@ -248,7 +246,7 @@ class Exposures:
         )
 
 
-def _largest_open_groups(support: Support, opened: Open) -> Ints:
+def _largest_open_groups(support: Support, opened: Open) -> Int32s:
     """Of the open groups of each density class, the one with the largest bound."""
     groups = np.flatnonzero(opened.groups).astype(np.int32)
     if not groups.size:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Ints
 from hushgrid.policy import BlockRule
 
 _FEW = 64  # definite changes a block may list one by one
@@ -69,15 +69,15 @@ def flips(possible: bytes, rule: BlockRule) -> tuple[Flip, ...]:
     return tuple(Flip(d, 0, False) for d in _maximal({d for d, _ in distinct}))
 
 
-def _all_pairs(differ: NDArray[np.int64], _: int) -> NDArray[np.bool_]:
+def _all_pairs(differ: Ints, _: int) -> Bools:
     return np.asarray(differ != 0)
 
 
-def _one_house_pairs(differ: NDArray[np.int64], _: int) -> NDArray[np.bool_]:
+def _one_house_pairs(differ: Ints, _: int) -> Bools:
     return np.asarray((differ != 0) & (differ & (differ - 1) == 0))
 
 
-def _minimal_pairs(differ: NDArray[np.int64], n_states: int) -> NDArray[np.bool_]:
+def _minimal_pairs(differ: Ints, n_states: int) -> Bools:
     """Row a, difference d: minimal when no other difference from a lies inside d."""
     inside = np.zeros((len(differ), n_states), np.int64)  # differences from a contained in a set
     np.put_along_axis(inside, differ, 1, axis=1)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
+from hushgrid.arrays import Int32s
 
 
-def grouped(labels: Sequence[Ints]) -> tuple[Ints, int]:
+def grouped(labels: Sequence[Int32s]) -> tuple[Int32s, int]:
     """Number the distinct combinations of labels: (group of each house, number of groups)."""
     group, count = np.zeros(len(labels[0]), np.int32), 1
     for label in labels:
@@ -36,7 +36,7 @@ def grouped(labels: Sequence[Ints]) -> tuple[Ints, int]:
     return group, count
 
 
-def largest_of_groups(group_of: Ints, count: int, bound: Ints) -> Ints:
+def largest_of_groups(group_of: Int32s, count: int, bound: Int32s) -> Int32s:
     """For each group the first house with the group's largest bound."""
     top = np.full(count, -1, np.int32)
     np.maximum.at(top, group_of, bound)

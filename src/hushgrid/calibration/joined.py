@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools
 from hushgrid.errors import ModelError
 from hushgrid.occupancy import MAX_BLOCK, OccupancyModel
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

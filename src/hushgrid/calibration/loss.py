@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats
 from hushgrid.checks import float_array, is_real, is_whole
 from hushgrid.errors import ConsumptionError, NoiseError, PolicyError, ZoneError
 from hushgrid.policy import MAX_SCALE, MIN_SCALE
-
-Floats = NDArray[np.float64]
 
 _DEEP = 680.0  # bound/scale beyond which e^(-bound/scale) nears the smallest float
 _LONGEST = 20_000_000  # [Wh]; laws are arrays over 0..bound

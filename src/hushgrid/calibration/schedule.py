@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats
 from hushgrid.calibration.calibrators import (
     TRUST,
     Answer,
@@ -26,8 +26,6 @@ from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
 from hushgrid.grid import Zone
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Int16s, Int32s, UInt8s
 from hushgrid.calibration.flips import Flip, flips
 from hushgrid.calibration.groups import grouped, largest_of_groups
 from hushgrid.calibration.joined import joined_blocks
@@ -24,16 +24,13 @@ from hushgrid.errors import ModelError
 from hushgrid.occupancy import FEW_STATES, OccupancyModel, check_models, possible_states
 from hushgrid.policy import BlockRule, ModelsRule, Policy
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int32]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Protected:
     """The set kappa of houses whose occupancy the public cannot know."""
 
-    _groups: NDArray[np.uint8]  # packed bits, one a group
-    _group_of: Ints
+    _groups: UInt8s  # packed bits, one a group
+    _group_of: Int32s
     _others: frozenset[int]  # houses of blocks
     count: int
 
@@ -58,7 +55,7 @@ class Open:
     """What is open at one step: groups of single houses, and how blocks can flip."""
 
     groups: Bools
-    model_of: NDArray[np.int16]  # theta that leaves a group open; -1: only several together
+    model_of: Int16s  # theta that leaves a group open; -1: only several together
     blocks: tuple[tuple[int, int | None, tuple[Flip, ...]], ...]  # (block, theta, flips)
 
     def mark(self) -> bytes:
@@ -75,8 +72,8 @@ class Support:
     def __init__(
         self,
         models: Sequence[OccupancyModel],
-        class_of: Ints,
-        bound: Ints,
+        class_of: Int32s,
+        bound: Int32s,
         blocks: BlockRule,
         together: ModelsRule,
     ) -> None:
@@ -168,7 +165,7 @@ class Support:
 
     def _open_groups(
         self, c: int, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
-    ) -> tuple[Bools, NDArray[np.int16]]:
+    ) -> tuple[Bools, Int16s]:
         seen = np.zeros(len(self.largest), np.uint8)  # bit 0: absent is possible, bit 1: present
         by = np.full(len(seen), -1, np.int16)
         for theta in reversed(context):  # the first theta that leaves a group open stays
@@ -223,7 +220,7 @@ def _single_piece(model: OccupancyModel) -> int | None:
     return next((p for p, piece in enumerate(model.chains) if piece.size == 1), None)
 
 
-def _single_chains(model: OccupancyModel) -> Ints:
+def _single_chains(model: OccupancyModel) -> Int32s:
     """Each house's chain if it stands alone, else -1."""
     piece = _single_piece(model)
     if piece is None:

@@ -12,21 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Int32s
 from hushgrid.carry import carried_back, into, where_open
 from hushgrid.occupancy import OccupancyModel
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 
 class Unlikely:
     """Step by step, the groups of houses that may leave; told what each release lost."""
 
     def __init__(
-        self, models: Sequence[OccupancyModel], pieces: Sequence[int | None], chains: Sequence[Ints]
+        self,
+        models: Sequence[OccupancyModel],
+        pieces: Sequence[int | None],
+        chains: Sequence[Int32s],
     ) -> None:
         self._alone = np.logical_and.reduce([chain >= 0 for chain in chains])
         self._tracked = [
@@ -51,7 +50,7 @@ class Unlikely:
 class _Tracker:
     """The law of each group's state under one model, and the leakage carried into the step."""
 
-    def __init__(self, model: OccupancyModel, piece: int, chain: Ints) -> None:
+    def __init__(self, model: OccupancyModel, piece: int, chain: Int32s) -> None:
         self._model, self._piece, self._chain = model, model.chains[piece], chain
         self._t = 0
 

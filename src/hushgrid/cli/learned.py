@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushgrid.arrays import Floats
+
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
@@ -103,7 +103,7 @@ def draw(
     return [*save_figures(out, drawn), write_text(out / "report.html", page)]
 
 
-def example_days(found: Histories, post: NDArray[np.float64]) -> Figure:
+def example_days(found: Histories, post: Floats) -> Figure:
     """Two days of some homes with the chance that somebody is at home."""
     from hushgrid.report.learn_figures import days_figure
 

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.intake.faults import FAULTS_END, Fault
-from hushgrid.intake.readings import Integers
 from hushgrid.intake.times import Moment
 from hushgrid.intake.zones import Instants
 
@@ -40,7 +40,7 @@ class Clock(Generic[Written]):
         self._later: dict[Written, int] = {}
         self._reported: set[tuple[str, int]] = set()
 
-    def instants(self, times: Sequence[Written], ids: Sequence[str], code: Integers) -> Integers:
+    def instants(self, times: Sequence[Written], ids: Sequence[str], code: Ints) -> Ints:
         """Seconds UTC, or a `Fault`, for each time; `ids[code]` is the meter of each."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
@@ -66,7 +66,7 @@ class Clock(Generic[Written]):
         return instants[0]
 
     def _tell_apart(
-        self, times: Sequence[Written], ids: Sequence[str], code: Integers, start: Integers
+        self, times: Sequence[Written], ids: Sequence[str], code: Ints, start: Ints
     ) -> None:
         for row, time in enumerate(times):
             if time not in self._later or code[row] < FAULTS_END:

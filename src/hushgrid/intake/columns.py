@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.intake.amounts import scaled, whole
 from hushgrid.intake.faults import FAULTS_END, Fault
 from hushgrid.intake.mapping import Marks, Unit
-from hushgrid.intake.readings import Integers, clean_meter
+from hushgrid.intake.readings import clean_meter
 
 Written = TypeVar("Written", bound=Hashable)
 
@@ -18,7 +19,7 @@ WH_PER_KWH = 1000
 SECONDS_PER_HOUR = 3600
 
 
-def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Integers]:
+def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Ints]:
     """The distinct meter ids, and for each name its place among them or a `Fault`.
 
     >>> meter_codes(["b", "a", " b "])
@@ -32,12 +33,12 @@ def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Integers]:
     return list(codes), np.fromiter(map(known.__getitem__, names), np.int64, len(names))
 
 
-def durations(texts: Sequence[str]) -> Integers:
+def durations(texts: Sequence[str]) -> Ints:
     """Whole seconds, or a `Fault`."""
     return _each(texts, whole)
 
 
-def values(texts: Sequence[str], unit: Unit, duration: Integers, decimal: str = ".") -> Integers:
+def values(texts: Sequence[str], unit: Unit, duration: Ints, decimal: str = ".") -> Ints:
     """Whole Wh, halves to even, or a `Fault`; mean power in kW counts over its duration [s].
 
     >>> values(["0.115", "1.0"], "kw", np.array([3600, 900])).tolist()
@@ -57,7 +58,7 @@ def _from_power(written: tuple[str, int]) -> int:
     return scaled(text, WH_PER_KWH * max(duration, 0), SECONDS_PER_HOUR)
 
 
-def starts_of(marked: Integers, duration: Integers, marks: Marks) -> Integers:
+def starts_of(marked: Ints, duration: Ints, marks: Marks) -> Ints:
     """Where readings start, given what their times mark."""
     if marks == "start":
         return marked
@@ -65,6 +66,6 @@ def starts_of(marked: Integers, duration: Integers, marks: Marks) -> Integers:
     return np.where(known, marked - np.where(known, duration, 0), marked)
 
 
-def _each(written: Sequence[Written], convert: Callable[[Written], int]) -> Integers:
+def _each(written: Sequence[Written], convert: Callable[[Written], int]) -> Ints:
     known = {item: convert(item) for item in set(written)}
     return np.fromiter(map(known.__getitem__, written), np.int64, len(written))

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import durations, meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import Lines, Source, lines
 from hushgrid.intake.mapping import ColumnMapping
-from hushgrid.intake.readings import Columns, Integers, Parsed, collect, sift
+from hushgrid.intake.readings import Columns, Parsed, collect, sift
 from hushgrid.intake.times import reader
 from hushgrid.intake.zones import local_instants
 
@@ -96,7 +97,7 @@ class _Table:
 
     def _columns(
         self, part: Lines
-    ) -> tuple[Integers, dict[str | None, list[str]], list[tuple[int, Fault]]]:
+    ) -> tuple[Ints, dict[str | None, list[str]], list[tuple[int, Fault]]]:
         """Line numbers, columns of the rows that have all fields, and the other rows."""
         number = [at for at, line in enumerate(part.text, part.first) if line.strip()]
         rows = [part.text[at - part.first] for at in number]

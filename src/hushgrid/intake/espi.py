@@ -23,11 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.espi_resources import ReadingType, address, decimal, integer, reading_type
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import Source
-from hushgrid.intake.readings import Columns, Integers, Parsed, clean_meter, collect, sift
+from hushgrid.intake.readings import Columns, Parsed, clean_meter, collect, sift
 from hushgrid.intake.xml import read_xml
 
 _ATOM, _ESPI = "http://www.w3.org/2005/Atom ", "http://naesb.org/espi "
@@ -214,7 +215,7 @@ class _Feed:
         return sift("reading", number, Columns(list(codes), *columns))
 
 
-def _columns(told: _Told, codes: dict[str, int]) -> tuple[Integers, ...]:
+def _columns(told: _Told, codes: dict[str, int]) -> tuple[Ints, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
     number, start, duration, raw, decimals = (
         np.frombuffer(column, np.int64) for column in told.entry.columns

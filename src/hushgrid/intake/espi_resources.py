@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.intake.faults import FAULTS_END, Fault
-from hushgrid.intake.readings import MAX_WH, Integers
+from hushgrid.intake.readings import MAX_WH
 
 _INTEGER = re.compile(r"[ \t\r\n]*([+-]?[0-9]{1,18})[ \t\r\n]*")
 _POINT = re.compile(r"([0-9])\.([0-9]+)[ \t\r\n]*\Z")
@@ -83,7 +84,7 @@ class ReadingType(NamedTuple):
     length: int
     fault: Fault | None
 
-    def watt_hours(self, raw: Integers, decimals: Integers) -> Integers:
+    def watt_hours(self, raw: Ints, decimals: Ints) -> Ints:
         """Whole Wh, halves to even; `decimals` are the digits behind each value's point.
 
         >>> kind, none = ReadingType(-3, -1, 900, None), np.zeros(3, np.int64)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Indices, Int32s, Ints
 from hushgrid.checks import is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.readings import MAX_WH, PROBLEMS, Integers, Readings
+from hushgrid.intake.readings import MAX_WH, PROBLEMS, Readings
 
 _DAY = 86_400  # [s]
 
@@ -21,8 +22,8 @@ class Incomplete:
     """Meter `ids[code[i]]` has readings from `start[i]` on that do not fill the interval."""
 
     ids: tuple[str, ...]
-    code: NDArray[np.int32]
-    start: Integers
+    code: Int32s
+    start: Ints
 
     def __len__(self) -> int:
         return len(self.code)
@@ -78,7 +79,7 @@ def settle(readings: Readings, interval_s: int) -> Settled:
     return Settled(length, complete, incomplete, duplicates, conflicts, malformed, problems)
 
 
-def _within(readings: Readings, length: int) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:
     """Which readings lie in one interval, and the first that do not."""
     wide = readings.duration > length
     last = readings.start + readings.duration - 1
@@ -91,7 +92,7 @@ def _within(readings: Readings, length: int) -> tuple[NDArray[np.bool_], tuple[s
     return ~(wide | astride), problems
 
 
-def _once(readings: Readings, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], int, int]:
+def _once(readings: Readings, rows: Indices) -> tuple[Indices, int, int]:
     """Rows by meter and time, each piece of time once: the first that was told stays."""
     code, start, duration = readings.code[rows], readings.start[rows], readings.duration[rows]
     order = rows[np.lexsort((rows, duration, start, code))]
@@ -103,9 +104,7 @@ def _once(readings: Readings, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp],
     return order[~again], int((again & ~other).sum()), int(other.sum())
 
 
-def _filled(
-    readings: Readings, order: NDArray[np.intp], length: int
-) -> tuple[NDArray[np.int32], Integers, Integers, NDArray[np.bool_]]:
+def _filled(readings: Readings, order: Indices, length: int) -> tuple[Int32s, Ints, Ints, Bools]:
     """Meter, start, sum [Wh] of each interval with a reading, and whether it is filled."""
     code, start = readings.code[order], readings.start[order]
     duration, wh = readings.duration[order].astype(np.int64), readings.wh[order]

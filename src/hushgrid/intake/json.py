@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake.amounts import scaled, whole
@@ -29,16 +30,7 @@ from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines_of
 from hushgrid.intake.names import Names
 from hushgrid.intake.plain import Plain, plain
-from hushgrid.intake.readings import (
-    MAX_DURATION,
-    MAX_WH,
-    Columns,
-    Integers,
-    Parsed,
-    Readings,
-    collect,
-    sift,
-)
+from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Parsed, Readings, collect, sift
 from hushgrid.intake.times import Moment, read_iso
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -200,7 +192,7 @@ def _all_plain(found: Plain) -> Readings:
 
 
 def _mixed(
-    found: Plain, first: int, number: Integers, rest: Columns, broken: Sequence[Broken]
+    found: Plain, first: int, number: Ints, rest: Columns, broken: Sequence[Broken]
 ) -> Parsed:
     """Plain readings and the rest in the order of their lines."""
     names, code = found.names.numbered()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s, Ints, UInt8s
 from hushgrid.kernels.names import hashes, intern, look_up, tell
 
 # Where names lie in a table depends on it, results do not. It differs from process to process, as
@@ -26,9 +27,9 @@ class Names:
     (2, ('a', 'bc'))
     """
 
-    data: NDArray[np.uint8]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
+    data: UInt8s
+    begin: Ints
+    end: Ints
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Names:
@@ -51,7 +52,7 @@ class Names:
         """Some of them."""
         return Names(self.data, self.begin[rows], self.end[rows])
 
-    def numbered(self) -> tuple[Names, NDArray[np.int32]]:
+    def numbered(self) -> tuple[Names, Int32s]:
         """The different ones in the order they first come, and the place of each among them.
 
         >>> different, code = Names.of(["b", "a", "b"]).numbered()
@@ -61,7 +62,7 @@ class Names:
         code, first, _ = self._table()
         return (self, code) if first.size == len(self) else (self.at(first), code)
 
-    def _table(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    def _table(self) -> tuple[Int32s, Int32s, Ints]:
         table = np.zeros(1 << (2 * len(self)).bit_length(), np.int64)
         code, first = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
         many = intern(self.data, self.begin, self.end, self._hashes(), table, code, first)
@@ -94,8 +95,8 @@ class Found(NamedTuple):
     `strange`: they did not come as they were told before.
     """
 
-    place: NDArray[np.int32]
-    known: NDArray[np.int32]
+    place: Int32s
+    known: Int32s
     strange: bool
 
 
@@ -139,10 +140,10 @@ class Told:
     Of `where` any number may be old or new: it only says where to look first.
     """
 
-    data: NDArray[np.uint8]
-    end: NDArray[np.int64]
-    place: NDArray[np.int32]
-    where: NDArray[np.int32]
+    data: UInt8s
+    end: Ints
+    place: Int32s
+    where: Int32s
     used: int = 0
 
     @classmethod
@@ -161,7 +162,7 @@ class Told:
         filled = int(self.end[self.used - 1]) if self.used else 0
         return self.used + names <= self.end.size and filled + size <= self.data.size
 
-    def with_(self, names: Names, place: NDArray[np.int32]) -> Told:
+    def with_(self, names: Names, place: Int32s) -> Told:
         """With these names behind the others."""
         used = tell(
             names.data, names.begin, names.end, place, self.data, self.end, self.place, self.used

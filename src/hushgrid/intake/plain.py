@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hushgrid.arrays import Ints
 from hushgrid.intake.lines import LINE_LIMIT
 from hushgrid.intake.names import Names
-from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Integers
+from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH
 from hushgrid.kernels.ndjson import (
     DURATION,
     METER,
@@ -27,11 +28,11 @@ _ODD = 64  # lines; few bodies have more that are not plain
 class Plain(NamedTuple):
     """Good readings with the number of their line, counted from 0; and all other lines."""
 
-    line: Integers
+    line: Ints
     names: Names  # one for each reading
-    start: Integers
-    duration: Integers
-    wh: Integers
+    start: Ints
+    duration: Ints
+    wh: Ints
     others: list[tuple[int, bytes]]
 
 
@@ -55,5 +56,5 @@ def plain(data: bytes) -> Plain:
     return Plain(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
 
 
-def _room(*shape: int) -> Integers:
+def _room(*shape: int) -> Ints:
     return np.empty(shape, np.int64)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Ints
 from hushgrid.intake.mapping import ColumnMapping
 from hushgrid.intake.names import Names
-from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Integers, Readings
+from hushgrid.intake.readings import END, MAX_DURATION, MAX_ID, MAX_WH, Readings
 from hushgrid.kernels.plain import all_within, bounded_plain, whole_seconds
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _names(column: pa.Array, n: int, kind: np.dtype[Any]) -> Names | None:
     if offsets is None:
         return None
     data = np.frombuffer(texts, np.uint8)
-    bounds: Integers = np.empty(n + 1, np.int64)
+    bounds: Ints = np.empty(n + 1, np.int64)
     if not bounded_plain(data, offsets, MAX_ID, bounds):
         return None
     return Names(data, bounds[:-1], bounds[1:])

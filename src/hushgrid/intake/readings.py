@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Int32s, Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.faults import FAULTS_END, Fault, reason
 from hushgrid.intake.names import Names, joined
@@ -19,8 +20,6 @@ MAX_DURATION = 366 * 86_400  # [s]
 MAX_WH = 10**12  # [Wh]; far beyond any meter, far below 2^63 when a day of seconds is added
 MAX_ID = 128  # characters
 PROBLEMS = 10  # how many bad rows are named; all are counted
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -34,11 +33,11 @@ class Readings:
     (2, [('a', 0, 900, 12), ('b', 0, 900, -3)])
     """
 
-    start: Integers
-    duration: NDArray[np.int32]
-    wh: Integers
+    start: Ints
+    duration: Int32s
+    wh: Ints
     _each: Names | None  # a name for each row, where nobody has numbered them yet
-    _numbered: tuple[Names, NDArray[np.int32]] | None
+    _numbered: tuple[Names, Int32s] | None
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Readings:
     def _fill(
         self,
         each: Names | None,
-        numbered: tuple[Names, NDArray[np.int32]] | None,
+        numbered: tuple[Names, Int32s] | None,
         **columns: NDArray[Any],
     ) -> None:
         object.__setattr__(self, "_each", each)
@@ -83,11 +82,11 @@ class Readings:
     def trusted(
         cls,
         names: Names,
-        code: NDArray[np.int32],
+        code: Int32s,
         *,
-        start: Integers,
-        duration: NDArray[np.int32],
-        wh: Integers,
+        start: Ints,
+        duration: Int32s,
+        wh: Ints,
     ) -> Readings:
         """From columns that the caller has checked already, and gives away."""
         made = object.__new__(cls)
@@ -95,15 +94,13 @@ class Readings:
         return made
 
     @classmethod
-    def told(
-        cls, names: Names, *, start: Integers, duration: NDArray[np.int32], wh: Integers
-    ) -> Readings:
+    def told(cls, names: Names, *, start: Ints, duration: Int32s, wh: Ints) -> Readings:
         """The same with a name for each row: they are numbered only for whoever asks."""
         made = object.__new__(cls)
         made._fill(names, None, start=start, duration=duration, wh=wh)
         return made
 
-    def _number(self) -> tuple[Names, NDArray[np.int32]]:
+    def _number(self) -> tuple[Names, Int32s]:
         if self._numbered is None:
             assert self._each is not None
             names, code = self._each.numbered()
@@ -118,11 +115,11 @@ class Readings:
         return self._number()[0]
 
     @property
-    def code(self) -> NDArray[np.int32]:
+    def code(self) -> Int32s:
         """Whose each reading is: the place of its id among the different ones."""
         return self._number()[1]
 
-    def looked_up(self, find: Callable[[Names], NDArray[np.int32]]) -> NDArray[np.int32]:
+    def looked_up(self, find: Callable[[Names], Int32s]) -> Int32s:
         """What `find` says of names, for the id of each reading."""
         if self._numbered is None and self._each is not None:
             return find(self._each)
@@ -239,14 +236,14 @@ class Columns:
     """
 
     ids: Sequence[str] | Names
-    code: Integers
-    start: Integers
-    duration: Integers
-    wh: Integers
+    code: Ints
+    start: Ints
+    duration: Ints
+    wh: Ints
 
 
 def sift(
-    word: str, number: Integers, columns: Columns, broken: Sequence[tuple[int, Fault]] = ()
+    word: str, number: Ints, columns: Columns, broken: Sequence[tuple[int, Fault]] = ()
 ) -> Parsed:
     """Part good rows from bad ones; `word` and `number` say where a row stands.
 
@@ -283,7 +280,7 @@ def _all_good(columns: Columns, names: Names) -> Readings:
     )
 
 
-def _first_fault(columns: Columns) -> Integers:
+def _first_fault(columns: Columns) -> Ints:
     wrong = np.zeros(len(columns.code), np.int64)
     checks = (
         (columns.wh, -MAX_WH, MAX_WH, Fault.VALUE_SIZE),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Ints
 from hushgrid.errors import ExtraError, IntakeError
 from hushgrid.intake.clock import Clock
 from hushgrid.intake.columns import meter_codes, starts_of, values
@@ -22,15 +23,7 @@ from hushgrid.intake.faults import Fault
 from hushgrid.intake.mapping import ColumnMapping
 from hushgrid.intake.names import Names
 from hushgrid.intake.quick import Plain, plain, readings
-from hushgrid.intake.readings import (
-    MAX_DURATION,
-    MAX_ID,
-    MAX_WH,
-    Columns,
-    Integers,
-    Parsed,
-    sift,
-)
+from hushgrid.intake.readings import MAX_DURATION, MAX_ID, MAX_WH, Columns, Parsed, sift
 from hushgrid.intake.times import Moment, reader
 from hushgrid.intake.zones import local_instants
 from hushgrid.kernels.names import all_plain
@@ -165,7 +158,7 @@ class Table:
         start = starts_of(marked, duration, by.marks)
         return sift("row", number, Columns(ids, code, start, duration, wh))
 
-    def _instants(self, column: pa.Array, ids: list[str] | Names, code: Integers) -> Integers:
+    def _instants(self, column: pa.Array, ids: list[str] | Names, code: Ints) -> Ints:
         if _is_text(column.type):
             return self._texts.instants(_texts(column), _ids(ids), code)
         ticks, null = _filled(column.cast(arrow().int64()))
@@ -178,7 +171,7 @@ class Table:
         return start
 
 
-def _filled(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _filled(column: pa.Array) -> tuple[NDArray[Any], Bools]:
     """The numbers of a column, 0 for a null, and where its nulls are."""
     null = column.is_null().to_numpy(zero_copy_only=False)
     if column.null_count:
@@ -194,7 +187,7 @@ def _ids(ids: list[str] | Names) -> list[str]:
     return list(ids.texts()) if isinstance(ids, Names) else ids
 
 
-def _meters(column: pa.Array) -> tuple[list[str] | Names, Integers]:
+def _meters(column: pa.Array) -> tuple[list[str] | Names, Ints]:
     """As `meter_codes`; as bytes where nothing has to be cleaned, else by way of distinct ids."""
     pa = arrow()
     names = _names(column)
@@ -221,7 +214,7 @@ def _names(column: pa.Array) -> Names | None:
     return Names(np.frombuffer(data, np.uint8), end[:-1], end[1:])
 
 
-def _seconds(column: pa.Array) -> Integers:
+def _seconds(column: pa.Array) -> Ints:
     unit = 1
     if arrow().types.is_duration(column.type):
         unit = _UNITS[column.type.unit]
@@ -233,7 +226,7 @@ def _seconds(column: pa.Array) -> Integers:
     return seconds
 
 
-def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Integers) -> Integers:
+def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Ints) -> Ints:
     if _is_text(column.type) or arrow().types.is_decimal(column.type):
         return values(_texts(column), by.unit, duration)
     found, null = _filled(column)
@@ -249,7 +242,7 @@ def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Integers) -> Inte
     return wh
 
 
-def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Integers:
+def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Ints:
     """Whole numbers up to `most` either way; a float must be one already."""
     finite = np.isfinite(found)
     within = finite & (found >= -most) & (found <= most)

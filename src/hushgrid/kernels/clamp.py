@@ -6,10 +6,12 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s
+
 _CHUNK = 1 << 16
 
 
-def clamp_and_add(readings: NDArray[Any], bound: NDArray[np.int32]) -> tuple[int, int, int]:
+def clamp_and_add(readings: NDArray[Any], bound: Int32s) -> tuple[int, int, int]:
     """(sum of readings cut to 0..bound, readings above it, least bound)."""
     sums, least = _clamp_and_add(readings, bound)
     load, clamped = sums.sum(axis=0).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from hushgrid.arrays import Bools, Floats, Int32s
 
 _LANES = 256  # houses that go through time together: what they need stays in the nearest cache
 _CHUNK = 1 << 20  # numbers in a work array: memory beyond the answer is the same for any zone
@@ -23,10 +23,10 @@ _A00, _A01, _A10, _A11, _P0, _P1, _M, _R, _LOST, _ROWS = (k * _LANES for k in ra
 def two_states(
     initial: Floats,
     transition: Floats,
-    slots: NDArray[np.int32],
+    slots: Int32s,
     chains: NDArray[np.integer],
     e: Floats,
-) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+) -> tuple[Floats, Floats, Floats, Bools]:
     """(backward, forward, total) leakage, (T, houses) each, and the houses to do again in logs.
 
     House i follows chain `chains[i]`; `slots` (T,) is the slot of each step; e is (T, houses) or

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from hushgrid.arrays import Floats
 
 
 @njit(cache=True, nogil=True)  # pragma: no cover
@@ -67,7 +68,7 @@ def worst_log_ratio(log_absent, log_present, bound, rate, eta):  # type: ignore[
     return worst
 
 
-def log_pmf(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_pmf(pmf: Floats) -> Floats:
     """Logarithms of probabilities, zeros as minus infinity."""
     with np.errstate(divide="ignore"):
         return np.log(pmf)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from hushgrid.arrays import Floats
 
 
 @njit(cache=True)

@@ -6,7 +6,8 @@ key and i alone, so results do not depend on threads, and two runs can share the
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
+
+from hushgrid.arrays import Floats
 
 _MASK = 2**64 - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -35,7 +36,7 @@ def _uniform(key, i):  # type: ignore[no-untyped-def]
     return np.float64(z >> np.uint64(11)) * 2.0**-53
 
 
-def uniforms(key: np.uint64, n: int) -> NDArray[np.float64]:
+def uniforms(key: np.uint64, n: int) -> Floats:
     """The first n numbers of a stream, in plain numpy."""
     with np.errstate(over="ignore"):
         z = key + np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn.families import Family, Floats, parameters_of
-from hushgrid.learn.fitting import Fitting, Labels, State
+from hushgrid.learn.families import Family, parameters_of
+from hushgrid.learn.fitting import Fitting, State
 
 Tick = Callable[..., None]
 _CHUNK = 64  # homes fitted together: bounds the memory whatever their number
@@ -37,8 +38,8 @@ class Design:
     (groups, K): places with the same number share one law, such as an empty home at any hour.
     """
 
-    group: NDArray[np.int32]
-    slot: NDArray[np.int32]
+    group: Int32s
+    slot: Int32s
     moves: Floats
     family: Family = "lognormal"
     weight: float = 4.0
@@ -48,7 +49,7 @@ class Design:
     iterations: int = 60
     trial: int = 8
     tolerance: float = 1e-6
-    tie: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    tie: Int32s = field(default_factory=lambda: np.zeros((0, 0), np.int32))
 
     @property
     def states(self) -> int:
@@ -88,11 +89,11 @@ class Fit:
     moves: Floats
     sums: Floats
     log_likelihood: Floats
-    readings: NDArray[np.int64]
-    iterations: NDArray[np.int64]
-    converged: NDArray[np.bool_]
+    readings: Ints
+    iterations: Ints
+    converged: Bools
     rising: Floats
-    ordered: NDArray[np.bool_]
+    ordered: Bools
 
     @property
     def homes(self) -> int:
@@ -104,7 +105,7 @@ def fit(
     readings: ArrayLike,
     design: Design,
     *,
-    labels: Labels | None = None,
+    labels: Int8s | None = None,
     edges: Floats | None = None,
     tick: Tick | None = None,
 ) -> Fit:
@@ -124,7 +125,7 @@ def fit(
     return parts[0] if len(parts) == 1 else _joined(parts, design)
 
 
-def posterior(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Floats:
+def posterior(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> Floats:
     """(homes, steps): how probable any state but 0 is (somebody at home), given all readings."""
     return expected(readings, found, labels=labels).post
 
@@ -134,7 +135,7 @@ def score(readings: ArrayLike, found: Fit) -> Floats:
     return expected(readings, found).log_likelihood
 
 
-def homes_of(found: Fit, these: slice | NDArray[np.intp]) -> Fit:
+def homes_of(found: Fit, these: slice | Indices) -> Fit:
     """The fit of some homes."""
     design = found.design
     if design.moves.ndim == 4:
@@ -167,7 +168,7 @@ def _nobody(count: int) -> None:
 
 
 def _fitted(
-    x: Floats, design: Design, labels: Labels | None, edges: Floats | None, tick: Tick
+    x: Floats, design: Design, labels: Int8s | None, edges: Floats | None, tick: Tick
 ) -> Fit:
     borders = None if edges is None else np.broadcast_to(edges, (len(x), len(edges)))
     work = Fitting(x, design, labels, borders)
@@ -232,7 +233,7 @@ class Expected(NamedTuple):
     sums: Floats
 
 
-def expected(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -> Expected:
+def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> Expected:
     """Expected counts of readings (homes, steps) under given models; no fitting.
 
     The design's steps may be others than those the models were fitted on, its slots not.
@@ -250,7 +251,7 @@ def expected(readings: ArrayLike, found: Fit, *, labels: Labels | None = None) -
     return Expected(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _check(x: Floats, design: Design, labels: Labels | None) -> None:
+def _check(x: Floats, design: Design, labels: Int8s | None) -> None:
     if x.ndim != 2 or not x.size:
         raise ModelError(f"readings have shape {x.shape}; give (homes, steps), none empty.")
     if np.isinf(x).any():

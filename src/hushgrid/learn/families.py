@@ -14,14 +14,13 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.errors import ModelError
 from hushgrid.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal
 
 Family = Literal["gamma", "histogram", "lognormal", "normal"]
 FAMILIES = get_args(Family)
-Floats = NDArray[np.float64]
 
 HALF = 0.5  # [Wh] added before a logarithm
 LEAST_SPREAD = 0.05  # of log-normal and normal (there: of the home's own spread)
@@ -38,10 +37,10 @@ class Values(NamedTuple):
     """
 
     features: Floats
-    size: NDArray[np.int64]
+    size: Ints
     centre: Floats
     unit: Floats
-    bins: NDArray[np.int32]
+    bins: Int32s
     edges: Floats
     prior: Floats  # (homes, features): one reading spread like all of the home's
 
@@ -49,7 +48,7 @@ class Values(NamedTuple):
 def values_of(
     family: Family,
     each: Floats,
-    size: NDArray[np.int64],
+    size: Ints,
     weight: Floats,
     edges: Floats | None = None,
 ) -> Values:
@@ -91,7 +90,7 @@ def values_of(
     return Values(features, size, centre, unit, np.zeros((1, 1), np.int32), np.zeros((1, 1)), prior)
 
 
-def _edges(each: Floats, size: NDArray[np.int64]) -> Floats:
+def _edges(each: Floats, size: Ints) -> Floats:
     """Borders of bins of whole Wh that widen like the logarithm; each home has its own top."""
     top = np.array([row[:n].max() for row, n in zip(each, size, strict=True)])
     share = np.linspace(0, 1, _BINS + 1)
@@ -108,7 +107,7 @@ def common_edges(readings: Floats) -> Floats:
     return np.asarray(_edges(top, np.ones(1, np.int64))[0])
 
 
-def _bins(each: Floats, edges: Floats) -> NDArray[np.int32]:
+def _bins(each: Floats, edges: Floats) -> Int32s:
     found = [np.searchsorted(e, x, side="right") - 1 for e, x in zip(edges, each, strict=True)]
     return np.asarray(np.clip(np.stack(found), 0, edges.shape[1] - 2), np.int32)
 

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Int8s, Int32s, Ints
 from hushgrid.kernels import em as kernel
-from hushgrid.learn.families import Floats, natural_of, values_of
+from hushgrid.learn.families import natural_of, values_of
 
 if TYPE_CHECKING:
     from hushgrid.learn.em import Design
 
-Labels = NDArray[np.int8]
-Homes = NDArray[np.int64]
 _NONE = np.full((1, 1), -1, np.int8)
 _UNWANTED = np.zeros((1, 1))
 _TINY = 1e-300
@@ -30,8 +28,8 @@ class State:
     transition: Floats
     natural: Floats
     last: Floats
-    done: NDArray[np.bool_]
-    iterations: NDArray[np.int64]
+    done: Bools
+    iterations: Ints
     rising: list[Floats] = field(default_factory=list)
 
     def better(self, other: State) -> State:
@@ -52,7 +50,7 @@ class Fitting:
     """Readings of some homes, coded, and the arrays that iterations work in."""
 
     def __init__(
-        self, x: Floats, design: Design, labels: Labels | None, edges: Floats | None = None
+        self, x: Floats, design: Design, labels: Int8s | None, edges: Floats | None = None
     ) -> None:
         self.design, self.homes = design, np.arange(len(x), dtype=np.int64)
         self.code, self.each, self.size, self.weight = coded(x)
@@ -68,7 +66,7 @@ class Fitting:
         self.sums = np.zeros((len(x), design.groups, design.states, self.values.prior.shape[1]))
         self.prior_sums = design.weight * self.values.prior[:, None, None, :]
 
-    def expect(self, homes: Homes, state: State, post: Floats = _UNWANTED) -> Floats:
+    def expect(self, homes: Ints, state: State, post: Floats = _UNWANTED) -> Floats:
         """Expected counts of some homes under a state; their log-likelihoods."""
         self._tabulate(homes, state.natural)
         return np.asarray(
@@ -89,7 +87,7 @@ class Fitting:
             )
         )
 
-    def maximise(self, homes: Homes, state: State) -> None:
+    def maximise(self, homes: Ints, state: State) -> None:
         """The best parameters for the counts."""
         state.natural[homes] = self._laws(homes)
         moves = self.moves[homes] + self.prior_moves[homes]
@@ -125,7 +123,7 @@ class Fitting:
                 self.maximise(still, state)
         tick(len(self.homes) - done)
 
-    def log_prior(self, homes: Homes, state: State) -> Floats:
+    def log_prior(self, homes: Ints, state: State) -> Floats:
         """Log of the priors, but for constants."""
         prior = self.prior_moves[homes]
         moves = prior * np.log(np.maximum(state.transition[homes], _TINY))
@@ -161,13 +159,13 @@ class Fitting:
             iterations=np.zeros(n, np.int64),
         )
 
-    def _of_values(self, chosen: NDArray[np.bool_]) -> Floats:
+    def _of_values(self, chosen: Bools) -> Floats:
         """(homes, values): how often each value occurs in the chosen steps."""
         width = self.each.shape[1]
         rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, chosen]]
         return np.array(rows, np.float64)
 
-    def reorder(self, state: State, homes: Homes) -> None:
+    def reorder(self, state: State, homes: Ints) -> None:
         """Name the states of these homes by what they use: state 0 the least."""
         self.settle(state)
         seen, means = self.usage()
@@ -205,19 +203,19 @@ class Fitting:
         self._gather(self.homes)
         return self.sums.copy()
 
-    def _gather(self, homes: Homes) -> None:
+    def _gather(self, homes: Ints) -> None:
         values = self.values
         if self.design.family == "histogram":
             kernel.gather_bins(homes, self.counts, values.bins, self.size, self.sums)
         else:
             kernel.gather(homes, self.counts, values.features, self.size, self.sums)
 
-    def _laws(self, homes: Homes) -> Floats:
+    def _laws(self, homes: Ints) -> Floats:
         self._gather(homes)
         sums = tied(self.sums[homes] + self.prior_sums[homes], self.design.tie)
         return natural_of(self.design.family, sums)
 
-    def _tabulate(self, homes: Homes, natural: Floats) -> None:
+    def _tabulate(self, homes: Ints, natural: Floats) -> None:
         values, out = self.values, (self.relative, self.best)
         if self.design.family == "histogram":
             kernel.tabulate_bins(homes, natural, values.features, values.bins, self.size, *out)
@@ -225,7 +223,7 @@ class Fitting:
             kernel.tabulate(homes, natural, values.features, self.size, *out)
 
 
-def tied(sums: Floats, tie: NDArray[np.int32]) -> Floats:
+def tied(sums: Floats, tie: Int32s) -> Floats:
     """Sums (homes, groups, states, features) with places of one law added up."""
     for law in np.unique(tie):
         places = tie == law
@@ -233,7 +231,7 @@ def tied(sums: Floats, tie: NDArray[np.int32]) -> Floats:
     return sums
 
 
-def coded(x: Floats) -> tuple[NDArray[np.int32], Floats, NDArray[np.int64], Floats]:
+def coded(x: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
     """Readings as numbers of their distinct values: codes, values, how many, how often each."""
     code = np.full(x.shape, -1, np.int32)
     every, often = [], []

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats
 from hushgrid.calendar import Calendar
 from hushgrid.errors import ModelError
 
-Floats = NDArray[np.float64]
 DAY = 86_400  # [s]
 AWAY, QUIET, ACTIVE = 0, 1, 2
 ARRIVE_ACTIVE = 0.8  # share of comings and goings between away and active, not quiet

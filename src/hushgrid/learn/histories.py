@@ -11,13 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake import Readings, settle
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int8]
 DAY = 86_400
 MOST_STEPS = 400_000  # of an axis: eleven years of quarter hours
 LEAST_DAYS = 3.0  # of readings that a home needs to be fitted
@@ -52,9 +50,9 @@ class Histories:
     wh: Floats
     seconds: int
     begins: int
-    shown: NDArray[np.int64]
+    shown: Ints
     counts: Mapping[str, int]
-    labels: Labels | None = None
+    labels: Int8s | None = None
     problems: tuple[str, ...] = ()
     declared: bool = False
 
@@ -64,13 +62,13 @@ class Histories:
         return DAY // self.seconds
 
     @property
-    def slot(self) -> NDArray[np.int32]:
+    def slot(self) -> Int32s:
         """(steps,) slot of each step: steps of a weekday, then of a weekend day."""
         weekend = self.shown >= 5 * DAY
         slot = self.shown % DAY // self.seconds + weekend * self.steps_a_day
         return slot.astype(np.int32)
 
-    def homes(self, which: NDArray[np.intp]) -> Histories:
+    def homes(self, which: Indices) -> Histories:
         """The histories of some homes."""
         labels = None if self.labels is None else self.labels[which]
         return replace(
@@ -146,7 +144,7 @@ def axis_of(
     return Axis(begins, seconds, steps)
 
 
-def histories_of(readings: Readings, axis: Axis, shown: NDArray[np.int64]) -> Histories:
+def histories_of(readings: Readings, axis: Axis, shown: Ints) -> Histories:
     """Readings laid on an axis; each reading counts once, duplicates and overlaps are counted.
 
     A home's row depends on its own readings and the axis alone; what is outside is dropped.
@@ -191,9 +189,7 @@ def of_meters(found: Histories, meters: Sequence[str]) -> Histories:
     return every.homes(np.array([place[name] for name in meters], np.intp))
 
 
-def with_labels(
-    found: Histories, meters: Sequence[str], start: NDArray[np.int64], occupied: NDArray[np.int8]
-) -> Histories:
+def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: Int8s) -> Histories:
     """Histories with labels of some steps.
 
     Refused where a meter is unknown or no time fits. Of declared histories such labels are dropped
@@ -257,7 +253,7 @@ def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def vacant_days(row: Floats, seconds: int) -> NDArray[np.bool_]:
+def vacant_days(row: Floats, seconds: int) -> Bools:
     """Which whole days of a history saw nobody: no rise above `QUIET_W`, two days in a row."""
     steps = DAY // seconds
     days = row[: len(row) // steps * steps].reshape(-1, steps)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Indices, Int8s, Ints
 from hushgrid.laws import Law, Mixture
 from hushgrid.learn.histories import DAY, Histories
 from hushgrid.learn.publish import Public
 from hushgrid.learn.trust import Trust, held_against, trust
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int8]
-Ints = NDArray[np.intp]
 CONFIDENCE = 0.95
 
 
-def marginal_scores(found: Histories, public: tuple[Public, ...], which: Ints, top: int) -> Floats:
+def marginal_scores(
+    found: Histories, public: tuple[Public, ...], which: Indices, top: int
+) -> Floats:
     """(homes, steps) log-probability of each reading under its slot's mixture of both laws."""
     score = np.full(found.wh.shape, np.nan)
     hour = found.shown % DAY // 3600
@@ -36,7 +35,7 @@ def marginal_scores(found: Histories, public: tuple[Public, ...], which: Ints, t
     return score
 
 
-def plain_scores(early: Histories, late: Histories, which: Ints, k: int) -> Floats:
+def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> Floats:
     """The same under one log-normal law a group of homes, fitted on the early part."""
     level = np.full(late.wh.shape, np.nan)
     for j in range(k):
@@ -49,7 +48,7 @@ def plain_scores(early: Histories, late: Histories, which: Ints, k: int) -> Floa
     return level
 
 
-def daily_scores(found: Histories, public: tuple[Public, ...], which: Ints, top: int) -> Floats:
+def daily_scores(found: Histories, public: tuple[Public, ...], which: Indices, top: int) -> Floats:
     """(homes, 3): mean, standard deviation and number of each home's daily mean scores."""
     each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
     rows = []
@@ -74,13 +73,13 @@ class _Piece(NamedTuple):
 
     name: str
     law: Law
-    members: Ints
-    steps: NDArray[np.bool_]
+    members: Indices
+    steps: Bools
     state: int | None
 
 
 def trust_of(
-    found: Histories, public: tuple[Public, ...], which: Ints, starts: tuple[int, ...], top: int
+    found: Histories, public: tuple[Public, ...], which: Indices, starts: tuple[int, ...], top: int
 ) -> Trust:
     """Bounds on the misdescribed share: of each law with labels, of the mixture without.
 
@@ -102,7 +101,7 @@ def trust_of(
 def _pieces(
     found: Histories,
     one: Public,
-    members: Ints,
+    members: Indices,
     name: str,
     labelled: bool,
     starts: tuple[int, ...],
@@ -125,7 +124,7 @@ def _pieces(
     return pieces
 
 
-def _chosen(found: Histories, piece: _Piece) -> tuple[Floats, NDArray[np.int64]]:
+def _chosen(found: Histories, piece: _Piece) -> tuple[Floats, Ints]:
     """The readings of a piece, and the home's day of each."""
     day = np.arange(found.wh.shape[1]) // found.steps_a_day
     place = np.ix_(piece.members, np.flatnonzero(piece.steps))
@@ -137,7 +136,7 @@ def _chosen(found: Histories, piece: _Piece) -> tuple[Floats, NDArray[np.int64]]
     return x[keep], np.broadcast_to(days, x.shape)[keep]
 
 
-def scored(found: Histories, labels: Labels, post: Floats) -> dict[str, float]:
+def scored(found: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
     """Share of labelled readings whose occupancy is decoded right: all hours, and 06 to 22 h."""
     hour = found.shown % DAY // 3600
     known = (labels >= 0) & np.isfinite(found.wh)

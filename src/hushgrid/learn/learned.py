@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
 from hushgrid.learn.em import Design, Fit, expected, fit, homes_of, posterior
 from hushgrid.learn.families import Family, common_edges
@@ -28,9 +28,6 @@ from hushgrid.learn.prototypes import ROUNDS, Prototypes, grouped_models, protot
 from hushgrid.learn.publish import Public, publics
 from hushgrid.learn.trust import Trust
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int8]
-Ints = NDArray[np.intp]
 STARTS = (0, 6, 12, 18)  # [h] of slot groups
 HELD_OUT = 0.25  # of the time, its end
 LEAST_HELD = 4  # days
@@ -90,7 +87,7 @@ class Learned:
 
     ids: tuple[str, ...]
     ails: tuple[tuple[str, ...], ...]
-    usable: Ints
+    usable: Indices
     own: Fit
     shared: Prototypes | None
     public: tuple[Public, ...]
@@ -105,7 +102,7 @@ class Learned:
     trust: Trust | None
     accuracy: dict[str, Any]
     home_share: Floats
-    vacant: Ints
+    vacant: Indices
     top: int
     edges: Floats | None = None
 
@@ -144,7 +141,7 @@ def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -
     )
 
 
-def _slots(found: Histories, group: NDArray[np.int64], g: int) -> NDArray[np.int32]:
+def _slots(found: Histories, group: Ints, g: int) -> Int32s:
     here = found.slot[group == g]
     return here if here.size else np.zeros(1, np.int32)
 
@@ -258,7 +255,7 @@ def fitted_part(result: Learned, given: Histories) -> Histories:
     return clamped(given.homes(result.usable), max(MOST_W * given.seconds // 3600, 1))
 
 
-def _labels(found: Histories, design: Design) -> Labels | None:
+def _labels(found: Histories, design: Design) -> Int8s | None:
     """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
 
     Days on which a home stood still for days on end count as away.
@@ -311,7 +308,7 @@ def parted(found: Histories) -> tuple[Histories, Histories] | None:
     return parts if all(np.isfinite(part.wh).any() for part in parts) else None
 
 
-def _sample(found: Histories) -> Ints:
+def _sample(found: Histories) -> Indices:
     """At most 16 homes, spread over all: enough to tell families apart."""
     n = len(found.ids)
     return np.unique(np.linspace(0, n - 1, min(n, 16)).astype(np.intp))
@@ -335,7 +332,7 @@ def _held_out(
 
 
 def last_days(
-    early: Histories, late: Histories, public: tuple[Public, ...], which: Ints, top: int
+    early: Histories, late: Histories, public: tuple[Public, ...], which: Indices, top: int
 ) -> HeldOut:
     """Scores of the last days under models; `which` (homes,) is the model of each home."""
     score = marginal_scores(late, public, which, top)
@@ -384,7 +381,7 @@ def _accuracy(
 FEW = 7
 
 
-def _few_days(found: Histories) -> Labels:
+def _few_days(found: Histories) -> Int8s:
     """The labels of each home's first labelled days alone."""
     assert found.labels is not None
     few = np.full(found.labels.shape, -1, np.int8)

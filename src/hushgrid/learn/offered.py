@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Indices
 from hushgrid.checks import is_real
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import Fit
@@ -34,7 +34,6 @@ from hushgrid.learn.publish import Public, publics
 from hushgrid.learn.trust import Trust
 from hushgrid.noise import Noise
 
-Ints = NDArray[np.intp]
 CONTRACT_W = 10_000  # [W] assumed where no contract is told
 _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
 
@@ -79,7 +78,7 @@ class Offered:
     eta_by: str
     models: Fit
     public: tuple[Public, ...]
-    which: Ints
+    which: Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +92,10 @@ class Figures:
 
     eta_basis: str
     trust: Trust
-    daily: NDArray[np.float64]
+    daily: Floats
     held_out: HeldOut | None
     accuracy: dict[str, Any]
-    home_share: NDArray[np.float64]
+    home_share: Floats
 
 
 def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Offered:

@@ -25,16 +25,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import PolicyError
 from hushgrid.learn.em import Fit
 from hushgrid.learn.prototypes import pooled_fit
 from hushgrid.noise import Noise
 
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 Provenance = Literal["public", "pooled", "private"]
 LEAST_HOMES = 15
 UNIT = 1_000_000  # a home's whole share, so that rounding to whole numbers costs little
@@ -50,14 +48,14 @@ class Statistics:
     (periods, K, K).
     """
 
-    shares: Whole
-    laws: Whole
-    moves: Whole
+    shares: Ints
+    laws: Ints
+    moves: Ints
     homes: int  # on the public list, fitted or not
     epsilon: float | None  # None: no noise in it, not to be published
 
     @property
-    def vector(self) -> Whole:
+    def vector(self) -> Ints:
         """All entries in a row."""
         return np.concatenate([part.ravel() for part in (self.shares, self.laws, self.moves)])
 
@@ -82,7 +80,7 @@ def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
     return Statistics(shares, laws, moves, own.homes if homes is None else homes, None)
 
 
-def contributions(own: Fit, top: int) -> list[tuple[Whole, Whole, Whole]]:
+def contributions(own: Fit, top: int) -> list[tuple[Ints, Ints, Ints]]:
     """What each home gives: whole numbers of 0 or more, at most PARTS * UNIT together."""
     period, tie = _period_of(own.moves.shape[1]), _tie_of(own)
     reach = _reach(own.design.family, top)
@@ -101,14 +99,14 @@ def contributions(own: Fit, top: int) -> list[tuple[Whole, Whole, Whole]]:
     return found
 
 
-def _tie_of(own: Fit) -> NDArray[np.int32]:
+def _tie_of(own: Fit) -> Int32s:
     """Which places share a law."""
     shape = own.sums.shape[1:3]
     tie = own.design.tie
     return tie if tie.size else np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
 
 
-def _whole(parts: Floats, most: int) -> Whole:
+def _whole(parts: Floats, most: int) -> Ints:
     """Rounded down to units; what rounding of floats could put beyond `most` is taken away."""
     whole = np.floor(np.clip(np.nan_to_num(parts), 0, 1) * UNIT).astype(np.int64)
     excess = int(whole.sum()) - most * UNIT
@@ -123,7 +121,7 @@ def _reach(family: str, top: int) -> Floats:
     return np.array([log, log**2]) if family == "lognormal" else np.array([top + 1.0, log])
 
 
-def _period_of(slots: int) -> NDArray[np.int64]:
+def _period_of(slots: int) -> Ints:
     steps = slots // 2 if slots % 2 == 0 else slots
     return np.asarray((np.arange(slots) % steps) * _PERIODS // steps)
 
@@ -217,8 +215,8 @@ _BELIEVED = 1.0
 
 
 def bound_quantile(
-    peaks: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    peaks: Ints,
+    sizes: Ints,
     quantile: float,
     epsilon: float,
     noise: Noise,
@@ -240,7 +238,7 @@ def bound_quantile(
     return int(sizes[int(np.searchsorted(below, quantile * below[-1]))])
 
 
-def contract_sizes(seconds: int) -> NDArray[np.int64]:
+def contract_sizes(seconds: int) -> Ints:
     """Usual contracts [Wh a step]: 1 to 50 kW."""
     kilowatts = np.array([1, 2, 3, 4.6, 6, 8, 10, 12, 15, 20, 30, 50])
     return (kilowatts * 1000 * seconds // 3600).astype(np.int64)

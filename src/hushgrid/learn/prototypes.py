@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import ModelError
 from hushgrid.learn.em import Design, Expected, Fit, expected, homes_of
-from hushgrid.learn.families import Floats, Values, natural_of, parameters_of
+from hushgrid.learn.families import Values, natural_of, parameters_of
 from hushgrid.learn.fitting import tied
 
-Ints = NDArray[np.intp]
 ROUNDS = 4
 
 
@@ -30,7 +29,7 @@ class Prototypes:
     """
 
     models: Fit
-    which: Ints
+    which: Indices
     log_likelihood: tuple[float, ...]
 
     @property
@@ -70,7 +69,7 @@ def prototypes(
     return Prototypes(models, which, tuple(history))
 
 
-def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Ints, Floats]:
+def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Indices, Floats]:
     """The prototype of each new home, and (k, homes) log-likelihoods; `design` of their steps."""
     models = replace(found.models, design=replace(design, moves=found.models.design.moves))
     scores = np.stack(
@@ -87,7 +86,7 @@ def _spread(models: Fit, j: int, homes: int) -> Fit:
     return homes_of(models, np.full(homes, j))
 
 
-def _grouped(own: Fit, k: int) -> Ints:
+def _grouped(own: Fit, k: int) -> Indices:
     """k-means over what fits say: sizes by state, and how much people are at home and active."""
     share = own.seen.sum(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
@@ -108,7 +107,7 @@ def _grouped(own: Fit, k: int) -> Ints:
     return which
 
 
-def _none_empty(which: Ints, liking: Floats, k: int) -> Ints:
+def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
     """A group that nobody chose takes the home that loses least by it."""
     which = which.astype(np.intp)
     for j in range(k):
@@ -120,7 +119,7 @@ def _none_empty(which: Ints, liking: Floats, k: int) -> Ints:
     return which
 
 
-def grouped_models(own: Fit, seen: Expected, which: Ints, k: int) -> Fit:
+def grouped_models(own: Fit, seen: Expected, which: Indices, k: int) -> Fit:
     """The shared models of groups, from the expected counts of their homes."""
     groups = [np.flatnonzero(which == j) for j in range(k)]
     sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])

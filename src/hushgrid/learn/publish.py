@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import ConsumptionError
 from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.learn.em import Fit
@@ -15,8 +15,6 @@ from hushgrid.learn.habits import Habits, stationary
 from hushgrid.learn.survey import model_of
 from hushgrid.occupancy import OccupancyModel
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 _DIGITS = 4  # of a law's numbers in a file
 _NAMES = {
     "gamma": ("shape", "scale"),
@@ -49,7 +47,7 @@ class Public:
         return replace(self, absent=_within(self.absent, bound), present=present)
 
 
-def publics(models: Fit, starts: tuple[int, ...], which: Ints) -> tuple[Public, ...]:
+def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[Public, ...]:
     """What each model says in two states; state 0 is absent, all others are present."""
     counts = models.moves + models.design.moves
     found = []
@@ -130,6 +128,6 @@ def law_of_table(table: dict[str, Any], bound: int) -> Law:
     return FAMILIES[table["law"]](**{"top": bound} | arguments)
 
 
-def theta(found: tuple[Public, ...], chain_of: Ints, name: str) -> OccupancyModel:
+def theta(found: tuple[Public, ...], chain_of: Indices, name: str) -> OccupancyModel:
     """The occupancy model of houses that follow these chains."""
     return model_of([one.chain for one in found], chain_of, name)

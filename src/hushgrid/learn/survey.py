@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Floats
 from hushgrid.errors import ModelError
 from hushgrid.learn.habits import (
     DAY,
@@ -25,7 +26,6 @@ from hushgrid.learn.habits import (
 )
 from hushgrid.occupancy import OccupancyModel, possible_states
 
-Floats = NDArray[np.float64]
 COLUMNS = ("n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
 PSEUDO_COUNT = 0.5  # added to each side of a chance
 RESPONDENTS = 100.0  # taken for the number of diaries behind a chance where no number is given

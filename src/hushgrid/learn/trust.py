@@ -15,11 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Ints
 from hushgrid.laws import Law
 
-Floats = NDArray[np.float64]
 BINS = 5
 
 
@@ -68,7 +67,7 @@ class Trust:
         )
 
 
-def quantile_bins(law: Law, bins: int = BINS) -> NDArray[np.int64]:
+def quantile_bins(law: Law, bins: int = BINS) -> Ints:
     """Upper ends [Wh] of bins of about equal mass under the law; the last is its top."""
     cdf = np.cumsum(law.pmf)
     ends = np.searchsorted(cdf, np.arange(1, bins) / bins)
@@ -76,7 +75,7 @@ def quantile_bins(law: Law, bins: int = BINS) -> NDArray[np.int64]:
 
 
 def held_against(
-    name: str, law: Law, readings: Floats, days: NDArray[np.int64], confidence: float, cells: int
+    name: str, law: Law, readings: Floats, days: Ints, confidence: float, cells: int
 ) -> Cell:
     """Readings that should follow a law; `days` says which belong together."""
     seen = np.isfinite(readings)
@@ -95,7 +94,7 @@ def held_against(
     return Cell(name, len(x), float(effective.min()), max(point, 0), max(lower, 0), max(upper, 0))
 
 
-def _effective(inside: NDArray[np.bool_], day: NDArray[np.int64]) -> Floats:
+def _effective(inside: Bools, day: Ints) -> Floats:
     """Independent readings that each bin's readings are worth: n over the design effect."""
     n, p = len(inside), inside.mean(axis=0)
     _, index = np.unique(day, return_inverse=True)

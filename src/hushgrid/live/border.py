@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.accounting.epochs import (
     FORGOTTEN,
@@ -24,6 +23,7 @@ from hushgrid.accounting.epochs import (
     kept_by_steps,
 )
 from hushgrid.accounting.temporal import leakage_by_houses
+from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.standing import Booked, Epoch, Published, Standing
@@ -35,8 +35,6 @@ from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Task
 from hushgrid.policy import Policy
 from hushgrid.simulation import Scenario
-
-Floats = NDArray[np.float64]
 
 _CLOSE = 1e-6  # relative: what a plan's search and its run leave open
 _MOST = 50_000  # steps of earlier epochs that are looked at again
@@ -412,7 +410,7 @@ class _Rows:
                 self._found.append(scheduler.losses(t, scale))
             self._row[t - 1] = known[key]
 
-    def grouped(self) -> tuple[Floats, NDArray[np.intp]]:
+    def grouped(self) -> tuple[Floats, Indices]:
         """Losses (T, classes), and the class of every house."""
         kinds, class_of = np.unique(np.array(self._found), axis=1, return_inverse=True)
         return kinds[self._row], class_of.ravel()
@@ -563,7 +561,7 @@ def _is_known_ahead(policy: Policy) -> bool:
     return not odd and policy.on_empty == "protect_all" and policy.blocks == "block"
 
 
-def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, NDArray[np.intp]]:
+def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
     rows = _Rows(world, service.policy.horizon)
     rows.add(service, _scales(service))
     return rows.grouped()

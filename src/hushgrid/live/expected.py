@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.belief import Belief, law_moments, marginals
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.simulation import Scenario
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
-
-def cells(model: OccupancyModel) -> NDArray[np.int32]:
+def cells(model: OccupancyModel) -> Int32s:
     """For each house the number of its chain and of its seat in the block, as one number.
 
     Houses of one cell are alike to the model: they have one chance to be at home.

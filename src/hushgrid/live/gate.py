@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.intake import Parsed
 from hushgrid.intake.names import NameIndex, Names
@@ -79,7 +80,7 @@ class Gate:
             self._put(columns, list(accumulate(sizes)), told)
         return [each.error or each.receipt for each in told]
 
-    def _places(self, names: Names) -> NDArray[np.int32]:
+    def _places(self, names: Names) -> Int32s:
         found = self._index.find(names)
         if found.strange:
             with self._telling:
@@ -106,14 +107,14 @@ class Gate:
 class _Placed(NamedTuple):
     """Readings of known meters: the place of each meter, then start, duration and Wh."""
 
-    place: NDArray[np.int32]
-    start: NDArray[np.int64]
-    duration: NDArray[np.int32]
-    wh: NDArray[np.int64]
+    place: Int32s
+    start: Ints
+    duration: Int32s
+    wh: Ints
 
     def of_zone(
-        self, first: int, bound: NDArray[np.int32], least: int, ends: list[int]
-    ) -> tuple[_Placed, NDArray[np.bool_] | None, list[int]]:
+        self, first: int, bound: Int32s, least: int, ends: list[int]
+    ) -> tuple[_Placed, Bools | None, list[int]]:
         """Those of a zone, places counted from `first` on; which are outside 0..bound, if any.
 
         With them where each delivery ends that ended at `ends`.

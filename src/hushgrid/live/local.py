@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Ints
 from hushgrid.calendar import Calendar
 from hushgrid.errors import ModelError
 from hushgrid.simulation import Scenario
@@ -18,12 +18,12 @@ _DAY = 86_400
 _THURSDAY = 3  # 1 January 1970; Monday is 0
 
 
-def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> NDArray[np.int64]:
+def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> Ints:
     """What local clocks show at the start of every step [s since Monday 0:00 of some week]."""
     return _shown(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
 
 
-def _shown(starts: NDArray[np.int64], time_zone: str) -> NDArray[np.int64]:
+def _shown(starts: Ints, time_zone: str) -> Ints:
     zone = ZoneInfo(time_zone)
     shown = [int(start) + _ahead(int(start), zone) for start in starts]
     return (np.array(shown, np.int64) + _THURSDAY * _DAY) % (7 * _DAY)
@@ -34,9 +34,7 @@ def _ahead(instant: int, zone: ZoneInfo) -> int:
     return 0 if ahead is None else round(ahead.total_seconds())
 
 
-def local_calendar(
-    pattern: Calendar, shown: NDArray[np.int64], seconds: int, what: str
-) -> Calendar:
+def local_calendar(pattern: Calendar, shown: Ints, seconds: int, what: str) -> Calendar:
     """One slot for each step: the pattern's slot at that time of the day and week.
 
     The pattern is one slot, a day, or a week from Monday, of steps of `seconds`.
@@ -58,9 +56,7 @@ def localised(
     return localised_at(scenario, starts, seconds=seconds, time_zone=time_zone)
 
 
-def localised_at(
-    scenario: Scenario, starts: NDArray[np.int64], *, seconds: int, time_zone: str
-) -> Scenario:
+def localised_at(scenario: Scenario, starts: Ints, *, seconds: int, time_zone: str) -> Scenario:
     """The scenario with patterns in local time for steps with these starts [UTC epoch s]."""
     shown = _shown(starts, time_zone)
 

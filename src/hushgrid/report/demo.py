@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, UInt8s
 from hushgrid.report.attack import KNOWS
 from hushgrid.report.shared import day_line, finish, panels, table
 from hushgrid.scores import auc
@@ -17,7 +17,6 @@ from hushgrid.scores import auc
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 CHANCE = 0.999  # that a day's error lies in the interval foreseen
 _INK = {"open": "#b3541e", "private": "#0b6e99", "prior": "#555555"}
@@ -54,7 +53,7 @@ class Played:
     house: int
     optimal: Floats
     published: Floats
-    occupancy: NDArray[np.uint8]
+    occupancy: UInt8s
     prior: Floats
     beliefs: Mapping[str, Mapping[str, Floats]]
     foreseen: Foreseen

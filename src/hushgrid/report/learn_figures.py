@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Floats, Int8s, Ints
 from hushgrid.learn.publish import Public
 from hushgrid.report.shared import panels
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")
 
 
@@ -91,10 +90,10 @@ def law_figure(public: Sequence[Public], bound: int) -> Figure:
 def days_figure(
     wh: Floats,
     post: Floats,
-    shown: NDArray[np.int64],
+    shown: Ints,
     seconds: int,
     names: Sequence[str],
-    labels: NDArray[np.int8] | None = None,
+    labels: Int8s | None = None,
 ) -> Figure:
     """Example days with the decoded chance that somebody is at home, and what labels say."""
     figure, axes = panels(len(names), 2.1 * len(names) + 0.9)

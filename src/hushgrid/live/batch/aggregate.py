@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hushgrid.arrays import Int32s
 from hushgrid.grid import Tally
 from hushgrid.live.batch import expression
 from hushgrid.live.batch.engines import Engine, asking
@@ -33,14 +31,14 @@ class Sums:
     repeated: int
     late: int
     malformed: int
-    bound: NDArray[np.int32]
+    bound: Int32s
 
     @property
     def empty(self) -> bool:
         """Whether nobody reported."""
         return self.missing == self.houses
 
-    def tally(self, bound: NDArray[np.int32], expected: EachHouse) -> Tally:
+    def tally(self, bound: Int32s, expected: EachHouse) -> Tally:
         """The sum; whoever takes it checks that the bounds are theirs."""
         del bound, expected
         return Tally(self.load, self.clamped, self.bound)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s, Ints
 from hushgrid.calibration.groups import grouped
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.expected import Expectations, cells
@@ -16,7 +16,6 @@ from hushgrid.live.expected import Expectations, cells
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Ints = NDArray[np.int64]
 
 LEAST, MOST = 64, 1 << 15  # houses of a segment
 
@@ -33,7 +32,7 @@ class Part:
     first: int
     sizes: Ints
     speakers: Ints
-    bound: NDArray[np.int32]
+    bound: Int32s
     expectations: Expectations | None  # of the speakers; none where a missing reading is 0 Wh
 
 
@@ -55,7 +54,7 @@ class Expected:
     """What stands for missing readings, by segment and interval, and all houses' sum of it."""
 
     def __init__(self, parts: Sequence[Part], first: int, end: int) -> None:
-        self._columns: list[tuple[NDArray[np.int32], Ints, Ints]] = []
+        self._columns: list[tuple[Int32s, Ints, Ints]] = []
         self._sums: dict[tuple[str, int], int] = {}
         for part in parts:
             for opens, each in _steps(part, first, end):
@@ -89,7 +88,7 @@ def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
         yield opens, np.minimum(each, part.bound[part.speakers])
 
 
-def cut_bounds(service: ZoneService) -> NDArray[np.int32]:
+def cut_bounds(service: ZoneService) -> Int32s:
     """What readings are cut at: the contract's bounds, or the policy's clamp below them [Wh]."""
     scenario, clamp = service.scenario, service.policy.clamp
     if not clamp:
@@ -126,7 +125,7 @@ def roster_of(zones: Sequence[ZoneService]) -> Roster:
     return Roster(tuple(parts), width, every, _segments(parts))
 
 
-def _groups(service: ZoneService) -> tuple[NDArray[np.int32], int]:
+def _groups(service: ZoneService) -> tuple[Int32s, int]:
     """Houses that are expected to consume the same: alike to every model, and of one class."""
     scenario = service.scenario
     labels = [np.ascontiguousarray(scenario.consumption.class_of, np.int32)]

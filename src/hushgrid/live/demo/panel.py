@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.adversary import Beliefs, Factored, Knowledge, KnownReadings
+from hushgrid.arrays import Floats, Int32s, UInt8s
 from hushgrid.attack import bared
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.standing import Epoch, Published
 from hushgrid.live.terms import roster_digest
 from hushgrid.mechanism import Release
-
-Floats = NDArray[np.float64]
 
 KNOWS = ("none", "others")  # the paper's adversary, and the strong one
 SHOWN = ("open", "private")  # the load itself, and what was published
@@ -35,7 +33,7 @@ class Seen:
     """
 
     t: int
-    occupancy: NDArray[np.uint8]
+    occupancy: UInt8s
     home: dict[str, Floats]
     load: int
     optimal: float
@@ -55,9 +53,7 @@ class Panel:
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
 
-    def fold(
-        self, shown: Published, readings: NDArray[np.int32], occupancy: NDArray[np.uint8]
-    ) -> Seen:
+    def fold(self, shown: Published, readings: Int32s, occupancy: UInt8s) -> Seen:
         """Let everybody see one release; readings [Wh] and occupancy are the truth behind it."""
         t = shown.t - self._first + 1
         releases = dict(self._releases(shown, readings))
@@ -69,9 +65,7 @@ class Panel:
         home = {name: self._home(name) for name in BELIEFS}
         return Seen(t, occupancy.copy(), home, load, rate, shown.rate)
 
-    def _after(
-        self, name: str, t: int, releases: dict[str, Release], readings: NDArray[np.int32]
-    ) -> Beliefs:
+    def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]
         knows, _, kind = name.partition(" ")
         who = self._who[kind or "private"]
@@ -83,9 +77,7 @@ class Panel:
             who = who.told(KnownReadings(readings[None, :], first=t))
         return who.step(beliefs, releases[kind])
 
-    def _releases(
-        self, shown: Published, readings: NDArray[np.int32]
-    ) -> Iterator[tuple[str, Release]]:
+    def _releases(self, shown: Published, readings: Int32s) -> Iterator[tuple[str, Release]]:
         """The release as the mechanism made it, and without its noise; none of a stand-in."""
         if shown.source != "readings":
             return

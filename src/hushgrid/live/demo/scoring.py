@@ -7,6 +7,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.arrays import Bools, Floats, Indices
+
 BINS = 1 << 13  # beliefs nearer than half of 1 / BINS to each other are ties
 
 
@@ -22,10 +24,10 @@ class Rolling:
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
-        self._rows: deque[tuple[NDArray[np.intp], NDArray[np.bool_]]] = deque()
+        self._rows: deque[tuple[Indices, Bools]] = deque()
         self._counts = np.zeros((2, BINS + 1), np.int64)  # of away and at home
 
-    def add(self, occupancy: NDArray[np.integer], belief: NDArray[np.float64]) -> None:
+    def add(self, occupancy: NDArray[np.integer], belief: Floats) -> None:
         """One step of all houses: 0 or 1, and the chance that was given."""
         row = np.rint(belief * BINS).astype(np.intp), occupancy == 1
         self._rows.append(row)
@@ -33,7 +35,7 @@ class Rolling:
         if len(self._rows) > self._steps:
             self._put(self._rows.popleft(), -1)
 
-    def _put(self, row: tuple[NDArray[np.intp], NDArray[np.bool_]], by: int) -> None:
+    def _put(self, row: tuple[Indices, Bools], by: int) -> None:
         where, home = row
         for state in (0, 1):
             mine = where[home == bool(state)]

@@ -9,21 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushgrid.arrays import Bools, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED, sieve, tally_codes
 from hushgrid.live.meters.ports import Counts
 from hushgrid.live.meters.roster import Epoch
 
-Codes = NDArray[np.int8]
-
 
 class Columns(NamedTuple):
     """Reading i: house `house[i]` counted `wh[i]` in `duration[i]` [s] from `start[i]`."""
 
-    house: NDArray[np.int32]
-    start: NDArray[np.int64]
-    duration: NDArray[np.int32]
-    wh: NDArray[np.int64]
+    house: Int32s
+    start: Ints
+    duration: Int32s
+    wh: Ints
 
     @classmethod
     def of(cls, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike) -> Columns:
@@ -72,18 +71,18 @@ class Share:
 
     opens: int
     columns: Columns
-    codes: Codes
+    codes: Int8s
     alike: bool
 
 
 class Sorted(NamedTuple):
     """A batch by intervals. `codes` are those of the batch once `gather_codes` has run."""
 
-    codes: Codes
+    codes: Int8s
     shares: tuple[Share, ...]
-    rows: tuple[NDArray[np.intp], ...]  # of each share; none where the share is the whole batch
+    rows: tuple[Indices, ...]  # of each share; none where the share is the whole batch
 
-    def gather_codes(self) -> Codes:
+    def gather_codes(self) -> Int8s:
         """The codes of the batch, with those that were changed in the shares."""
         for share, rows in zip(self.shares, self.rows, strict=False):
             self.codes[rows] = share.codes
@@ -108,14 +107,14 @@ def sort(columns: Columns, epoch: Epoch) -> Sorted:
     return Sorted(codes, shares, rows)
 
 
-def _groups(codes: Codes, opens: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+def _groups(codes: Int8s, opens: Ints) -> list[Indices]:
     """Rows of each interval, in the order they came."""
     kept = np.flatnonzero(codes == ACCEPTED)
     order = kept[np.argsort(opens[kept], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(opens[order])) + 1)
 
 
-def marks_of(marked: ArrayLike | None, readings: int) -> NDArray[np.bool_] | None:
+def marks_of(marked: ArrayLike | None, readings: int) -> Bools | None:
     """Marks as an array; None where no reading is marked."""
     if marked is None:
         return None
@@ -133,7 +132,7 @@ def check_ends(ends: Sequence[int], readings: int) -> None:
         )
 
 
-def counts_of(codes: Codes, ends: Sequence[int], marks: NDArray[np.bool_] | None) -> list[Counts]:
+def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Counts]:
     """Of each delivery how many readings of each code, and how many of the accepted are marked."""
     fine, made, begin = not codes.any(), [], 0
     for end in ends:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Int8s
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.live.meters.batch import Codes, Columns, check_ends, counts_of, marks_of
+from hushgrid.live.meters.batch import Columns, check_ends, counts_of, marks_of
 from hushgrid.live.meters.ports import Counts
 
 
@@ -18,7 +19,7 @@ class _Waiting:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.codes: Codes | None = None
+        self.codes: Int8s | None = None
         self.error: Exception | None = None
 
 
@@ -28,7 +29,7 @@ class GroupCommit:
     Whoever gets the lock stores everything that waits; those behind it find their work done.
     """
 
-    def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Codes]) -> None:
+    def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Int8s]) -> None:
         self._lock, self._commit = lock, commit
         self._waiting: deque[_Waiting] = deque()
 

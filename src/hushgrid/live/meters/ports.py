@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Bools, Int32s, Ints
 from hushgrid.grid import Tally, tally
 
 
@@ -45,8 +46,8 @@ class Interval:
     A house is present when its readings cover the interval; shorter ones are added up.
     """
 
-    wh: NDArray[np.int64]
-    present: NDArray[np.bool_]
+    wh: Ints
+    present: Bools
 
     def __repr__(self) -> str:
         return f"Interval({self.present.size} houses)"  # a log must not show readings
@@ -61,14 +62,14 @@ class Interval:
         """How many of them are not present."""
         return int((~self.present).sum())
 
-    def tally(self, bound: NDArray[np.int32], expected: Expected) -> Tally:
+    def tally(self, bound: Int32s, expected: Expected) -> Tally:
         """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
         if not self.missing:
             return tally(self.wh, bound)
         return tally(np.where(self.present, self.wh, expected()), bound)
 
 
-Expected = Callable[[], NDArray[np.int64]]  # of every house [Wh]; asked only where one is missing
+Expected = Callable[[], Ints]  # of every house [Wh]; asked only where one is missing
 
 
 class Closed(Protocol):
@@ -84,7 +85,7 @@ class Closed(Protocol):
         """How many of them have readings that do not cover the interval."""
         ...
 
-    def tally(self, bound: NDArray[np.int32], expected: Expected) -> Tally:
+    def tally(self, bound: Int32s, expected: Expected) -> Tally:
         """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
         ...
 

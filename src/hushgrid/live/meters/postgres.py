@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s
 from hushgrid.errors import ExtraError, MeterError, MeterRetryError
 from hushgrid.live.meters.batch import Columns
 from hushgrid.live.meters.sql import TABLES, SqlMeters
@@ -104,7 +104,7 @@ class PostgresMeters(SqlMeters):
     def _interval(self, link: Any, key: int, opens: int) -> Columns:
         return _copied(link, f"zone = {key:d} AND span = {opens:d}")
 
-    def _of_houses(self, link: Any, key: int, opens: int, houses: NDArray[np.int32]) -> Columns:
+    def _of_houses(self, link: Any, key: int, opens: int, houses: Int32s) -> Columns:
         some = ",".join(map(str, houses.tolist()))
         return _copied(link, f"zone = {key:d} AND span = {opens:d} AND house = ANY('{{{some}}}')")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s
 from hushgrid.checks import is_whole
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import END
@@ -24,7 +24,7 @@ class Roster:
     houses: int
     interval: int
     digest: str
-    divisors: NDArray[np.int32] = field(init=False, compare=False, repr=False)  # of the interval
+    divisors: Int32s = field(init=False, compare=False, repr=False)  # of the interval
 
     def __post_init__(self) -> None:
         whole = np.arange(self.interval, 0, -1, dtype=np.int32)

@@ -15,9 +15,10 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Int8s
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED, END, MALFORMED
-from hushgrid.live.meters.batch import Codes, Columns, Share, joined, sort
+from hushgrid.live.meters.batch import Columns, Share, joined, sort
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.disk import lock, make_folder
 from hushgrid.live.meters.memory import IntervalMemory
@@ -174,7 +175,7 @@ class _Zone:
             if memory is not None:
                 self._memories[opens] = memory
 
-    def _commit(self, batches: Sequence[Columns]) -> Codes:
+    def _commit(self, batches: Sequence[Columns]) -> Int8s:
         self._check_open()
         batch = sort(joined(batches), self.epoch)
         weighed: list[Share] = []

@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hushgrid.arrays import Int8s, Int32s
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED
-from hushgrid.live.meters.batch import Codes, Columns, Share, joined, sort
+from hushgrid.live.meters.batch import Columns, Share, joined, sort
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.memory import IntervalMemory
 from hushgrid.live.meters.ports import Counts, Interval
@@ -79,7 +80,7 @@ class SqlMeters(ABC):
         """All readings of an interval."""
 
     @abstractmethod
-    def _of_houses(self, link: Any, key: int, opens: int, houses: NDArray[np.int32]) -> Columns:
+    def _of_houses(self, link: Any, key: int, opens: int, houses: Int32s) -> Columns:
         """The readings of some houses in an interval."""
 
     @abstractmethod
@@ -187,7 +188,7 @@ class SqlMeters(ABC):
             raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
         return group.put(columns, ends, marked)
 
-    def _commit(self, zone: str, batches: Sequence[Columns]) -> Codes:
+    def _commit(self, zone: str, batches: Sequence[Columns]) -> Int8s:
         with self._write() as link:
             self._lock_zone(link, zone)
             key, epoch = self._known_row(link, zone)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Int32s
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters.batch import Columns
 from hushgrid.live.meters.disk import make_folder, sync_folder
@@ -108,7 +108,7 @@ class SqliteMeters(SqlMeters):
             )
         )
 
-    def _of_houses(self, link: Any, key: int, opens: int, houses: NDArray[np.int32]) -> Columns:
+    def _of_houses(self, link: Any, key: int, opens: int, houses: Int32s) -> Columns:
         return _columns(
             link.execute(
                 "SELECT r.house, r.start, r.duration, r.wh FROM json_each(?) AS j"

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushgrid.arrays import Ints
 from hushgrid.belief import Belief, expected_readings, marginals
 from hushgrid.grid import tally
 from hushgrid.live.deployment import ZoneService
@@ -101,7 +101,7 @@ class _Expected:
         self._beliefs: list[Iterator[Belief]] = [marginals(m) for m in self._zone.scenario.models]
         self._at, self._now = 0, list[Belief]()
 
-    def at(self, step: int) -> NDArray[np.int64]:
+    def at(self, step: int) -> Ints:
         """Of the epoch's step; 0 Wh where a model is private and may say nothing."""
         scenario = self._zone.scenario
         if self._zone.learned.private:
