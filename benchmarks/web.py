@@ -72,17 +72,17 @@ class _Zone:
         self.history = History([self.zone])
 
     def publish(self, t: int) -> None:
-        from hushgrid.live.ledger.standing import Published
+        from hushgrid.live.ledger.state import ReleaseRecord
 
         now = int(time.time()) // 900 * 900
-        fields: dict[str, Any] = dict.fromkeys(Published.__dataclass_fields__, 0)
+        fields: dict[str, Any] = dict.fromkeys(ReleaseRecord.__dataclass_fields__, 0)
         fields |= {
             "zone": "elm-street", "t": t, "rate": 0.2317, "rule": "eta=1 block union",
             "source": "readings", "simulated": True, "start": now, "applies_start": now + 1800,
             "head": f"{t:064x}", "signature": "cd" * 64, "counts": {}, "load_hat": 500,
             "scale": 100.0,
         }  # fmt: skip
-        self.history.publish(self.zone, Published(**fields))
+        self.history.publish(self.zone, ReleaseRecord(**fields))
 
 
 def _ours(zone: _Zone) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import Report, check
 from hushgrid.live.ledger.keys import Key, verify

@@ -33,10 +33,10 @@ from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment
-from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import load, verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.records import schedule_digest
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.operator.certificates import Certificates
@@ -81,7 +81,7 @@ def run(*arguments: str | Path) -> int:
     return int(ended.value.code or 0)
 
 
-def standing(deployment: Deployment, zone: str) -> Standing:
+def standing(deployment: Deployment, zone: str) -> LedgerState:
     """What the ledger holds, every record checked, against its witness too."""
     with open_store(deployment.ledger, create=False) as store:
         noted = store.witness(zone)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import check, check_export, fold
 from hushgrid.live.ledger.keys import Key, verify
 from hushgrid.live.ledger.record import from_line, seal

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.record import canonical, from_fields, from_line, seal
 from hushgrid.mechanism import Release
 from tests.ledgers import KEY, SCALES, TERMS, lines_of, read, sealed, story

@@ -24,7 +24,8 @@ from hushgrid import (
 )
 from hushgrid.accounting.compose import Account
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import bodies, keys
+from hushgrid.live.ledger import keys
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.mechanism import State

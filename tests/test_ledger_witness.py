@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import bodies, witness
+from hushgrid.live.ledger import records as bodies
+from hushgrid.live.ledger import witness
 from hushgrid.live.ledger.book import Found, Ledger
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.state import Head
 from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.live.ledger.witness import KEPT, Witness, Witnesses
@@ -253,7 +254,11 @@ def test_the_witness_comes_before_anyone_is_shown(machine: Machine) -> None:
 
 
 def test_a_gap_may_be_extended_and_both_verifiers_agree(tmp_path: Path) -> None:
-    told = [*opening(), ("gap", bodies.gap(1, 2, "failover")), ("gap", bodies.gap(1, 3, "meters"))]
+    told = [
+        *opening(),
+        ("gap", bodies.gap(1, 2, "failover")),
+        ("gap", bodies.gap(1, 3, "meters")),
+    ]
     records = sealed([*told, ("resume", bodies.resume(1, 3, epsilon=1.0))])
     report = check(records, verify)
     assert report.first_bad is None, report.reason

@@ -29,8 +29,8 @@ from hushgrid import (
 )
 from hushgrid.accounting.compose import Account
 from hushgrid.calibration import Answer, Exposure
-from hushgrid.live.ledger import bodies
-from hushgrid.live.ledger.standing import Epoch, Published
+from hushgrid.live.ledger import records as bodies
+from hushgrid.live.ledger.state import EpochRecord, ReleaseRecord
 from hushgrid.mechanism import Release
 from hushgrid.recording import Recording
 from hushgrid.tracefile import load_trace, save_trace
@@ -89,10 +89,10 @@ def test_so_do_traces_and_ledgers(kind: type, tmp_path: Path) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert load_trace(path).releases == tuple(made)
     body = bodies.release(made[0], mode="simulation", start=0, applies_start=9, published_at=5)
-    opened = Epoch(made[0].digest, 1, STEPS, 1, None, False)
+    opened = EpochRecord(made[0].digest, 1, STEPS, 1, None, False)
     for written in (body, {name: body[name] for name in body if name != "noise"}):
         (record,) = sealed([("release", dict(written))], zone="z")
-        assert Published.of(record).release(opened) == made[0]
+        assert ReleaseRecord.of(record).release(opened) == made[0]
     world = (WORLD.zone, WORLD.tariff, WORLD.models, WORLD.consumption)
     account = Account(init(*world, Policy(0.5, horizon=STEPS), kind()))
     assert account.add(made[0]).pure.max() <= 0.5

@@ -17,8 +17,8 @@ from hushgrid.audit.publishers import hushgrid
 from hushgrid.estimate import Public
 from hushgrid.grid import public_rate
 from hushgrid.live.audit import load_ledger
-from hushgrid.live.ledger.bodies import charge, schedule_digest, stand_in, transfer
 from hushgrid.live.ledger.record import Record
+from hushgrid.live.ledger.records import charge, schedule_digest, stand_in, transfer
 from hushgrid.mechanism import Release, State
 from hushgrid.report import certificate_json, certificate_page
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms

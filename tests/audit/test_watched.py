@@ -20,7 +20,7 @@ from hushgrid.audit.terms import Terms
 from hushgrid.audit.watched import watched
 from hushgrid.cli import main
 from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.report.certificate import certificate_json
 from hushgrid.report.page import certificate_page
 from hushgrid.window import Window

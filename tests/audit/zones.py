@@ -20,7 +20,7 @@ from hushgrid import (
 )
 from hushgrid.audit import Terms
 from hushgrid.grid import tally
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release, State, step
 from hushgrid.simulation import Scenario, World

@@ -30,7 +30,7 @@ from hushgrid.live.deployment import Deployment, Http, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import load as load_key
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Published, Standing
+from hushgrid.live.ledger.state import LedgerState, ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.logs import JsonLines
 from hushgrid.live.meters import open_meters
@@ -202,7 +202,7 @@ class World:
 
     # ---- afterwards
 
-    def standing(self, zone: str = "elm") -> Standing:
+    def standing(self, zone: str = "elm") -> LedgerState:
         """What the ledger says, every record checked."""
         with open_store(self.made.ledger, create=False) as store:
             durable = {d: zone for d in [store.witness(zone)] if d is not None}
@@ -210,12 +210,12 @@ class World:
         assert report.first_bad is None, report.reason
         return report.standings[zone]
 
-    def releases(self, zone: str = "elm") -> dict[int, Published]:
+    def releases(self, zone: str = "elm") -> dict[int, ReleaseRecord]:
         return {one.t: one for one in self.standing(zone).releases}
 
     def judge(self) -> None:
         """Nothing lost, nothing twice, nothing shown that is not recorded, the budget the fold."""
-        found: dict[str, Published] = {}
+        found: dict[str, ReleaseRecord] = {}
         statuses = {one.zone: one for one in from_ledger(self.made, self.time)}
         for one in self.made.zones:
             standing = self.standing(one.id)
@@ -230,7 +230,7 @@ class World:
             assert (price["zone"], price["price"], price["start"]) == recorded
         self._judge_readings()
 
-    def _judge_counts(self, one: ZoneService, standing: Standing) -> None:
+    def _judge_counts(self, one: ZoneService, standing: LedgerState) -> None:
         """What was accepted for an interval went into its release."""
         there = Counter(t for zone, t, _ in self.accepted if zone == one.id)
         for release in standing.current:
@@ -252,7 +252,7 @@ class World:
                 assert interval.wh[house] == wh(house, t)
 
 
-def _judge_order(standing: Standing) -> None:
+def _judge_order(standing: LedgerState) -> None:
     steps = [release.t for release in standing.releases]
     assert steps == sorted(set(steps)), "a step is published once"
     times = [release.published_at for release in standing.releases]

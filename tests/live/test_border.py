@@ -27,10 +27,10 @@ from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.example import example
-from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Booked, Standing, Transfer
+from hushgrid.live.ledger.records import schedule_digest
+from hushgrid.live.ledger.state import LedgerState, ResumeRecord, TransferRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import Place, in_epoch, kept
 from hushgrid.live.promise import promise_json, sentence
@@ -127,7 +127,7 @@ def epoch(folder: Path, one: ZoneService, releases: int = 24) -> None:
         publish(it, releases)
 
 
-def standing(folder: Path) -> Standing:
+def standing(folder: Path) -> LedgerState:
     with open_store(str(folder / "ledger.db"), create=False) as store:
         report = check(store.records("elm-street"), verify, {})
     assert report.first_bad is None
@@ -211,7 +211,7 @@ def test_releases_that_may_be_lost_are_counted(tmp_path: Path, known: bool) -> N
     after = zone(tmp_path, BEGINS + 86_400, *more)
     found = standing(tmp_path)
     t = found.last_t
-    lost = replace(found, booked=(Booked(t + 1, t + 12, 1.0, 0.0, found.head.seq),))
+    lost = replace(found, booked=(ResumeRecord(t + 1, t + 12, 1.0, 0.0, found.head.seq),))
     without, counted = border(after, found), border(after, lost)
     assert without is not None
     assert counted is not None
@@ -472,7 +472,7 @@ def test_lost_steps_count_where_no_release_is_left(tmp_path: Path, after: float)
     epoch(tmp_path, first, 0)
     found = standing(tmp_path)
     t = BEGINS // HOUR
-    lost = replace(found, booked=(Booked(t, t + 23, 3.6, 0.0, found.head.seq),))
+    lost = replace(found, booked=(ResumeRecord(t, t + 23, 3.6, 0.0, found.head.seq),))
     counted = border(zone(tmp_path, BEGINS + DAY, *SLOW, promising(after)), lost)
     assert counted is not None
     assert counted.exact == counted.holds == (after == 4.0)
@@ -484,7 +484,7 @@ def test_steps_lost_after_an_epoch_was_set_aside_are_counted(tmp_path: Path) -> 
     epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(4.0)), 2)
     found = standing(tmp_path)
     t = found.last_t
-    lost = replace(found, booked=(Booked(t + 1, t + 22, 3.4, 0.0, found.head.seq),))
+    lost = replace(found, booked=(ResumeRecord(t + 1, t + 22, 3.4, 0.0, found.head.seq),))
     (own,) = lost.epochs
     aside = replace(lost, epochs=(replace(own, first=own.first + 12, digest="0" * 64), own))
     after = zone(tmp_path, BEGINS + DAY, *SLOW, promising(4.0))
@@ -513,7 +513,7 @@ def test_what_a_house_brings_along_comes_in(tmp_path: Path) -> None:
     one = zone(tmp_path)
     epoch(tmp_path, one, 0)
     found = standing(tmp_path)
-    came = Transfer("h", "in", "z", 3.0, 0.0, "0" * 64, found.head.seq + 1, "0" * 64)
+    came = TransferRecord("h", "in", "z", 3.0, 0.0, "0" * 64, found.head.seq + 1, "0" * 64)
     counted = border(replace(one, begins=BEGINS + DAY), replace(found, transfers=(came,)))
     assert counted is not None
     assert not counted.holds

@@ -20,7 +20,7 @@ from hushgrid.audit.ledger import budget
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gaps import largest_loss
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store

@@ -27,7 +27,7 @@ from hushgrid.live.expected import Expectations
 from hushgrid.live.gate import Gate
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.status import status_of
@@ -44,10 +44,10 @@ class Shown:
     """A publisher that remembers, and can be away."""
 
     def __init__(self) -> None:
-        self.releases: list[Published] = []
+        self.releases: list[ReleaseRecord] = []
         self.away = False
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         if self.away:
             raise ConnectionRefusedError
         self.releases.append(release)

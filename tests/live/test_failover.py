@@ -23,7 +23,7 @@ import pytest
 
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from tests.live.brokers import until
 from tests.live.sharing import TICK, Running, Witness, service_file, wait_for
@@ -58,7 +58,7 @@ class Fleet:
     def _replace(self, one: Running) -> None:
         self.curators[self.curators.index(one)] = Running(self.file)
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, LedgerState]:
         """Every chain, verified."""
         found = {}
         with open_store(self.url, create=False) as store:
@@ -173,7 +173,7 @@ def test_curators_killed_at_random(fleet: tuple[Fleet, Witness], postgres: Postg
     print(f"{kills} kills, latest release {late[worst]:.2f} s after it was due")
 
 
-def _judge_shown(shown: list[dict[str, Any]], standings: dict[str, Standing]) -> None:
+def _judge_shown(shown: list[dict[str, Any]], standings: dict[str, LedgerState]) -> None:
     recorded = {r.head: r for standing in standings.values() for r in standing.releases}
     assert len(shown) >= TICKS // 2
     for price in shown:

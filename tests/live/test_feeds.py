@@ -22,7 +22,7 @@ from hushgrid.live.feeds.homeassistant import discovery, object_id
 from hushgrid.live.feeds.pages import FEEDS, Pages
 from hushgrid.live.feeds.series import Guess, Span, series, standing
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import utc
 from hushgrid.provenance import Provenance
 from tests.live.test_web import Face, refused, shown
@@ -32,7 +32,7 @@ T = START // 900
 WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]
 
 
-def release(i: int, **changes: Any) -> Published:
+def release(i: int, **changes: Any) -> ReleaseRecord:
     """The release of the zone's i-th interval, its price for two intervals later."""
     own = {
         "t": T + i, "start": START + 900 * i, "applies_start": START + 900 * (i + 2),
@@ -263,7 +263,7 @@ def test_a_series_is_ordered_limited_and_within(
 # the forecast
 
 
-def curator_public(zone: Any, releases: list[Published]) -> Any:
+def curator_public(zone: Any, releases: list[ReleaseRecord]) -> Any:
     """What the public knows, folded here on its own with estimate.Public."""
     from hushgrid.estimate import Public
 

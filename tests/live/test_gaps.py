@@ -16,9 +16,9 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.gaps import book, note_loss, resume_zones
-from hushgrid.live.ledger.bodies import gap, resume
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.records import gap, resume
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.meters import open_meters

@@ -26,7 +26,7 @@ from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.live.meters.segments import SegmentMeters
@@ -44,7 +44,7 @@ class Telling:
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         self._tell("shown", t=release.t, rate=release.rate, head=release.head, seq=release.seq)
 
 

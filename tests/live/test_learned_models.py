@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid import LedgerError, Noise
-from hushgrid.live.ledger import bodies
+from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import follow
 from hushgrid.live.ledger.record import NOTHING, seal
 from hushgrid.provenance import Provenance

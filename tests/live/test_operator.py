@@ -26,7 +26,7 @@ from hushgrid.live.deployment import Http, ZoneService
 from hushgrid.live.inside import Inside, why
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.operator.alerts import Seen, alerts
 from hushgrid.live.publish import utc
@@ -106,7 +106,7 @@ class Desk:
     def zone(self, name: str = ELM) -> Any:
         return self.get(f"/v1/operator/zone?zone={name}")
 
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerState:
         with open_store(self.made.ledger, create=False) as store:
             return check(store.records(ELM), verify).standings[ELM]
 

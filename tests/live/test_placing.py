@@ -14,7 +14,7 @@ from hushgrid.live.border import as_begun
 from hushgrid.live.config import load_deployment
 from hushgrid.live.deployment import Deployment
 from hushgrid.live.example import example
-from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.live.placing import as_before
 from hushgrid.live.terms import first_state
 from tests.live.test_border import publish, standing

@@ -26,8 +26,8 @@ from hushgrid.live.clock import SystemClock
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.example import example
-from hushgrid.live.ledger.bodies import transfer
 from hushgrid.live.ledger.keys import create, load
+from hushgrid.live.ledger.records import transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.serve import serve

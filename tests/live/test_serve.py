@@ -26,7 +26,7 @@ from hushgrid.live.deployment import Mqtt
 from hushgrid.live.held import HeldMeters
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.running import ZoneRun
@@ -80,7 +80,7 @@ class Running:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
-def standing(ledger: str, zone: str) -> Standing:
+def standing(ledger: str, zone: str) -> LedgerState:
     with open_store(ledger, create=False) as store:
         report = check(store.records(zone), verify, {})
     assert report.first_bad is None, report.reason

@@ -15,7 +15,7 @@ import pytest
 
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from tests.live.sharing import TICK, Running, service_file, wait_for
 from tests.services import Standby, postgres_binaries, replicated
@@ -31,7 +31,7 @@ def standby() -> Iterator[Standby]:
         yield made
 
 
-def standings(url: str) -> dict[str, Standing]:
+def standings(url: str) -> dict[str, LedgerState]:
     found = {}
     with open_store(url, create=False) as store:
         for zone in ZONES:

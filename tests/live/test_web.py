@@ -22,7 +22,7 @@ from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http
 from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import utc
 from hushgrid.live.web.app import make_app
 from hushgrid.live.web.board import Board
@@ -296,12 +296,12 @@ def test_many_small_batches_share_a_sync(face: Face, monkeypatch: pytest.MonkeyP
     assert face.meters.puts == 1 + 2
 
 
-def shown(zone: str = "elm-street", **changes: Any) -> Published:
-    fields: dict[str, Any] = dict.fromkeys(Published.__dataclass_fields__, 0)
+def shown(zone: str = "elm-street", **changes: Any) -> ReleaseRecord:
+    fields: dict[str, Any] = dict.fromkeys(ReleaseRecord.__dataclass_fields__, 0)
     fields |= {"zone": zone, "t": 7, "rate": 0.25, "rule": "eta=1 block union", "head": "ab" * 32}
     fields |= {"source": "readings", "simulated": True, "applies_start": START, "signature": "cd"}
     fields |= {"counts": {}}
-    return Published(**(fields | changes))
+    return ReleaseRecord(**(fields | changes))
 
 
 def test_prices_are_for_everyone(face: Face) -> None:

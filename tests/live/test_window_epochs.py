@@ -20,8 +20,8 @@ from hushgrid.audit.ledger import budget, recompute
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger import bodies
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger import records as bodies
+from hushgrid.live.ledger.state import ReleaseRecord
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator
 from tests.services import in_memory
@@ -38,7 +38,7 @@ def following(policy: Policy, seconds: int, begins: int, **more: Any) -> ZoneSer
     return service(2, policy=policy, begins=begins, seconds=seconds, **more)
 
 
-def run(it: Curator, steps: int, rng: np.random.Generator) -> list[Published]:
+def run(it: Curator, steps: int, rng: np.random.Generator) -> list[ReleaseRecord]:
     """Steps with a load that jumps, so that the window's policy publishes anew."""
     made = []
     for _ in range(steps):
@@ -52,7 +52,7 @@ def carried(it: Curator) -> tuple[tuple[float, ...], ...]:
     return it._state.spent, it._state.lost, it._state.carried
 
 
-def worst(published: list[tuple[Published, int]], policy: Policy, begins: int) -> float:
+def worst(published: list[tuple[ReleaseRecord, int]], policy: Policy, begins: int) -> float:
     """The most that w consecutive steps lost which end with one that lost something itself.
 
     In time or by steps, whichever reaches back further over the border.
@@ -121,7 +121,7 @@ def test_any_window_over_any_border(
     rng, shown = np.random.default_rng(seed), Shown()
     before = following(earlier, seconds, BEGINS)
     after = following(policy, 900, begins)
-    published: list[tuple[Published, int]] = []
+    published: list[tuple[ReleaseRecord, int]] = []
     with tempfile.TemporaryDirectory(dir=in_memory()) as name:
         with curator(Path(name), before, shown) as it:
             published += [(one, seconds) for one in run(it, steps, rng)]
@@ -209,7 +209,7 @@ def test_without_anything_before_nothing_changes(by: Any) -> None:
         assert first == second
 
 
-def restless(it: Curator, steps: int) -> list[Published]:
+def restless(it: Curator, steps: int) -> list[ReleaseRecord]:
     """Steps with a load that moves every time."""
     made = []
     for k in range(steps):

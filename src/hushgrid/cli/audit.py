@@ -51,7 +51,7 @@ def audit(
     from hushgrid.audit.certificate import Trial, certify
     from hushgrid.files import write_text
     from hushgrid.live.audit import attacked, fingerprint, load_case, load_factory, load_heads
-    from hushgrid.live.ledger.bodies import schedule_digest
+    from hushgrid.live.ledger.records import schedule_digest
 
     configs = config or []
     known = [*(head or []), *(load_heads(heads) if heads else [])]

@@ -15,7 +15,7 @@ from hushgrid.cli.common import Json, put_json, say
 if TYPE_CHECKING:
     from hushgrid.live.ledger.chain import Report, Verify
     from hushgrid.live.ledger.record import Record
-    from hushgrid.live.ledger.standing import Standing
+    from hushgrid.live.ledger.state import LedgerState
 
 app = typer.Typer(
     help="Show, verify, export and copy a ledger: what was published and what it cost.",
@@ -247,7 +247,7 @@ def _conclude(report: Report, json: str | None) -> None:
         raise typer.Exit(1)
 
 
-def _figures(standing: Standing) -> dict[str, Any]:
+def _figures(standing: LedgerState) -> dict[str, Any]:
     epoch, gap = standing.epoch, standing.gap
     return {
         "mode": standing.mode,
@@ -266,7 +266,7 @@ def _figures(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _prose(standing: Standing, last: int) -> str:
+def _prose(standing: LedgerState, last: int) -> str:
     epoch = standing.epoch
     counts = ", ".join(f"{n} from {source}" for source, n in standing.counts.items()) or "none"
     terms = f"terms {epoch.digest[:12]} from step {epoch.first} on" if epoch else "no epoch yet"

@@ -23,7 +23,7 @@ from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import Report, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
-from hushgrid.live.ledger.standing import Epoch as Begun
+from hushgrid.live.ledger.state import EpochRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import Place, laid
 from hushgrid.live.promise import stated
@@ -245,7 +245,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "entries": [],
                         "lost": set(),
                         "came": (),
-                        "accepted": accepted(Begun(**body)),
+                        "accepted": accepted(EpochRecord(**body)),
                     }
                 )
             elif record.kind == "schedule" and epochs:
@@ -307,7 +307,7 @@ class _Moved:
 
 
 class _Brought:
-    """What houses that came in had spent elsewhere, as `Standing.carried` counts it."""
+    """What houses that came in had spent elsewhere, as `LedgerState.carried` counts it."""
 
     def __init__(self) -> None:
         self._here: dict[str, float] = {}

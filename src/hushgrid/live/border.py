@@ -26,7 +26,7 @@ from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import Deployment, ZoneService
-from hushgrid.live.ledger.standing import Booked, Epoch, Published, Standing
+from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord, ResumeRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.placing import Place, as_before, in_epoch, laid, planned_otherwise
@@ -59,7 +59,7 @@ class Border:
     exact: bool
 
 
-def opening(service: ZoneService, standing: Standing) -> dict[str, float]:
+def opening(service: ZoneService, standing: LedgerState) -> dict[str, float]:
     """What the record of a new epoch states about leakage: nothing without an interval promise.
 
     Args:
@@ -87,7 +87,7 @@ def opening(service: ZoneService, standing: Standing) -> dict[str, float]:
 
 
 def border(
-    service: ZoneService, standing: Standing, spans: Sequence[Span] | None = None
+    service: ZoneService, standing: LedgerState, spans: Sequence[Span] | None = None
 ) -> Border | None:
     """Count the zone's new epoch together with what its ledger holds.
 
@@ -117,7 +117,9 @@ def border(
     return Border(figure, allowed, not exceeded, exact=bool(spans))
 
 
-def _refusal(service: ZoneService, standing: Standing, found: Border, spans: Sequence[Span]) -> str:
+def _refusal(
+    service: ZoneService, standing: LedgerState, found: Border, spans: Sequence[Span]
+) -> str:
     """The figure, and the ways out."""
     least = _rounded_up(found.leakage)
     text = (
@@ -141,7 +143,7 @@ def _rounded_up(figure: float) -> str:
     return f"{math.ceil(figure * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
 
 
-def _later(service: ZoneService, standing: Standing, spans: Sequence[Span]) -> int | None:
+def _later(service: ZoneService, standing: LedgerState, spans: Sequence[Span]) -> int | None:
     """How many intervals later the epoch may begin; whole days, so that its terms stay alike."""
     for days in PERIODS:
         begins = service.begins + days * _DAY
@@ -165,9 +167,9 @@ class _Told:
     """An epoch with its releases from readings and the steps of it that may be lost."""
 
     place: int  # among all epochs
-    epoch: Epoch
-    releases: Sequence[Published]
-    gaps: Sequence[Booked]
+    epoch: EpochRecord
+    releases: Sequence[ReleaseRecord]
+    gaps: Sequence[ResumeRecord]
 
     @property
     def lost(self) -> list[int]:
@@ -196,7 +198,7 @@ class _Told:
         return max(time for time, _ in self.sources(seconds))
 
 
-def _told(standing: Standing) -> list[_Told]:
+def _told(standing: LedgerState) -> list[_Told]:
     """Every epoch that may have published from readings, in the order of the records.
 
     A later record may set an epoch aside that has published nothing; what is on record from then
@@ -213,7 +215,7 @@ def _told(standing: Standing) -> list[_Told]:
     return found
 
 
-def accepted(epoch: Epoch) -> float:
+def accepted(epoch: EpochRecord) -> float:
     """The leakage that was accepted when the epoch began; 0 where none was."""
     if epoch.accepted is not None:
         return epoch.accepted
@@ -221,7 +223,7 @@ def accepted(epoch: Epoch) -> float:
     return counted if counted > (epoch.interval or 0.0) * (1 + _CLOSE) else 0.0
 
 
-def _allowed(standing: Standing, one: _Told, promised: float, until: int | None = None) -> float:
+def _allowed(standing: LedgerState, one: _Told, promised: float, until: int | None = None) -> float:
     """What holds for an epoch's steps: its promise, or what was accepted since it began.
 
     Args:
@@ -264,7 +266,7 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not bodies:
         return service
     begun = zone_as_begun(service, str(bodies[-1]["digest"]))
-    return replace(begun, accepts=accepted(Epoch(**bodies[-1])) or None)
+    return replace(begun, accepts=accepted(EpochRecord(**bodies[-1])) or None)
 
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
@@ -285,7 +287,7 @@ class Span:
     told: _Told
 
 
-def known(service: ZoneService, standing: Standing) -> list[Span]:
+def known(service: ZoneService, standing: LedgerState) -> list[Span]:
     """Earlier epochs of the same terms, back to where they are forgotten; the last one last."""
     first, found = service.begins // service.seconds, list[Span]()
     if _promised(service) is None:
@@ -326,7 +328,7 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
 
 
 def _of_run(
-    service: ZoneService, standing: Standing, told: Sequence[_Told], spans: Sequence[Span]
+    service: ZoneService, standing: LedgerState, told: Sequence[_Told], spans: Sequence[Span]
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = _promised(service)
@@ -344,7 +346,7 @@ def _of_run(
 
 
 def _continued(
-    service: ZoneService, standing: Standing, spans: Sequence[Span], inflow: float
+    service: ZoneService, standing: LedgerState, spans: Sequence[Span], inflow: float
 ) -> list[tuple[float, float]]:
     """One chain through all epochs that are known, in local time."""
     pattern, promised = service.pattern, _promised(service)
@@ -426,7 +428,7 @@ def _scales(service: ZoneService) -> dict[int, float]:
 
 
 def _of_others(
-    service: ZoneService, standing: Standing, told: Sequence[_Told], spans: Sequence[Span]
+    service: ZoneService, standing: LedgerState, told: Sequence[_Told], spans: Sequence[Span]
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
 
@@ -456,7 +458,7 @@ def _of_others(
 
 def _inflow(
     service: ZoneService,
-    standing: Standing,
+    standing: LedgerState,
     before: Sequence[_Told],
     to: int,
     run: _Told | None,
@@ -484,7 +486,7 @@ def _inflow(
     return min(min(bounds) * _together(service), most) + max(brought, default=0.0)
 
 
-def _came(standing: Standing, seq: int, to: int) -> int:
+def _came(standing: LedgerState, seq: int, to: int) -> int:
     """When a house had come at the latest [s]: a transfer has no time, the next release has one."""
     return min((one.published_at for one in standing.releases if one.seq > seq), default=to)
 

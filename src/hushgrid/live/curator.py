@@ -23,19 +23,19 @@ import numpy as np
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
 from hushgrid.live.border import opening, zone_as_begun
-from hushgrid.live.course import Course, brought_now
 from hushgrid.live.deployment import Mode, ZoneService
 from hushgrid.live.expected import Expectations
 from hushgrid.live.gaps import book, held_back, meters_of, note_loss
 from hushgrid.live.inside import Inside
-from hushgrid.live.ledger.bodies import release, stand_in
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.chain import Fold
-from hushgrid.live.ledger.standing import Published, Transfer
+from hushgrid.live.ledger.records import release, stand_in
+from hushgrid.live.ledger.state import ReleaseRecord, TransferRecord
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Closed, Source
 from hushgrid.live.publish import Publisher
+from hushgrid.live.replay import Replay, brought_now
 from hushgrid.live.terms import begin
 from hushgrid.mechanism import Draws, State, bring, prepare, skip, step
 from hushgrid.noise import Noise, Stepwise
@@ -87,15 +87,15 @@ class Curator:
         publishers: Sequence[Publisher],
         mode: Mode,
         watch: Callable[[str], None] = _nobody,
-        course: Course | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
         self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
-        self._unshown: dict[int, Published] = {}  # by publisher
+        self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
         self._away: set[int] = set()  # publishers that failed last time
         self._missing: int | None = None
         self._purged = -math.inf
-        self._course = Course(service) if course is None else course
+        self._replay = Replay(service) if replay is None else replay
         self._fold()
 
     @classmethod
@@ -115,14 +115,14 @@ class Curator:
         begins: int | None = None,
         watch: Callable[[str], None] = _nobody,
         fold: Fold | None = None,
-        course: Course | None = None,
+        replay: Replay | None = None,
         witness: Witness | None = None,
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
         `begins` [UTC epoch s]: the first interval of an epoch that has published nothing, where
         the caller knows it.
-        `fold` and `course`: what was read of the ledger before, if something was. `witness`: the
+        `fold` and `replay`: what was read of the ledger before, if something was. `witness`: the
         last records known on this machine; without one a ledger that lost its end is refused
         where its store notices, and not noticed where it does not.
         """
@@ -139,7 +139,7 @@ class Curator:
             if witness is not None and not new_epoch:
                 note_loss(service, ledger, meters, now)
             ledger.settle()
-            curator = cls(service, ledger, meters, noise, publishers, mode, watch, course)
+            curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
             curator._tell_of_the_clock(now)
@@ -147,9 +147,9 @@ class Curator:
 
     def _fold(self) -> None:
         """State, public knowledge and budget from the ledger alone."""
-        standing, course = self._ledger.standing, self._course
-        self._epoch = course.follow(standing)
-        self._state, self._public, self._spent = course.state, course.public, course.spent
+        standing, replay = self._ledger.standing, self._replay
+        self._epoch = replay.follow(standing)
+        self._state, self._public, self._spent = replay.state, replay.public, replay.spent
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
         for i in range(len(self._publishers)):
@@ -197,7 +197,7 @@ class Curator:
             log.warning("clock behind the ledger", extra=told)
 
     @property
-    def transfers(self) -> tuple[Transfer, ...]:
+    def transfers(self) -> tuple[TransferRecord, ...]:
         """Houses that came and went, in order."""
         return self._ledger.standing.transfers
 
@@ -243,11 +243,11 @@ class Curator:
         return Inside.of(draws, tuple(sorted(self._away)), paid)
 
     @property
-    def releases(self) -> tuple[Published, ...]:
+    def releases(self) -> tuple[ReleaseRecord, ...]:
         """All that was ever published, in order."""
         return self._ledger.standing.releases
 
-    def run(self, now: float) -> list[Published]:
+    def run(self, now: float) -> list[ReleaseRecord]:
         """Close and publish every interval that is due; show again what was not yet shown."""
         made = []
         self._retry()
@@ -268,7 +268,7 @@ class Curator:
         if steps > 0:
             self._leave_out(steps)
 
-    def tick(self, now: float) -> Published:
+    def tick(self, now: float) -> ReleaseRecord:
         """Publish the next interval: one durable record, then everything else."""
         start, t = self.start_of(self.t), self.t
         self._watch("due")

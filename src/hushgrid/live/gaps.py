@@ -16,11 +16,11 @@ from typing import NamedTuple
 from hushgrid.errors import LedgerError, LedgerHeldError, MeterError, MeterRetryError
 from hushgrid.live.border import as_begun
 from hushgrid.live.deployment import Deployment, ZoneService
-from hushgrid.live.ledger.bodies import Cause, gap, resume
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import fold
 from hushgrid.live.ledger.keys import load, verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.records import Cause, gap, resume
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters import open_meters
@@ -76,7 +76,7 @@ def note_loss(service: ZoneService, ledger: Ledger, meters: Source | None, now: 
     log.error("releases may be lost; run hushgrid resume", extra=told)
 
 
-def _check_clock(service: ZoneService, standing: Standing, now: float) -> None:
+def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> None:
     """What may be lost is judged by the time: not by a clock that is behind the ledger."""
     if standing.releases and now < standing.releases[-1].published_at:
         raise LedgerError(
@@ -96,7 +96,7 @@ def meters_of(service: ZoneService, meters: Source) -> Source | None:
     return meters
 
 
-def _closed(service: ZoneService, standing: Standing, meters: Source) -> int:
+def _closed(service: ZoneService, standing: LedgerState, meters: Source) -> int:
     """The last step whose interval was closed to be published; 0 where none was.
 
     Before its first release an epoch closes the intervals that passed without readings.
@@ -116,7 +116,7 @@ def _closed(service: ZoneService, standing: Standing, meters: Source) -> int:
 
 
 def largest_loss(
-    service: ZoneService, standing: Standing, lost_epoch: ZoneService | None = None
+    service: ZoneService, standing: LedgerState, lost_epoch: ZoneService | None = None
 ) -> tuple[float, float]:
     """The most that the steps of the open gap can have cost any house: (epsilon, delta).
 
@@ -182,7 +182,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     log.warning("gap booked", extra=told)
 
 
-def held_back(service: ZoneService, standing: Standing, t: int) -> bool:
+def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """Whether step t may take nothing from readings because of what may be lost.
 
     While a gap is open; and under a window policy as long as a window reaches into a gap, in which
@@ -318,7 +318,7 @@ def look_for_loss(
         note_loss(service, ledger, found, now)
 
 
-def _check_terms(service: ZoneService, standing: Standing) -> None:
+def _check_terms(service: ZoneService, standing: LedgerState) -> None:
     try:
         check_same(service, standing)
     except LedgerError:
@@ -329,12 +329,12 @@ def _check_terms(service: ZoneService, standing: Standing) -> None:
         ) from None
 
 
-def _told(service: ZoneService, standing: Standing) -> Resumed:
+def _told(service: ZoneService, standing: LedgerState) -> Resumed:
     last = standing.booked[-1]
     epsilon = last.epsilon if math.isfinite(last.epsilon) else None
     return Resumed(service.id, "resumed", last.first, last.last, epsilon, last.delta)
 
 
-def _standing(store: LedgerStore, service: ZoneService) -> Standing | None:
+def _standing(store: LedgerStore, service: ZoneService) -> LedgerState | None:
     records = list(store.records(service.id))
     return fold(records, verify) if records else None

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 
 log = logging.getLogger("hushgrid.history")
 
 KEPT = 100_000  # releases of a zone: more than two years of quarter hours
 
-Watcher = Callable[[ZoneService, Published], None]
+Watcher = Callable[[ZoneService, ReleaseRecord], None]
 
 
 class History:
@@ -25,12 +25,12 @@ class History:
 
     def __init__(self, zones: Iterable[ZoneService]) -> None:
         self.zones = {zone.id: zone for zone in zones}
-        self._releases: dict[str, list[Published]] = {zone: [] for zone in self.zones}
+        self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
         self._watchers: list[tuple[Watcher, bool]] = []
         self._told: dict[str, int] = {}  # the last step of a zone that was made here
         self._mutex = threading.Lock()
 
-    def fill(self, zone: str, releases: Sequence[Published], *, told: bool = True) -> None:
+    def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, told: bool = True) -> None:
         """Take what a ledger holds; nobody is told. Not `told`: another may have failed to."""
         with self._mutex:
             self._releases[zone] = list(releases[-KEPT:])
@@ -53,7 +53,7 @@ class History:
 
         return end
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Add a release and tell it; one that is here already is neither.
 
         One that was only followed so far is told to those who wait for this process's own.
@@ -64,14 +64,14 @@ class History:
             some = [one for one, own in self._watchers if new or (own and first)]
         _tell(some, zone, release)
 
-    def follow(self, zone: ZoneService, release: Published) -> None:
+    def follow(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Add a release of another process; whoever made it tells its subscribers."""
         with self._mutex:
             new = self._add(zone.id, release)
             some = [one for one, own in self._watchers if new and not own]
         _tell(some, zone, release)
 
-    def _add(self, zone: str, release: Published) -> bool:
+    def _add(self, zone: str, release: ReleaseRecord) -> bool:
         known = self._releases[zone]
         if known and known[-1].t >= release.t:
             return False
@@ -79,29 +79,29 @@ class History:
         del known[:-KEPT]
         return True
 
-    def newest(self, zone: str) -> Published | None:
+    def newest(self, zone: str) -> ReleaseRecord | None:
         """The last release; None before the first."""
         known = self._releases[zone]
         return known[-1] if known else None
 
-    def between(self, zone: str, since: int, until: int) -> list[Published]:
+    def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
         """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
         known = self._releases[zone]
         low = bisect.bisect_left(known, since, key=_applies)
         return known[low : bisect.bisect_left(known, until, key=_applies)]
 
-    def at(self, zone: str, t: int) -> Published | None:
+    def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t, where it can be asked for."""
         known = self._releases[zone]
         place = bisect.bisect_left(known, t, key=_step)
         return known[place] if place < len(known) and known[place].t == t else None
 
-    def last(self, zone: str, number: int) -> list[Published]:
+    def last(self, zone: str, number: int) -> list[ReleaseRecord]:
         """The newest releases, oldest first."""
         return self._releases[zone][-number:] if number > 0 else []
 
 
-def _tell(watchers: Iterable[Watcher], zone: ZoneService, release: Published) -> None:
+def _tell(watchers: Iterable[Watcher], zone: ZoneService, release: ReleaseRecord) -> None:
     for watcher in watchers:
         try:
             watcher(zone, release)
@@ -109,9 +109,9 @@ def _tell(watchers: Iterable[Watcher], zone: ZoneService, release: Published) ->
             log.warning("watcher failed", extra={"error": type(error).__name__})
 
 
-def _applies(release: Published) -> int:
+def _applies(release: ReleaseRecord) -> int:
     return release.applies_start
 
 
-def _step(release: Published) -> int:
+def _step(release: ReleaseRecord) -> int:
     return release.t

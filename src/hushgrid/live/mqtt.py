@@ -26,7 +26,7 @@ from hushgrid.live.deployment import Mqtt, ZoneService
 from hushgrid.live.feeds.homeassistant import discovery
 from hushgrid.live.formats import sniffed
 from hushgrid.live.gate import Gate, Receipt
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import price
 
 log = logging.getLogger("hushgrid.mqtt")
@@ -198,7 +198,7 @@ class MqttPrices(MqttOut):
         self._announced: set[str] = set()
         super().__init__(mqtt, client_id)
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish and wait for the broker's word; OSError where it does not come."""
         topic = topic_of(self._topic, zone.id)
         if self._prefix is not None and zone.id not in self._announced:

@@ -13,12 +13,12 @@ import numpy as np
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
-from hushgrid.live.course import begun, brought_now, spent_before
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.gaps import CLOSE
-from hushgrid.live.ledger.standing import Epoch, Standing
+from hushgrid.live.ledger.state import EpochRecord, LedgerState
 from hushgrid.live.promise import stated
 from hushgrid.live.publish import utc
+from hushgrid.live.replay import begun, brought_now, spent_before
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import examine
 from hushgrid.policy import Policy
@@ -109,13 +109,13 @@ class Running(NamedTuple):
     """
 
     zone: ZoneService
-    standing: Standing
+    standing: LedgerState
     new: bool = False
 
     @classmethod
-    def beginning(cls, zone: ZoneService, standing: Standing) -> Running:
+    def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
         """The epoch that would begin now, with what houses brought along before it."""
-        epoch = Epoch(
+        epoch = EpochRecord(
             first_state(zone).digest,
             zone.begins // zone.seconds,
             zone.policy.horizon,
@@ -192,7 +192,7 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     return Affordable(paid, steps, least=not fixed)
 
 
-def _lost_before(zone: ZoneService, standing: Standing) -> bool:
+def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
     """Whether windows count releases before the epoch, or what houses brought along."""
     return any(begun(zone, standing).carried) or brought_now(standing) > 0
 
@@ -203,7 +203,7 @@ def _spent(on: Running) -> Spent:
     return spent_before(on.zone, on.standing).add(*used)
 
 
-def _next(standing: Standing) -> int:
+def _next(standing: LedgerState) -> int:
     """The next step of the present epoch, in its own count; steps of gaps are not published."""
     if standing.epoch is None:
         return 1

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 
 
 class Publisher(Protocol):
     """Shows releases. Called at least once for each; the same release may come again."""
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Show it. Raises OSError where that failed; it is tried again."""
         ...
 
 
-def price(zone: ZoneService, release: Published) -> dict[str, Any]:
+def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
     """A release as price consumers read it: per kWh, UTC with Z."""
     start = release.applies_start
     return {
@@ -54,7 +54,7 @@ class PriceFile:
         self._beside = path.with_name(f"{path.name}{mark}.new")
         self._prices: dict[str, dict[str, Any]] = {}
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Write all prices, the new one among them."""
         self._prices[zone.id] = price(zone, release)
         text = json.dumps(self._prices, indent=2, sort_keys=True) + "\n"

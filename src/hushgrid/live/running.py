@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from hushgrid.errors import HushgridError
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 
 log = logging.getLogger("hushgrid.serve")
 
@@ -50,7 +50,7 @@ class ZoneRun:
         self.curator = None
         self._stack.close()
 
-    def run(self, now: float) -> list[Published] | None:
+    def run(self, now: float) -> list[ReleaseRecord] | None:
         """Publish what is due. None where the zone is closed, or was closed just now."""
         if self.curator is None and self._steady() < self._again:
             return None

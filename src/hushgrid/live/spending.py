@@ -11,7 +11,7 @@ from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Gaussian
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Booked, Published, Standing
+from hushgrid.live.ledger.state import LedgerState, ReleaseRecord, ResumeRecord
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State
 from hushgrid.sums import sum_up
@@ -27,11 +27,11 @@ class Cost(NamedTuple):
 class _Step(NamedTuple):
     t: int  # in the mechanism's own count
     rates: tuple[float, ...]  # before it
-    shown: Published
+    shown: ReleaseRecord
 
 
 def spent_here(
-    service: ZoneService, standing: Standing, house: int, name: str, span: int = 0
+    service: ZoneService, standing: LedgerState, house: int, name: str, span: int = 0
 ) -> Cost:
     """All that a house takes along when it leaves the zone.
 
@@ -60,7 +60,9 @@ def spent_here(
     return Cost(epsilon, min(delta, 1.0))
 
 
-def _earlier(standing: Standing, since: int, span: int) -> Iterator[Published | Booked]:
+def _earlier(
+    standing: LedgerState, since: int, span: int
+) -> Iterator[ReleaseRecord | ResumeRecord]:
     """Releases and gaps of earlier epochs after record `since` that a budget may count.
 
     The present epoch may be shorter than those before it, and have published nothing: neither
@@ -82,11 +84,11 @@ def _earlier(standing: Standing, since: int, span: int) -> Iterator[Published | 
                 yield gap
 
 
-def _end(standing: Standing, one: Published) -> int:
+def _end(standing: LedgerState, one: ReleaseRecord) -> int:
     return one.start + standing.epoch_of(one).seconds
 
 
-def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:
+def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
     """The cost of the present epoch for a house, by its place in the roster."""
     state, steps = first_state(service), list(_steps(service, standing))
     if state.policy.gaussian is not None:
@@ -97,7 +99,7 @@ def spent_by(service: ZoneService, standing: Standing, house: int) -> Cost:
     return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
 
 
-def _steps(service: ZoneService, standing: Standing) -> Iterator[_Step]:
+def _steps(service: ZoneService, standing: LedgerState) -> Iterator[_Step]:
     """Releases from readings, each with the rates that were shown before it, gaps filled."""
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
@@ -119,7 +121,7 @@ def _loss(state: State, step: _Step, house: int) -> float:
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
 
 
-def _lost(state: State, standing: Standing) -> Iterator[Event]:
+def _lost(state: State, standing: LedgerState) -> Iterator[Event]:
     """Steps of booked gaps, as if each was published at the scale of the schedule."""
     if standing.epoch is None:
         return

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from hushgrid.errors import LedgerError, ServiceError
-from hushgrid.live.course import spent_before
 from hushgrid.live.curator import UNTIL_RESUMED, Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.replay import spent_before
 from hushgrid.sums import Spent
 
 _STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
@@ -38,7 +38,7 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
     return found
 
 
-def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Status:
+def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> Status:
     """Where a zone stands by its ledger."""
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
@@ -54,7 +54,7 @@ def status_of(zone: ZoneService, standing: Standing | None, now: float) -> Statu
     return Status(zone.id, standing.last_t, spent.total, left, missing, state, leakage=counted)
 
 
-def _state(zone: ZoneService, standing: Standing, spent: Spent, now: float) -> str:
+def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -> str:
     """Behind when an interval more than the next one should be out."""
     if standing.gap is not None:
         return UNTIL_RESUMED

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.houses import house_names
-from hushgrid.live.ledger.bodies import charge, epoch, schedule
 from hushgrid.live.ledger.book import Ledger, Signer
-from hushgrid.live.ledger.standing import Standing
+from hushgrid.live.ledger.records import charge, epoch, schedule
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.meters.ports import Source
 from hushgrid.mechanism import State, init, known_as
 
@@ -35,7 +35,7 @@ def begin(
     _begin(service, ledger, new_epoch, stated or {})
 
 
-def check_all_here(service: ZoneService, standing: Standing, key: Signer) -> None:
+def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> None:
     """Refuse a roster with a house that left: what it spends here would be carried nowhere."""
     left = {one.house: one.other for one in standing.moved.values() if one.direction == "out"}
     if not left:
@@ -49,7 +49,7 @@ def check_all_here(service: ZoneService, standing: Standing, key: Signer) -> Non
             )
 
 
-def check_same(service: ZoneService, standing: Standing) -> None:
+def check_same(service: ZoneService, standing: LedgerState) -> None:
     """Refuse terms that are not those of the present epoch."""
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
@@ -65,7 +65,7 @@ def check_same(service: ZoneService, standing: Standing) -> None:
         )
 
 
-def check_new(service: ZoneService, standing: Standing) -> None:
+def check_new(service: ZoneService, standing: LedgerState) -> None:
     """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
     first, last = service.begins // service.seconds, standing.last_t
     if first <= last:

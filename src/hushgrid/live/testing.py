@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.bodies import epoch, genesis, schedule, stand_in
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.record import NOTHING, Record, seal
+from hushgrid.live.ledger.records import epoch, genesis, schedule, stand_in
 from hushgrid.live.ledger.stores.ports import LedgerStore
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")

@@ -15,10 +15,10 @@ from hushgrid.live.border import as_begun
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.gaps import look_for_loss
 from hushgrid.live.houses import house_names
-from hushgrid.live.ledger.bodies import transfer
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.standing import Standing, Transfer
+from hushgrid.live.ledger.records import transfer
+from hushgrid.live.ledger.state import LedgerState, TransferRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_here
 from hushgrid.live.terms import check_same
@@ -69,7 +69,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 body = transfer(
                     name, "in", other=source, epsilon=out.epsilon, delta=out.delta, out=out.head
                 )
-                into = Transfer.of(new.append("transfer", body))
+                into = TransferRecord.of(new.append("transfer", body))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
 
 
@@ -81,7 +81,7 @@ def _zone(deployment: Deployment, name: str) -> ZoneService:
     raise LedgerError(f"zone is {name!r}; give one of the service file: {known}.")
 
 
-def _left(standing: Standing, name: str, target: str) -> Transfer | None:
+def _left(standing: LedgerState, name: str, target: str) -> TransferRecord | None:
     """The record by which the house has left already."""
     last = standing.moved.get(name)
     if last is None or last.direction == "in":
@@ -91,13 +91,13 @@ def _left(standing: Standing, name: str, target: str) -> Transfer | None:
     return last
 
 
-def _came(standing: Standing, out: Transfer) -> Transfer | None:
+def _came(standing: LedgerState, out: TransferRecord) -> TransferRecord | None:
     return next((one for one in standing.transfers if one.out == out.head), None)
 
 
 def _leave(
     leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int
-) -> Transfer:
+) -> TransferRecord:
     check_same(leaves, old.standing)
     if meter not in leaves.meters:
         raise LedgerError(
@@ -112,10 +112,10 @@ def _leave(
             " releases are older than the longest horizon of both zones."
         )
     body = transfer(name, "out", other=target, epsilon=cost.epsilon, delta=cost.delta)
-    return Transfer.of(old.append("transfer", body))
+    return TransferRecord.of(old.append("transfer", body))
 
 
-def check_arrived(moves: Mapping[str, Sequence[Transfer]]) -> None:
+def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:
     """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
     came = {one.out for some in moves.values() for one in some}
     for zone, some in moves.items():

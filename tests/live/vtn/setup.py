@@ -18,7 +18,7 @@ from hushgrid.live.access.hashing import hashed
 from hushgrid.live.deployment import Http, OpenAdr, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.vtn.app import BASE, mounted
 from hushgrid.live.vtn.service import Vtn
 from hushgrid.live.vtn.store import open_vtn
@@ -50,7 +50,7 @@ def kept_secret() -> Any:
     return hashed(SECRET)  # once: it takes a while on purpose
 
 
-def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> Published:
+def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> ReleaseRecord:
     """The release of step t, made when its interval was over."""
     start = t * SECONDS
     own: dict[str, Any] = {
@@ -61,7 +61,7 @@ def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> Published:
         "published_at": start + SECONDS + 1, "counts": {"houses": 6, "missing": 0}, "seq": t,
         "head": "ab" * 32, "signature": "cd" * 64,
     }  # fmt: skip
-    return Published(**(own | changes))
+    return ReleaseRecord(**(own | changes))
 
 
 class Clock:

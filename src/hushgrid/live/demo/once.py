@@ -25,7 +25,7 @@ from hushgrid.live.demo.run import Run, telling_house
 from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
 from hushgrid.live.demo.show import DAY
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.web.server import Server
 from hushgrid.live.web.stage import Stage

@@ -15,7 +15,7 @@ from hushgrid.adversary import Beliefs, Factored, Knowledge, KnownReadings
 from hushgrid.arrays import Floats, Int32s, UInt8s
 from hushgrid.attack import bared
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Epoch, Published
+from hushgrid.live.ledger.state import EpochRecord, ReleaseRecord
 from hushgrid.live.terms import roster_digest
 from hushgrid.mechanism import Release
 
@@ -53,7 +53,7 @@ class Panel:
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
 
-    def fold(self, shown: Published, readings: Int32s, occupancy: UInt8s) -> Seen:
+    def fold(self, shown: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> Seen:
         """Let everybody see one release; readings [Wh] and occupancy are the truth behind it."""
         t = shown.t - self._first + 1
         releases = dict(self._releases(shown, readings))
@@ -77,13 +77,15 @@ class Panel:
             who = who.told(KnownReadings(readings[None, :], first=t))
         return who.step(beliefs, releases[kind])
 
-    def _releases(self, shown: Published, readings: Int32s) -> Iterator[tuple[str, Release]]:
+    def _releases(self, shown: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
         """The release as the mechanism made it, and without its noise; none of a stand-in."""
         if shown.source != "readings":
             return
         zone, policy = self._zone, self._zone.policy
         roster, exact = roster_digest(zone), policy.on_empty == "publish_exact"
-        epoch = Epoch(shown.digest or "", self._first, policy.horizon, zone.seconds, roster, exact)
+        epoch = EpochRecord(
+            shown.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
+        )
         release = shown.release(epoch)
         yield "private", release
         yield "open", bared(release, readings, zone.scenario)

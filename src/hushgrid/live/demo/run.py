@@ -18,7 +18,7 @@ from hushgrid.live.demo.pace import Pace
 from hushgrid.live.demo.panel import Panel, Seen
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.fleet import Fleet, HttpWay
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.serve import Process
 from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SimulatedNoise
@@ -51,7 +51,7 @@ class Run:
         self._url, self._token, self._seed = url, token, seed
         self._more, self._new_epoch = more, new_epoch
         self._stack = ExitStack()
-        self._newest: Published | None = None
+        self._newest: ReleaseRecord | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -105,7 +105,7 @@ class Run:
                 return
         raise ServiceError(f"the demo's zone published nothing for step {t}; see the log above.")
 
-    def _saw(self, zone: ZoneService, shown: Published) -> None:
+    def _saw(self, zone: ZoneService, shown: ReleaseRecord) -> None:
         del zone
         self._newest = shown
 

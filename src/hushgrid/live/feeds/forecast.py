@@ -13,7 +13,7 @@ from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess, Range
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
 
 RANGED = 1000  # intervals back from the newest whose releases have a range
@@ -46,11 +46,11 @@ class Forecaster:
             shape=LAPLACE if zone.policy.gaussian is None else GAUSSIAN,
         )
         self._rates: list[float] = []
-        self._last: Published | None = None
+        self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
         self._known = NOTHING
 
-    def after(self, releases: Sequence[Published]) -> Known:
+    def after(self, releases: Sequence[ReleaseRecord]) -> Known:
         """The prices of the day after the newest of these releases; all there are, in order.
 
         None from private models: what they expect tells of the homes they were fitted to.
@@ -70,7 +70,7 @@ class Forecaster:
                 self._known = Known(tuple(self._guesses(newest)), dict(ranges))
             return self._known
 
-    def _fold(self, one: Published, since: int) -> None:
+    def _fold(self, one: ReleaseRecord, since: int) -> None:
         """A release of our epoch, with its range where it is later than `since`."""
         while self._first + self._public.t - 1 < one.t:
             self._public = self._public.passed()
@@ -84,7 +84,7 @@ class Forecaster:
         self._rates.append(one.rate)
         self._last = one
 
-    def _range(self, one: Published) -> Range:
+    def _range(self, one: ReleaseRecord) -> Range:
         """Where the optimal rate lies, by what was known when the release came out."""
         public, rates = self._public, self._rates
         if one.source != "readings" or one.load_hat is None:
@@ -95,7 +95,7 @@ class Forecaster:
             loads = given_all(public, one.load_hat, one.scale, rates)
         return Range(*rates_of(loads, self._zone.scenario.tariff))
 
-    def _guesses(self, newest: Published) -> list[Guess]:
+    def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
         """The rate of the load expected at each step; each is as late as the newest is."""
         public, scenario, made = self._public, self._zone.scenario, list[Guess]()
         for ahead in range(1, DAY // self._zone.seconds + 1):
@@ -111,9 +111,9 @@ class Forecaster:
         return made
 
 
-def _later(releases: Sequence[Published], t: int) -> list[Published]:
+def _later(releases: Sequence[ReleaseRecord], t: int) -> list[ReleaseRecord]:
     """Those after step t; looked for from the end, where they are."""
-    found: list[Published] = []
+    found: list[ReleaseRecord] = []
     for one in reversed(releases):
         if one.t <= t:
             break

@@ -18,7 +18,7 @@ from hushgrid.live.feeds import shapes
 from hushgrid.live.feeds.forecast import NOTHING, Forecaster
 from hushgrid.live.feeds.series import USUAL, Series, Span, bounds, series
 from hushgrid.live.history import KEPT, History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import price
 
 FORM = 2  # counts on when a shape changes, so that no proxy keeps an old one
@@ -96,12 +96,12 @@ class Pages:
                 self._keep(zone, newest.head, (path, span), page)
         return page
 
-    def _made(self, feed: Feed, zone: ZoneService, newest: Published, span: Span) -> Page:
+    def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: Span) -> Page:
         due = newest.start + 2 * zone.seconds + zone.grace
         etag = f'"{FORM}-{newest.head[:40]}"'.encode()
         return Page(self._body(feed, zone, newest, span), feed.media, etag, due)
 
-    def _body(self, feed: Feed, zone: ZoneService, newest: Published, span: Span) -> bytes:
+    def _body(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: Span) -> bytes:
         if feed.shape is None:
             return json.dumps(price(zone, newest), separators=(",", ":")).encode()
         since, until = bounds(newest, span)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 
 DAY = 86_400  # [s]
 LIMIT = 1000  # prices of an answer where nothing else is asked for
@@ -65,7 +65,7 @@ class Series(NamedTuple):
     following: int | None
 
 
-def standing(releases: Iterable[Published]) -> list[Published]:
+def standing(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
     """The releases that hold: of those for one interval, the newest.
 
     After an outage several intervals are published together, all for the next one.
@@ -73,7 +73,7 @@ def standing(releases: Iterable[Published]) -> list[Published]:
     return list({one.applies_start: one for one in releases}.values())
 
 
-def bounds(newest: Published, span: Span) -> tuple[int, int]:
+def bounds(newest: ReleaseRecord, span: Span) -> tuple[int, int]:
     """The range asked for, with what is left open filled in."""
     since = newest.applies_start - DAY if span.since is None else span.since
     return since, 2**53 if span.until is None else span.until
@@ -83,8 +83,8 @@ def series(
     zone: str,
     currency: str,
     seconds: int,
-    newest: Published,
-    releases: Iterable[Published],
+    newest: ReleaseRecord,
+    releases: Iterable[ReleaseRecord],
     guesses: Sequence[Guess],
     span: Span = USUAL,
     ranges: Mapping[int, Range] = NO_RANGES,

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.bodies import Mode, genesis
 from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import NOTHING, Body, Record, seal
-from hushgrid.live.ledger.standing import Gap, Head, Published, Standing
+from hushgrid.live.ledger.records import Mode, genesis
+from hushgrid.live.ledger.state import GapRecord, Head, LedgerState, ReleaseRecord
 from hushgrid.live.ledger.stores.ports import LedgerStore, Replicated
 from hushgrid.live.ledger.witness import KEPT, Witness
 
@@ -166,7 +166,7 @@ class Ledger:
             )
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerState:
         """Where the zone stands: what to resume from."""
         return self._fold.standing
 
@@ -214,9 +214,9 @@ class Ledger:
         if self._witness is not None:
             self._witness.answer()
 
-    def publish(self, body: Body) -> Published:
+    def publish(self, body: Body) -> ReleaseRecord:
         """Append a release and return it as it may now be shown."""
-        return Published.of(self.append("release", body))
+        return ReleaseRecord.of(self.append("release", body))
 
 
 def _resumed(
@@ -316,7 +316,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     return found._replace(own=witness.wrote(head, tails))
 
 
-def _superseded(records: Sequence[Record], gaps: Sequence[Gap]) -> bool:
+def _superseded(records: Sequence[Record], gaps: Sequence[GapRecord]) -> bool:
     """Whether a gap in the ledger has taken the place of all these records."""
     return bool(records) and any(
         gap.seq <= records[0].seq and all((one.t or 0) <= gap.last for one in records)

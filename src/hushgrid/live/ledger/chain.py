@@ -12,17 +12,17 @@ from types import MappingProxyType
 from typing import Any
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.bodies import check_body
 from hushgrid.live.ledger.record import NOTHING, Record, digest_of, from_line
-from hushgrid.live.ledger.standing import (
-    Booked,
-    Charge,
-    Epoch,
-    Gap,
+from hushgrid.live.ledger.records import check_body
+from hushgrid.live.ledger.state import (
+    ChargeRecord,
+    EpochRecord,
+    GapRecord,
     Head,
-    Published,
-    Standing,
-    Transfer,
+    LedgerState,
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
     unmatched,
 )
 
@@ -37,13 +37,13 @@ class Place:
     mode: str
     key: str
     head: Head
-    epoch: Epoch | None = None
+    epoch: EpochRecord | None = None
     schedule: str | None = None
     last_t: int = 0
     end: int = 0  # [UTC epoch s] of the last interval published
     spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    gap: Gap | None = None  # open: no release from readings until it is booked
+    gap: GapRecord | None = None  # open: no release from readings until it is booked
 
 
 def follow(place: Place | None, record: Record, verify: Verify | None = None) -> Place:
@@ -100,7 +100,7 @@ def _epoch(place: Place, body: Mapping[str, Any]) -> Place:
             f"epoch begins at step {body['first']} but step {place.last_t} of zone {place.zone!r}"
             " is published; begin after it."
         )
-    return replace(place, epoch=Epoch(**body), schedule=None)
+    return replace(place, epoch=EpochRecord(**body), schedule=None)
 
 
 def _schedule(place: Place, body: Mapping[str, Any]) -> Place:
@@ -245,7 +245,7 @@ def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
             f"a gap of zone {place.zone!r} goes from step {body['first']} to {body['last']}; give"
             " steps of the present epoch, in order."
         )
-    found = Gap(**body, seq=before.seq if before else head.seq, head=head.digest)
+    found = GapRecord(**body, seq=before.seq if before else head.seq, head=head.digest)
     return replace(place, gap=found, last_t=max(place.last_t, body["last"]))
 
 
@@ -284,12 +284,12 @@ class Fold:
         self.place: Place | None = None
         self._verify = verify
         self._signature = ""
-        self._epochs: list[Epoch] = []
-        self._releases: list[Published] = []
-        self._transfers: list[Transfer] = []
-        self._charges: list[Charge] = []
-        self._gaps: list[Gap] = []
-        self._booked: list[Booked] = []
+        self._epochs: list[EpochRecord] = []
+        self._releases: list[ReleaseRecord] = []
+        self._transfers: list[TransferRecord] = []
+        self._charges: list[ChargeRecord] = []
+        self._gaps: list[GapRecord] = []
+        self._booked: list[ResumeRecord] = []
 
     @property
     def seq(self) -> int:
@@ -297,7 +297,7 @@ class Fold:
         return self.place.head.seq if self.place else 0
 
     @property
-    def gaps(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[GapRecord, ...]:
         """The gaps so far, in order."""
         return tuple(self._gaps)
 
@@ -318,27 +318,27 @@ class Fold:
         self.place = self.check(record)
         self._signature = record.signature
         if record.kind == "epoch":
-            self._epochs.append(Epoch(**record.body))
+            self._epochs.append(EpochRecord(**record.body))
         elif record.kind == "release":
-            self._releases.append(Published.of(record))
+            self._releases.append(ReleaseRecord.of(record))
         elif record.kind == "transfer":
-            self._transfers.append(Transfer.of(record))
+            self._transfers.append(TransferRecord.of(record))
         elif record.kind == "charge":
-            self._charges.append(Charge(record.body["epsilon"], record.seq))
+            self._charges.append(ChargeRecord(record.body["epsilon"], record.seq))
         elif record.kind == "gap" and self.place.gap is not None:
             if self._gaps and self._gaps[-1].seq == self.place.gap.seq:  # the open one, extended
                 self._gaps.pop()
             self._gaps.append(self.place.gap)
         elif record.kind == "resume":
-            self._booked.append(Booked.of(record))
+            self._booked.append(ResumeRecord.of(record))
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerState:
         """What the records so far leave."""
         place = self.place
         if place is None:
             raise LedgerError("the ledger has no record; its first is the genesis.")
-        return Standing(
+        return LedgerState(
             zone=place.zone,
             mode=place.mode,
             key=place.key,
@@ -358,7 +358,7 @@ class Fold:
         )
 
 
-def fold(records: Iterable[Record], verify: Verify | None = None) -> Standing:
+def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState:
     """What a zone's records leave; the first that breaks a rule is an error."""
     under_way = Fold(verify)
     for record in records:
@@ -378,7 +378,7 @@ class Report:
     head: str | None
     first_bad: int | None
     reason: str | None
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, LedgerState]
 
 
 def check(

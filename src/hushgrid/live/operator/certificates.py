@@ -9,7 +9,7 @@ from hushgrid import report
 from hushgrid.audit.certificate import certify
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import Deployment
-from hushgrid.live.ledger.bodies import schedule_digest
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.live.ledger.stores import open_store
 
 

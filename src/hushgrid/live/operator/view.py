@@ -12,7 +12,7 @@ from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
 from hushgrid.live.inside import Inside, why
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.operator.alerts import Seen, alerts
 from hushgrid.live.operator.loads import Loads, Sum
 from hushgrid.live.promise import assumed, promise_of, sentence
@@ -144,7 +144,7 @@ def _state(seen: Seen) -> str:
     return "not open" if seen.status is None else seen.status.state
 
 
-def _row(zone: ZoneService, one: Published, found: Sum | None) -> dict[str, Any]:
+def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, Any]:
     """A release, with its load, the rate of that and who was missing where readings are kept."""
     load = None if found is None else found.load
     return {

@@ -12,7 +12,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.book import refold
 from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.ledger.stores.postgres import PAGE
 from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.ledger.witness import Witness
@@ -78,9 +78,9 @@ class Following:
 
     def catch_up(
         self, store: SharedLedger, but: Collection[str] = ()
-    ) -> dict[str, list[Published]]:
+    ) -> dict[str, list[ReleaseRecord]]:
         """New releases by zone, in order; zones of `but` are written here."""
-        found: dict[str, list[Published]] = {}
+        found: dict[str, list[ReleaseRecord]] = {}
         behind = {zone for zone in self.folds if zone not in but and zone not in self.bad}
         while behind:
             records = store.after({zone: self._seq(zone) for zone in behind})
@@ -99,7 +99,7 @@ class Following:
                 read.setdefault(record.zone, []).append(record)
                 new = found.setdefault(record.zone, [])
                 if record.kind == "release":
-                    new.append(Published.of(record))
+                    new.append(ReleaseRecord.of(record))
             for zone, some in read.items() if self._witness else ():
                 self._note(zone, some)
             behind = {zone for zone, n in counts.items() if n == PAGE}

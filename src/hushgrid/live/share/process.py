@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.live.clock import Clock
-from hushgrid.live.course import Course
 from hushgrid.live.curator import Curator, Status
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.book import recover, refold
 from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.standing import Published, Standing
+from hushgrid.live.ledger.state import LedgerState, ReleaseRecord
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.mqtt import MqttReadings
+from hushgrid.live.replay import Replay
 from hushgrid.live.running import ZoneRun
 from hushgrid.live.serve import Process, make_noise
 from hushgrid.live.share.following import Following
@@ -50,7 +50,7 @@ class SharedProcess(Process):
         stack.callback(self._sharing.stop)
         self._following = Following(self._sharing.zones, verify, self._witness)
         self._moves = self._lapses = 0
-        self._courses = {zone.id: Course(zone) for zone in deployment.zones}
+        self._replays = {zone.id: Replay(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
         self._away = False
         self._broker: MqttReadings | None = None
@@ -81,7 +81,7 @@ class SharedProcess(Process):
             now=now,
             new_epoch=new_epoch,
             fold=self._following.folds[zone.id],
-            course=self._courses[zone.id],
+            replay=self._replays[zone.id],
             witness=self._witness(zone.id),
         ) as curator:
             self.history.fill(zone.id, curator.releases, told=False)
@@ -116,7 +116,7 @@ class SharedProcess(Process):
         for zone in self._zones:
             zone.open(now, new_epoch=True)
 
-    def _check(self, zone: ZoneService, standing: Standing) -> None:
+    def _check(self, zone: ZoneService, standing: LedgerState) -> None:
         """What a curator would find when it opens the zone is found at the start."""
         if (standing.mode, standing.key) != (self.deployment.mode, self._key.public):
             raise LedgerError(
@@ -316,14 +316,14 @@ class SharedProcess(Process):
         living = len(sharing.seen.living)
         self._metrics.shares(living, len(sharing.ready), sharing.taken)
 
-    def _keep_up(self, zone: ZoneService, standing: Standing) -> None:
+    def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
         """Fold what came, so that the zone can be taken over at once."""
         try:
-            self._courses[zone.id].follow(standing)
+            self._replays[zone.id].follow(standing)
         except HushgridError:  # other terms than ours; who opens the zone says so
-            self._courses[zone.id] = Course(zone)
+            self._replays[zone.id] = Replay(zone)
 
-    def _show(self, zone: ZoneService, releases: list[Published]) -> None:
+    def _show(self, zone: ZoneService, releases: list[ReleaseRecord]) -> None:
         for release in releases:
             self.history.follow(zone, release)
         if releases and self._price_file is not None:

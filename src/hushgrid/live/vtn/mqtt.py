@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.mqtt import MqttOut
 from hushgrid.live.vtn.answers import written
 from hushgrid.live.vtn.shapes import event_of, notification, program_id, topics
@@ -12,7 +12,7 @@ from hushgrid.live.vtn.shapes import event_of, notification, program_id, topics
 class MqttEvents(MqttOut):
     """A publisher: on the topic of a program's events, and on that of all events."""
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Publish and wait for the broker's word; OSError where it does not come."""
         text = written(notification("EVENT", "CREATE", event_of(zone, release))).decode()
         for under in (f"programs/{program_id(zone.id)}/events", "events"):

@@ -10,7 +10,7 @@ from typing import Any
 from hushgrid.errors import ServiceError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.vtn.answers import Call, Refused, nothing
 from hushgrid.live.vtn.shapes import event_id, event_of, program_id, program_of, step_of, topics
 
@@ -55,7 +55,7 @@ class Public:
 
     def _newest(
         self, zone: ZoneService, number: int, call: Call
-    ) -> Iterator[tuple[ZoneService, Published]]:
+    ) -> Iterator[tuple[ZoneService, ReleaseRecord]]:
         for release in reversed(self._history.last(zone.id, number)):
             if call.query.get("active") and release.applies_start + zone.seconds <= call.now:
                 return
@@ -89,7 +89,7 @@ class Public:
         return {"topics": topics(under.format(**call.path), create=create)}
 
 
-def _order(release: Published) -> tuple[int, int, str]:
+def _order(release: ReleaseRecord) -> tuple[int, int, str]:
     return release.applies_start, release.t, release.zone
 
 

@@ -13,7 +13,7 @@ from hushgrid.live.access import Access
 from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import OpenAdr, ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.vtn.answers import written
 from hushgrid.live.vtn.app import make_vtn
 from hushgrid.live.vtn.objects import Objects
@@ -86,7 +86,7 @@ class Vtn:
             if newest and newest.applies_start + zone.seconds > self._clock.now():
                 self._released(zone, newest)
 
-    def _released(self, zone: ZoneService, release: Published) -> None:
+    def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
         event = event_of(zone, release)
         content = written(notification("EVENT", "CREATE", event))
         self.webhooks.tell(Note("EVENT", "CREATE", event["programID"], None, content))

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import utc
 
 VERSION = "3.1.0"
@@ -50,7 +50,7 @@ def program_of(zone: ZoneService) -> dict[str, Any]:
     }
 
 
-def event_id(release: Published) -> str:
+def event_id(release: ReleaseRecord) -> str:
     """Unique though several releases may apply to one interval: the step t comes last."""
     at = re.sub("[-:]", "", utc(release.applies_start))
     return f"{program_id(release.zone)}-{at}-{release.t}"
@@ -66,7 +66,7 @@ def step_of(event: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
-def event_of(zone: ZoneService, release: Published) -> dict[str, Any]:
+def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
     """A release as an event: one price [currency/kWh] for the interval it applies to."""
     made, start = utc(release.published_at), utc(release.applies_start)
     words = [zone.id, start, f"({release.source})", "(simulated)" * release.simulated]

@@ -24,7 +24,7 @@ from prometheus_client import (
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gate import Receipt
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import Publisher
 
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")
@@ -86,7 +86,7 @@ class Metrics:
             if found := getattr(receipt, kind):
                 counter.inc(found)
 
-    def released(self, made: list[Published], seconds: float) -> None:
+    def released(self, made: list[ReleaseRecord], seconds: float) -> None:
         """Count the releases of one pass over a zone, and its time."""
         for one in made:
             self._releases.labels(one.zone, one.source).inc()
@@ -152,7 +152,7 @@ class Counted:
         self._publisher, self._metrics = publisher, metrics
         self._name = type(publisher).__name__
 
-    def publish(self, zone: ZoneService, release: Published) -> None:
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Pass it on."""
         with self._metrics.showing(self._name):
             self._publisher.publish(zone, release)

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.standing import Published
+from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import price
 from hushgrid.live.web.feeds import zone_asked
 from hushgrid.live.web.problems import RETRY, UnfitError, problem
@@ -36,7 +36,7 @@ Event = tuple[int, bytes]  # t, as it goes out
 END: Event = (-1, b"")
 
 
-def event(zone: ZoneService, release: Published) -> Event:
+def event(zone: ZoneService, release: ReleaseRecord) -> Event:
     """A release as an event; its id is t."""
     data = json.dumps(price(zone, release), separators=(",", ":"))
     return release.t, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
@@ -54,7 +54,7 @@ class Streams:
     def __len__(self) -> int:
         return sum(map(len, self._listeners.values()))
 
-    def tell(self, zone: ZoneService, release: Published) -> None:
+    def tell(self, zone: ZoneService, release: ReleaseRecord) -> None:
         """Leave a note of a release; returns at once. Any thread may call it."""
         loop = self._loop
         if loop is not None:

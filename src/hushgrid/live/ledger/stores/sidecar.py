@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hushgrid.errors import LedgerError
 from hushgrid.files import sync_folder
-from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.state import Head
 from hushgrid.live.ledger.stores.ports import held_elsewhere
 
 SLOT = 128  # [bytes]

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from hushgrid.errors import LedgerError
 from hushgrid.files import sync_folder
 from hushgrid.live.ledger.record import Record, canonical, from_fields
-from hushgrid.live.ledger.standing import Head
+from hushgrid.live.ledger.state import Head
 from hushgrid.live.ledger.stores.ports import check_next, not_held, twice
 from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
 

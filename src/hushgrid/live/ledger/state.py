@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.bodies import schedule_digest
 from hushgrid.live.ledger.record import Record
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.mechanism import Release
 from hushgrid.policy import NoiseName
 from hushgrid.sums import Spent
@@ -24,8 +24,8 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
-    """Terms that hold from step `first` on; see `bodies.epoch`."""
+class EpochRecord:
+    """Terms that hold from step `first` on; see `records.epoch`."""
 
     digest: str
     first: int
@@ -43,7 +43,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ReleaseRecord:
     """A release as the ledger keeps it; `seq`, `head` and `signature` are its record's.
 
     `t` counts the zone's steps over all epochs; `start` and `applies_start` [UTC epoch s].
@@ -75,14 +75,14 @@ class Published:
     noise: NoiseName | None = None  # of a release from readings; records of before do not name it
 
     @classmethod
-    def of(cls, record: Record) -> Published:
+    def of(cls, record: Record) -> ReleaseRecord:
         """From the record of a release; an epsilon of null is infinite."""
         body = dict(record.body)
         for name in ("epsilon", "epsilon_any"):
             body[name] = math.inf if body[name] is None else body[name]
         return cls(**body, seq=record.seq, head=record.digest, signature=record.signature)
 
-    def release(self, epoch: Epoch) -> Release:
+    def release(self, epoch: EpochRecord) -> Release:
         """The mechanism's release again, in its own count of steps."""
         if self.source != "readings":
             raise LedgerError(
@@ -95,8 +95,8 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
-    """A house that came or went, with all it had spent until then; see `bodies.transfer`."""
+class TransferRecord:
+    """A house that came or went, with all it had spent until then; see `records.transfer`."""
 
     house: str
     direction: str
@@ -108,12 +108,12 @@ class Transfer:
     head: str
 
     @classmethod
-    def of(cls, record: Record) -> Transfer:
+    def of(cls, record: Record) -> TransferRecord:
         """From the record of a transfer."""
         return cls(**record.body, seq=record.seq, head=record.digest)
 
 
-class Charge(NamedTuple):
+class ChargeRecord(NamedTuple):
     """What every house spent on something else than releases, and the number of the record."""
 
     epsilon: float
@@ -121,8 +121,8 @@ class Charge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Steps that may have been published and lost; see `bodies.gap`."""
+class GapRecord:
+    """Steps that may have been published and lost; see `records.gap`."""
 
     first: int
     last: int
@@ -132,8 +132,8 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
-    """What the steps of a gap may have lost, as booked; see `bodies.resume`."""
+class ResumeRecord:
+    """What the steps of a gap may have lost, as booked; see `records.resume`."""
 
     first: int
     last: int
@@ -142,7 +142,7 @@ class Booked:
     seq: int
 
     @classmethod
-    def of(cls, record: Record) -> Booked:
+    def of(cls, record: Record) -> ResumeRecord:
         """From the record; an epsilon of null is infinite."""
         body = dict(record.body)
         body["epsilon"] = math.inf if body["epsilon"] is None else body["epsilon"]
@@ -150,7 +150,7 @@ class Booked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LedgerState:
     """All that a zone's ledger says, folded: what to resume from.
 
     `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
@@ -163,17 +163,17 @@ class Standing:
     key: str
     head: Head
     signature: str
-    epoch: Epoch | None
+    epoch: EpochRecord | None
     schedule: str | None
-    epochs: tuple[Epoch, ...]
-    releases: tuple[Published, ...]
-    transfers: tuple[Transfer, ...]
+    epochs: tuple[EpochRecord, ...]
+    releases: tuple[ReleaseRecord, ...]
+    transfers: tuple[TransferRecord, ...]
     spent: Mapping[str, tuple[float, float]]
     charged: Mapping[str, float] = field(default_factory=dict)
-    charges: tuple[Charge, ...] = ()
-    gap: Gap | None = None  # the one that is not booked yet
-    gaps: tuple[Gap, ...] = ()
-    booked: tuple[Booked, ...] = ()
+    charges: tuple[ChargeRecord, ...] = ()
+    gap: GapRecord | None = None  # the one that is not booked yet
+    gaps: tuple[GapRecord, ...] = ()
+    booked: tuple[ResumeRecord, ...] = ()
 
     @property
     def last_t(self) -> int:
@@ -181,13 +181,13 @@ class Standing:
         return self.releases[-1].t if self.releases else 0
 
     @property
-    def current(self) -> tuple[Published, ...]:
+    def current(self) -> tuple[ReleaseRecord, ...]:
         """The releases of the present epoch, in order."""
         if self.epoch is None:
             return ()
         return tuple(one for one in self.releases if one.t >= self.epoch.first)
 
-    def epoch_of(self, one: Published) -> Epoch:
+    def epoch_of(self, one: ReleaseRecord) -> EpochRecord:
         """The epoch a release was published in."""
         before = [epoch for epoch in self.epochs if epoch.first <= one.t]
         same = [epoch for epoch in before if epoch.digest == one.digest]
@@ -196,14 +196,14 @@ class Standing:
         return (same or before)[-1]
 
     @property
-    def booked_now(self) -> tuple[Booked, ...]:
+    def booked_now(self) -> tuple[ResumeRecord, ...]:
         """The gaps of the present epoch that are booked."""
         if self.epoch is None:
             return ()
         return tuple(one for one in self.booked if one.first >= self.epoch.first)
 
     @property
-    def moved(self) -> Mapping[str, Transfer]:
+    def moved(self) -> Mapping[str, TransferRecord]:
         """Of each house that ever moved, how it last did."""
         return {one.house: one for one in self.transfers}
 
@@ -217,12 +217,12 @@ class Standing:
         """
         return self._brought(self.transfers)
 
-    def _brought(self, transfers: Sequence[Transfer]) -> float:
+    def _brought(self, transfers: Sequence[TransferRecord]) -> float:
         moved = {one.house: one for one in transfers}.values()
         here = [one for one in moved if one.direction == "in" and self._still_counts(one)]
         return max((one.epsilon for one in here), default=0.0)
 
-    def _still_counts(self, came: Transfer) -> bool:
+    def _still_counts(self, came: TransferRecord) -> bool:
         after = next((one for one in self.releases if one.seq > came.seq), None)
         if after is None or self.epoch is None:
             return True
@@ -254,7 +254,7 @@ class Standing:
         gaps = (one.epsilon for one in self.booked)
         return releases.add(*self.charged.values(), *gaps).total
 
-    def at(self, t: int) -> Published | None:
+    def at(self, t: int) -> ReleaseRecord | None:
         """What was published for step t, to be shown again as it is."""
         return next((one for one in reversed(self.releases) if one.t == t), None)
 
@@ -306,7 +306,7 @@ class Misfit(NamedTuple):
     reason: str
 
 
-def unmatched(standings: Mapping[str, Standing]) -> Misfit | None:
+def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
     """The first house that came in with less than it had spent, or that never left.
 
     Only zones that are given are looked at: a house may come from anywhere else.
@@ -331,5 +331,5 @@ def unmatched(standings: Mapping[str, Standing]) -> Misfit | None:
     return None
 
 
-def _moves(standing: Standing, direction: str) -> list[Transfer]:
+def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:
     return [one for one in standing.transfers if one.direction == direction]

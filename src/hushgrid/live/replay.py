@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from hushgrid.errors import LedgerError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.standing import Epoch, Published, Standing
+from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State, bring, carry, replay, skip
 from hushgrid.sums import Spent
 from hushgrid.window import largest_so_far
 
 
-class Course:
+class Replay:
     """The fold of an epoch's releases; `follow` goes on from where it was."""
 
     state: State
@@ -30,7 +30,7 @@ class Course:
         self._terms: object = None  # what a fold begins with
         self._folded, self._last = 0, ""  # releases taken, and the digest of the last one
 
-    def follow(self, standing: Standing) -> Epoch:
+    def follow(self, standing: LedgerState) -> EpochRecord:
         """Take the releases that are new; the epoch they are of."""
         epoch, releases = standing.epoch, standing.current
         if epoch is None:
@@ -51,7 +51,7 @@ class Course:
             self._last = shown.head
         return epoch
 
-    def _begin(self, standing: Standing) -> None:
+    def _begin(self, standing: LedgerState) -> None:
         scenario = self._service.scenario
         self.state = begun(self._service, standing)
         policy = self.state.policy
@@ -64,7 +64,7 @@ class Course:
         self.spent = spent_before(self._service, standing)
         self._folded, self._last = 0, ""
 
-    def _take(self, epoch: Epoch, shown: Published) -> None:
+    def _take(self, epoch: EpochRecord, shown: ReleaseRecord) -> None:
         self._pass_until(epoch.step(shown.t))
         if shown.source != "readings":
             self._pass(shown.rate)
@@ -83,7 +83,7 @@ class Course:
         self.state = skip(self.state, rate)
 
 
-def begun(service: ZoneService, standing: Standing) -> State:
+def begun(service: ZoneService, standing: LedgerState) -> State:
     """The mechanism before step 1 of the present epoch, with what windows count from before it."""
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
@@ -92,7 +92,7 @@ def begun(service: ZoneService, standing: Standing) -> State:
     return carry(state, lost_before(standing, service.policy.window.steps))
 
 
-def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
+def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
     """What the last `steps` - 1 steps before the present epoch lost, latest last.
 
     Counted by the epoch's own steps and by those published under, whichever reaches back further,
@@ -127,7 +127,7 @@ def lost_before(standing: Standing, steps: int) -> tuple[float, ...]:
     return tuple(each.total for each in lost)
 
 
-def brought_now(standing: Standing) -> float:
+def brought_now(standing: LedgerState) -> float:
     """The most that a house brought along which came since the release before the present epoch.
 
     It counts as lost at the last step before the epoch's first release, whenever that is made.
@@ -137,7 +137,7 @@ def brought_now(standing: Standing) -> float:
     return max(late, default=0.0)
 
 
-def _brought(standing: Standing) -> Iterator[tuple[float, Published | None]]:
+def _brought(standing: LedgerState) -> Iterator[tuple[float, ReleaseRecord | None]]:
     """What each house that moved in had spent, and the first release after its record.
 
     As of the present epoch's first release: a house that came later is not in its roster.
@@ -151,7 +151,7 @@ def _brought(standing: Standing) -> Iterator[tuple[float, Published | None]]:
             yield move.epsilon, None if late else standing.releases[after]
 
 
-def spent_before(service: ZoneService, standing: Standing) -> Spent:
+def spent_before(service: ZoneService, standing: LedgerState) -> Spent:
     """What is lost besides an epoch's releases: the most a house brought along, models, gaps."""
     gaps = (one.epsilon for one in standing.booked_now)
     return Spent().add(standing.carried, service.learned.epsilon, *gaps)
