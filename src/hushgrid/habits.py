@@ -1,7 +1,8 @@
 """A public model of homes from earlier days: two states of use, pooled over homes of a size.
 
-For comparisons on real readings without labels: state 1 is the one with more use. Baum and Welch's
-steps over all homes of a class at once; the result has full support, for no zero is declared.
+For comparisons on real readings without labels: state 1 is the one with more use. The readings of
+all homes of a class are fitted at once (`learn.em.pooled_counts`); no move and no value gets
+probability 0.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.arrays import Floats, Ints
+from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.calendar import Calendar
 from hushgrid.consumption import Consumption
 from hushgrid.errors import ModelError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import Histogram
+from hushgrid.learn.em import pooled_counts
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.simulation import Scenario
 
@@ -47,7 +49,7 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     class_of = np.empty(homes, np.int64)
     class_of[np.argsort(size, kind="stable")] = np.arange(homes) * kinds // homes
     edges = _edges(bound)
-    slots = np.arange(horizon) * PERIODS // horizon
+    slots = (np.arange(horizon) * PERIODS // horizon).astype(np.int32)
     fits = [
         _fitted(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
         for k in range(kinds)
@@ -80,61 +82,28 @@ def _edges(bound: int) -> Ints:
     return np.array(edges, np.int64)
 
 
-def _bins(readings: NDArray[np.integer], edges: Ints) -> Ints:
-    """(T, sequences) of bin numbers, -1 where missing: a sequence is a day of a home."""
+def _bins(readings: NDArray[np.integer], edges: Ints) -> Int32s:
+    """(sequences, T) of bin numbers, -1 where missing: a sequence is a day of a home."""
     cut = np.minimum(readings, edges[-1] - 1)
     found = np.where(readings >= 0, np.searchsorted(edges, cut, side="right") - 1, -1)
-    return np.moveaxis(found, 1, 0).reshape(readings.shape[1], -1)
+    return np.moveaxis(found, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
 
 
-def _fitted(seen: Ints, slots: Ints, bins: int) -> _Fit:
-    middle = float(np.median(seen[seen >= 0])) if (seen >= 0).any() else 0.0
-    ramp = 1 / (1 + np.exp(-(np.arange(bins) - middle)))
-    counts = np.bincount(seen[seen >= 0], minlength=bins) + 0.5
+def _fitted(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
+    known = seen[seen >= 0]
+    ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
+    counts = np.bincount(known, minlength=bins) + 0.5
     emit = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
-    fit = _Fit(
-        np.array([0.5, 0.5]),
-        np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1)),
-        emit / emit.sum(axis=1, keepdims=True),
-    )
+    emit /= emit.sum(axis=1, keepdims=True)
+    initial = np.array([0.5, 0.5])
+    moves = np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1))
     for _ in range(ROUNDS):
-        fit = _improved(fit, seen, slots, bins)
-    return fit
-
-
-def _improved(fit: _Fit, seen: Ints, slots: Ints, bins: int) -> _Fit:
-    """One round of Baum and Welch."""
-    horizon, count = seen.shape
-    likely = np.where(seen[..., None] >= 0, fit.emit.T[np.maximum(seen, 0)], 1.0)  # (T, n, 2)
-    ahead = np.empty((horizon, count, 2))
-    back = np.ones((horizon, count, 2))
-    law = np.broadcast_to(fit.initial, (count, 2))
-    for t in range(horizon):
-        law = likely[t] * (law if t == 0 else law @ fit.moves[slots[t]])
-        law = law / law.sum(axis=1, keepdims=True)
-        ahead[t] = law
-    moves = np.full_like(fit.moves, 1.0)
-    for t in range(horizon - 1, 0, -1):
-        a = fit.moves[slots[t]]
-        message = likely[t] * back[t]
-        joint = ahead[t - 1][:, :, None] * a * message[:, None, :]
-        moves[slots[t]] += (joint / joint.sum(axis=(1, 2), keepdims=True)).sum(axis=0)
-        carried = message @ a.T
-        back[t - 1] = carried / carried.sum(axis=1, keepdims=True)
-    state = ahead * back
-    state /= state.sum(axis=2, keepdims=True)
-    emit = np.stack(
-        [
-            np.bincount(seen[seen >= 0], state[..., s][seen >= 0], minlength=bins) + 0.5
-            for s in (0, 1)
-        ]
-    )
-    first = state[0].sum(axis=0) + 1
-    return _Fit(
-        first / first.sum(),
-        np.clip(moves / moves.sum(axis=2, keepdims=True), _LEAST, 1 - _LEAST),
-        emit / emit.sum(axis=1, keepdims=True),
-    )
+        first, moved, used = pooled_counts(seen, slots, initial, moves, emit.T)
+        initial = (first + 1) / (first + 1).sum()
+        share = (moved + 1) / (moved + 1).sum(axis=2, keepdims=True)
+        moves = np.clip(share, _LEAST, 1 - _LEAST)
+        emit = (used.T + 0.5) / (used.T + 0.5).sum(axis=1, keepdims=True)
+    return _Fit(initial, moves, emit)
 
 
 def _ordered(fit: _Fit, edges: Ints) -> _Fit:

@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 
 from hushgrid.arrays import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
+from hushgrid.kernels import em as kernel
 from hushgrid.learn.families import Family, parameters_of
-from hushgrid.learn.fitting import Fitting, State
+from hushgrid.learn.fitting import NO_LABELS, NO_POSTERIOR, Fitting, State
 
 Tick = Callable[..., None]
 _CHUNK = 64  # homes fitted together: bounds the memory whatever their number
@@ -249,6 +250,31 @@ def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) ->
         total = work.under(part.initial, part.transition, part.natural, post)
         parts.append(Expected(total, post, work.first, work.moves, work.gathered()))
     return Expected(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def pooled_counts(
+    code: Int32s, slot: Int32s, initial: Floats, transition: Floats, emission: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Expected counts of many sequences under one model: the E step of Baum and Welch.
+
+    Args:
+        code: (sequences, steps) number of each reading's value, -1 where it is missing.
+        slot: (steps,) slot of the move into each step.
+        initial: (K,) law of the first state.
+        transition: (slots, K, K) moves, rows from the old state.
+        emission: (values, K) chance of each value in each state, all positive.
+
+    Returns:
+        First states (K,), moves (slots, K, K) and values (values, K), added over all sequences.
+    """
+    n, relative = len(code), emission / emission.max(axis=1, keepdims=True)
+    each = [np.repeat(part[None], n, axis=0) for part in (relative[:, None], initial, transition)]
+    counts, moves, first = np.empty_like(each[0]), np.empty_like(each[2]), np.empty_like(each[1])
+    kernel.expect(
+        np.arange(n), code, NO_LABELS, np.zeros_like(slot), slot, each[0],
+        np.zeros(counts.shape[:3]), each[1], each[2], counts, moves, first, NO_POSTERIOR,
+    )  # fmt: skip
+    return first.sum(axis=0), moves.sum(axis=0), counts.sum(axis=0)[:, 0]
 
 
 def _check(x: Floats, design: Design, labels: Int8s | None) -> None:

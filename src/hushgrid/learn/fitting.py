@@ -15,8 +15,8 @@ from hushgrid.learn.families import natural_of, values_of
 if TYPE_CHECKING:
     from hushgrid.learn.em import Design
 
-_NONE = np.full((1, 1), -1, np.int8)
-_UNWANTED = np.zeros((1, 1))
+NO_LABELS = np.full((1, 1), -1, np.int8)
+NO_POSTERIOR = np.zeros((1, 1))
 _TINY = 1e-300
 
 
@@ -55,7 +55,7 @@ class Fitting:
         self.design, self.homes = design, np.arange(len(x), dtype=np.int64)
         self.code, self.each, self.size, self.weight = coded(x)
         self.values = values_of(design.family, self.each, self.size, self.weight, edges)
-        self.label = _NONE if labels is None else np.ascontiguousarray(labels, np.int8)
+        self.label = NO_LABELS if labels is None else np.ascontiguousarray(labels, np.int8)
         self.group = np.ascontiguousarray(design.group, np.int32)
         self.slot = np.ascontiguousarray(design.slot, np.int32)
         shape = (len(x), self.each.shape[1], design.groups, design.states)
@@ -66,7 +66,7 @@ class Fitting:
         self.sums = np.zeros((len(x), design.groups, design.states, self.values.prior.shape[1]))
         self.prior_sums = design.weight * self.values.prior[:, None, None, :]
 
-    def expect(self, homes: Ints, state: State, post: Floats = _UNWANTED) -> Floats:
+    def expect(self, homes: Ints, state: State, post: Floats = NO_POSTERIOR) -> Floats:
         """Expected counts of some homes under a state; their log-likelihoods."""
         self._tabulate(homes, state.natural)
         return np.asarray(
