@@ -20,9 +20,10 @@ from hushgrid.compare import BATTERY_SIZE, Bench, Comparison, compare, errors
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.grid import Tariff
 from hushgrid.habits import learn_habits
+from hushgrid.imputation import imputed
 from hushgrid.journal import Journal
 from hushgrid.learn.survey import Survey, survey_of
-from hushgrid.recorded import Real, Recorded, filled
+from hushgrid.recorded import Real, Recorded
 from hushgrid.report import comparison_json, comparison_table, guarantee_prose, ratio_table
 from hushgrid.worlds import Simulated, large_world, paper_world, survey_world
 
@@ -212,7 +213,7 @@ def test_habits_are_learnt_from_earlier_days() -> None:
     low, high = scenario.consumption.laws[0].mean, scenario.consumption.laws[5].mean
     # half a count in every bin and a thousandth anywhere add some 6 Wh
     assert (low, high) == (pytest.approx(30, abs=9), pytest.approx(600, rel=0.1))
-    done = filled(readings, scenario)
+    done = imputed(readings, scenario)
     assert 0 < done[0, 0, 0] < 600
     real = Recorded.of(scenario, Real(tuple("abcdefghijkl"), readings, np.zeros(40, int)))
     assert (real.readings == done).all()

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushgrid.arrays import Int32s, Ints
-from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import PolicyError
+from hushgrid.imputation import imputed
 from hushgrid.learn.habits import DAY
 from hushgrid.learn.histories import Histories
 from hushgrid.simulation import Scenario
@@ -72,7 +71,7 @@ class Recorded:
             kind[number] = list(scenarios).index(slots)
         readings = np.array(real.readings)
         for at, today in enumerate(scenarios.values()):
-            readings[kind == at] = filled(readings[kind == at], today)
+            readings[kind == at] = imputed(readings[kind == at], today)
         return cls(tuple(scenarios.values()), readings, kind)
 
     @property
@@ -114,14 +113,3 @@ def _slots(scenario: Scenario, steps: int) -> bytes:
     return b"".join(
         c.slots[np.arange(steps) % len(c.slots)].astype("<i4").tobytes() for c in calendars
     )
-
-
-def filled(readings: NDArray[np.integer], scenario: Scenario) -> Int32s:
-    """Readings (days, T, houses) with the model's public expectation where one is missing (-1)."""
-    out = np.array(readings, np.int32)
-    beliefs = marginals(scenario.models[0])
-    for t in range(out.shape[1]):
-        expected = expected_readings(next(beliefs), scenario.models[0], scenario.consumption)
-        slot = out[:, t, :]
-        slot[...] = np.where(slot < 0, np.rint(expected).astype(np.int32), slot)
-    return out

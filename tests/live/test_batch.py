@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.errors import BatchError, LedgerError
+from hushgrid.imputation import Expectations
 from hushgrid.live.batch.engines import Engine, engine_at, open_engine
 from hushgrid.live.batch.readings import open_readings
 from hushgrid.live.batch.roster import LEAST, roster_of
 from hushgrid.live.batch.run import Job, Report, run
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.example import example
-from hushgrid.live.expected import Expectations
 from hushgrid.live.ledger.keys import create
 from hushgrid.provenance import Provenance
 from tests.live.batches import Row, aggregated, bodies, figures, lines, live, write

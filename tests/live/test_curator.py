@@ -20,10 +20,10 @@ from hushgrid import (
     step,
     tally,
 )
+from hushgrid.imputation import Expectations
 from hushgrid.intake import Parsed, Readings
 from hushgrid.live.curator import LATE, Curator
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.expected import Expectations
 from hushgrid.live.gate import Gate
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from hushgrid import Noise, Policy, SimulatedNoise, Window
+from hushgrid.imputation import Expectations
 from hushgrid.live import gate, serve
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Http
-from hushgrid.live.expected import Expectations
 from hushgrid.live.gate import Receipt
 from hushgrid.live.ledger.keys import create
 from hushgrid.live.ledger.stores import open_store

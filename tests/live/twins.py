@@ -25,11 +25,11 @@ import pytest
 
 from hushgrid import Noise, Policy
 from hushgrid.cli.ledger import export
+from hushgrid.imputation import Expectations
 from hushgrid.live import curator, mqtt, serve
 from hushgrid.live.access import Client, open_clients
 from hushgrid.live.access.tokens import sealed
 from hushgrid.live.deployment import Deployment, Http, Mqtt, OpenAdr
-from hushgrid.live.expected import Expectations
 from hushgrid.live.ledger.keys import load as load_key
 from hushgrid.live.logs import log_lines
 from hushgrid.live.serve import Process

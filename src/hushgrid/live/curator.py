@@ -18,13 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from hushgrid.arrays import Ints
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
+from hushgrid.imputation import Expectations
 from hushgrid.live.border import opening, zone_as_begun
 from hushgrid.live.deployment import Mode, ZoneService
-from hushgrid.live.expected import Expectations
 from hushgrid.live.gaps import book, held_back, meters_of, note_loss
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.book import Ledger, Signer
@@ -155,8 +154,8 @@ class Curator:
         for i in range(len(self._publishers)):
             if self._last is not None:
                 self._unshown[i] = self._last  # at least once: show the newest again
-        self._expectations: Expectations | None = None
-        self._imputed: tuple[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None  # of a step
+        self._expectations = Expectations(self._scenario, private=self.service.learned.private)
+        self._imputed: tuple[int, Ints] | None = None  # of a step
         self._draws = self._drawn()
 
     def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
@@ -343,17 +342,10 @@ class Curator:
         body = dict(release(made, first=self._epoch.first, counts=counts, **when))
         return body | {"applies_from": applies_from}, state
 
-    def _expected(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The public expectation of every reading of the step.
-
-        A private model may say nothing about it: then a missing reading is 0 Wh.
-        """
-        if self.service.learned.private:
-            return np.zeros(len(self.service.meters), np.int64)
+    def _expected(self) -> Ints:
+        """The imputed value of every reading of the step."""
         t = self._state.t
         if self._imputed is None or self._imputed[0] != t:
-            if self._expectations is None:
-                self._expectations = Expectations(self._scenario)
             self._imputed = (t, self._expectations.at(t))
         return self._imputed[1]
 

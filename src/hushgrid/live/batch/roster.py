@@ -10,8 +10,8 @@ import numpy as np
 
 from hushgrid.arrays import Int32s, Ints
 from hushgrid.calibration.groups import grouped
+from hushgrid.imputation import Expectations, cells
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.expected import Expectations, cells
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class Part:
     sizes: Ints
     speakers: Ints
     bound: Int32s
-    expectations: Expectations | None  # of the speakers; none where a missing reading is 0 Wh
+    expectations: Expectations  # of the speakers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +81,7 @@ class Expected:
 def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
     begins, seconds = part.service.begins, part.service.seconds
     for opens in range(-(-max(first, begins) // seconds) * seconds, end, seconds):
-        each = np.zeros(len(part.sizes), np.int64)
-        if part.expectations is not None:
-            each = part.expectations.at((opens - begins) // seconds + 1)
+        each = part.expectations.at((opens - begins) // seconds + 1)
         # laws end at the bounds, so that within a segment only the clamp can be lower
         yield opens, np.minimum(each, part.bound[part.speakers])
 
@@ -111,9 +109,7 @@ def roster_of(zones: Sequence[ZoneService]) -> Roster:
         house = np.empty(len(order), np.int64)
         house[order] = (first - 1 + np.cumsum(new)) * width + within % width
         sizes = np.diff([*np.flatnonzero(new), len(order)])
-        expectations = None
-        if not service.learned.private:
-            expectations = Expectations(service.scenario, order[new])
+        expectations = Expectations(service.scenario, order[new], private=service.learned.private)
         part = Part(service, first, sizes, order[new], cut_bounds(service), expectations)
         houses.append(_houses(len(parts), part, house))
         parts.append(part)

@@ -4,15 +4,13 @@ no longer than the readings themselves are kept."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hushgrid.arrays import Ints
-from hushgrid.belief import Belief, expected_readings, marginals
 from hushgrid.grid import tally
+from hushgrid.imputation import Expectations
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.meters.ports import Interval
 
@@ -40,7 +38,10 @@ class Loads:
     def __init__(self, zones: Iterable[ZoneService], readings: Readings | None) -> None:
         self._readings = readings
         self._zones = {zone.id: zone for zone in zones}
-        self._expected = {zone: _Expected(one) for zone, one in self._zones.items()}
+        self._expected = {
+            zone: Expectations(one.scenario, private=one.learned.private)
+            for zone, one in self._zones.items()
+        }
         self._known: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
         self._mutex = threading.Lock()  # of what is known
         self._adding = threading.Lock()  # one at a time reads the store
@@ -88,29 +89,3 @@ class Loads:
 def _oldest(zone: ZoneService, now: float) -> int:
     """Intervals that start before are purged, or will be at the next tick [UTC epoch s]."""
     return int(now) - zone.retention - zone.seconds + 1
-
-
-class _Expected:
-    """The public expectation of each reading, as the curator puts it in for one that is missing."""
-
-    def __init__(self, zone: ZoneService) -> None:
-        self._zone = zone
-        self._restart()
-
-    def _restart(self) -> None:
-        self._beliefs: list[Iterator[Belief]] = [marginals(m) for m in self._zone.scenario.models]
-        self._at, self._now = 0, list[Belief]()
-
-    def at(self, step: int) -> Ints:
-        """Of the epoch's step; 0 Wh where a model is private and may say nothing."""
-        scenario = self._zone.scenario
-        if self._zone.learned.private:
-            return np.zeros(scenario.zone.n_houses, np.int64)
-        if step < self._at:
-            self._restart()
-        if step > self._at:
-            self._now = [next(islice(b, step - self._at - 1, None)) for b in self._beliefs]
-            self._at = step
-        pairs = zip(self._now, scenario.models, strict=True)
-        guesses = [expected_readings(b, m, scenario.consumption) for b, m in pairs]
-        return np.asarray(np.rint(np.mean(guesses, axis=0)), np.int64)

@@ -1,10 +1,11 @@
-"""What stands in for a reading that is missing: the models' public expectation, in whole Wh."""
+"""Imputed values of missing readings: the models' public expectation, in whole Wh."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.arrays import Floats, Int32s, Ints
 from hushgrid.belief import Belief, law_moments, marginals
@@ -26,16 +27,27 @@ def cells(model: OccupancyModel) -> Int32s:
 
 
 class Expectations:
-    """Of some houses (all, where none are named), step by step; the mean over the models.
+    """Expected readings of houses, step by step; the mean over the models.
 
-    Steps are asked for in rising order mostly: going back starts anew.
+    Steps in rising order are fast; an earlier step starts again from step 1.
+
+    Args:
+        scenario: The models and the laws of consumption.
+        houses: Numbers of the houses; by default all of them.
+        private: Whether the models are private. They may not shape what is published, so every
+            expectation is then 0 Wh.
     """
 
-    def __init__(self, scenario: Scenario, houses: Ints | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, houses: Ints | None = None, *, private: bool = False
+    ) -> None:
         some = slice(None) if houses is None else houses
+        self._kinds = scenario.consumption.class_of[some]
+        self._private = private
+        if private:
+            return
         self._models, self._consumption = tuple(scenario.models), scenario.consumption
         self._cells = [cells(model)[some] for model in self._models]
-        self._kinds = scenario.consumption.class_of[some]
         self._begin()
 
     def _begin(self) -> None:
@@ -43,7 +55,16 @@ class Expectations:
         self._beliefs: list[Iterator[Belief]] = [marginals(model) for model in self._models]
 
     def at(self, t: int) -> Ints:
-        """At step t, counted from 1 [Wh]."""
+        """Expected readings at a step.
+
+        Args:
+            t: The step, counted from 1.
+
+        Returns:
+            (houses,) whole Wh.
+        """
+        if self._private:
+            return np.zeros(len(self._kinds), np.int64)
         if t < self._t:
             self._begin()
         while self._t < t:
@@ -66,3 +87,20 @@ def _at_home(belief: Belief, model: OccupancyModel) -> Floats:
         bits = (np.arange(2**piece.size)[:, None] >> seat) & 1
         parts.append((law @ bits).ravel())
     return np.concatenate(parts)
+
+
+def imputed(readings: NDArray[np.integer], scenario: Scenario) -> Int32s:
+    """Replace missing readings by their public expectation.
+
+    Args:
+        readings: (days, T, houses) [Wh], -1 where missing; every day begins at step 1.
+        scenario: The models and the laws of consumption.
+
+    Returns:
+        The readings without gaps, in the same shape.
+    """
+    out, expectations = np.array(readings, np.int32), Expectations(scenario)
+    for t in range(out.shape[1]):
+        slot = out[:, t, :]
+        slot[...] = np.where(slot < 0, expectations.at(t + 1), slot)
+    return out
