@@ -33,7 +33,7 @@ from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters import open_meters
 from hushgrid.live.vtn.service import Vtn
 from hushgrid.live.vtn.store import VtnStore, open_vtn
-from hushgrid.live.vtn.store.ports import Kept
+from hushgrid.live.vtn.store.ports import StoredObject
 
 SUBSCRIBERS, FAILING, RELEASES, HOUSES = 1000, 300, 8, 200
 WAIT = 90.0  # [s] for all to hear of a release
@@ -101,7 +101,7 @@ def _subscribe(store: VtnStore, taker: str, program: str) -> None:
             url = CLOSED if i % 2 else f"{taker}/500/{i}"
         each = {"objects": ["EVENT"], "operations": ["CREATE"], "callbackUrl": url}
         body = {"clientName": "bench", "programID": program, "objectOperations": [each]}
-        store.add(Kept("SUBSCRIPTION", f"subscription-{i}", "bench", 0, 0, body))
+        store.add(StoredObject("SUBSCRIPTION", f"subscription-{i}", "bench", 0, 0, body))
 
 
 def _came(taker: str) -> int:

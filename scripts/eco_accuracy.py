@@ -16,7 +16,7 @@ from hushgrid.cli.histories import read_habits
 from hushgrid.learn.em import fit, posterior
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.judge import scored
-from hushgrid.learn.learned import AUTO, Terms, design_for
+from hushgrid.learn.learned import AUTO, LearningTerms, design_for
 
 
 def house(path: str) -> Histories:
@@ -46,7 +46,7 @@ def main() -> None:
             continue
         habits = read_habits(None if residents == "assumed" else survey, residents, 900)
         for law in AUTO:
-            terms = Terms(law=law)
+            terms = LearningTerms(law=law)
             cells = []
             for name, (seen, unseen) in splits.items():
                 own = fit(seen.wh, design_for(seen, habits, terms, law))

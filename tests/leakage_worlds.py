@@ -22,7 +22,7 @@ from hushgrid import (
     house_losses,
     init,
 )
-from hushgrid.accounting.compose import Account, Entry
+from hushgrid.accounting.compose import Account, AccountEntry
 from hushgrid.policy import BlockRule
 from tests.leakage_oracle import (
     Bits,
@@ -200,6 +200,6 @@ def booked_losses(
     """(T, houses), blocks included: as an account books them."""
     policy = Policy(1.0, setup.horizon, eta=0.0, blocks=rule)
     state = init(setup.zone, TARIFF, models, setup.consumption(), policy)
-    entries = tuple(Entry(t + 1, b, rate(0)) for t, b in enumerate(scales.tolist()))
+    entries = tuple(AccountEntry(t + 1, b, rate(0)) for t, b in enumerate(scales.tolist()))
     account = Account(state, entries)
     return np.array([account.losses(entry) for entry in entries])

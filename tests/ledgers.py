@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
-from hushgrid.live.ledger.chain import Report, check
+from hushgrid.live.ledger.chain import ChainReport, check
 from hushgrid.live.ledger.keys import Key, verify
 from hushgrid.live.ledger.record import NOTHING, Record, seal
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
@@ -138,7 +138,7 @@ def write_story(path: Path, told: Story | None = None) -> list[Record]:
         return list(store.records("elm-street"))
 
 
-def checked(path: Path) -> Report:
+def checked(path: Path) -> ChainReport:
     """All records of a file against its witness."""
     with SqliteLedger(path, create=False) as store:
         noted = store.witness(ZONE)

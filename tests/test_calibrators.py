@@ -16,7 +16,7 @@ from hushgrid import (
     OccupancyModel,
     Policy,
     PolicyError,
-    Trust,
+    TrustCalibrator,
     Uniform,
     Zone,
     house_losses,
@@ -31,7 +31,7 @@ E = [[0.9, 0.1], [0.2, 0.8]]
 
 
 def test_trust_conforms() -> None:
-    check_calibrator(Trust)
+    check_calibrator(TrustCalibrator)
 
 
 def test_naive_conforms_where_houses_move_alone() -> None:
@@ -59,7 +59,7 @@ def test_a_strangers_calibrator_conforms() -> None:
     check_calibrator(Wasserstein)
 
 
-class TooLittle(Trust):
+class TooLittle(TrustCalibrator):
     """0.7 of what is needed, and a clean conscience."""
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
@@ -109,7 +109,9 @@ def test_remembering_changes_no_answer() -> None:
     assert len({c.scale for c in day}) > 3
     for calibration in day:
         exposure = exposures_of([theta], zone, f, policy).at(calibration.t)
-        assert Trust().scale(exposure, policy).scale == pytest.approx(calibration.scale, rel=1e-9)
+        assert TrustCalibrator().scale(exposure, policy).scale == pytest.approx(
+            calibration.scale, rel=1e-9
+        )
 
 
 def test_no_scale_depends_on_what_was_asked_before() -> None:
@@ -123,16 +125,16 @@ def test_no_scale_depends_on_what_was_asked_before() -> None:
     zone = Zone("z", [700 + 5 * k for k in range(kinds)])
     policy = Policy(0.5, eta=0.02)
 
-    def asked(memory: Trust, houses: list[int]) -> float:
+    def asked(memory: TrustCalibrator, houses: list[int]) -> float:
         first = [[0.5, 0.5] if k in houses else [1.0, 0.0] for k in range(kinds)]
         theta = OccupancyModel.factored(first, [[np.eye(2)] * kinds])
         return memory.scale(exposures_of([theta], zone, f, policy).at(1), policy).scale
 
     sets = [[0, 1, 2, 3], [3], [0, 2], [1], [0], [1, 3], [2]]
-    fresh = [asked(Trust(), houses) for houses in sets]
-    memory = Trust()
+    fresh = [asked(TrustCalibrator(), houses) for houses in sets]
+    memory = TrustCalibrator()
     assert [asked(memory, houses) for houses in sets] == fresh
-    memory = Trust()
+    memory = TrustCalibrator()
     assert [asked(memory, houses) for houses in sets[::-1]] == fresh[::-1]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, paper
-from hushgrid.baselines import METHODS, Method, Promise, Ready, Refusal, Setting
+from hushgrid.baselines import METHODS, Method, MethodPromise, MethodSetting, Ready, Refusal
 from hushgrid.baselines.offline import day_law
 from hushgrid.compare import BATTERY_SIZE, Bench, Comparison, compare, errors
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
@@ -32,13 +32,15 @@ DAYS = 20
 
 @pytest.fixture(scope="module")
 def calm() -> Comparison:
-    return compare(paper_world(0.0, 1, 1), Promise(), days=DAYS, seed=1)
+    return compare(paper_world(0.0, 1, 1), MethodPromise(), days=DAYS, seed=1)
 
 
 @pytest.fixture(scope="module")
 def shocked() -> Comparison:
     some = [m for m in METHODS if m.name in ("hushgrid_eta0", "group", "fourier", "forecast")]
-    return compare(paper_world(0.0, 1, 1, shock=0.3), Promise(), days=DAYS, seed=1, methods=some)
+    return compare(
+        paper_world(0.0, 1, 1, shock=0.3), MethodPromise(), days=DAYS, seed=1, methods=some
+    )
 
 
 def test_raw_ratios(calm: Comparison) -> None:
@@ -114,7 +116,7 @@ def test_adversary_orders_what_is_open_and_what_is_private() -> None:
     """She who knows all other readings sees all without noise, and little behind it."""
     source = Simulated([paper.scenario(0.0, 2, n=20)], seed=2)
     some = [m for m in METHODS if m.name in ("hushgrid_eta0", "bound", "forecast")]
-    row = Bench(source, Promise(), 1, some).row(0, attack=True)
+    row = Bench(source, MethodPromise(), 1, some).row(0, attack=True)
     for key in ("auc", "auc_others"):
         assert row["open"][key][0] > row["bound"][key][0] - 1e-9
     prior = row["forecast"]["auc_others"][0]
@@ -126,7 +128,7 @@ def test_no_error_at_all_has_no_ratio() -> None:
     """An epsilon of a million: nothing warns, and JSON has null where there is no number."""
     source = Simulated([paper.scenario(0.0, 2, n=5)], seed=2)
     some = [m for m in METHODS if m.name in ("hushgrid_eta0", "group", "forecast")]
-    found = compare(source, Promise("step", 1e6), days=2, seed=1, methods=some)
+    found = compare(source, MethodPromise("step", 1e6), days=2, seed=1, methods=some)
     assert found.summary("hushgrid_eta0", "raw").mean == 0
     ratios = comparison_json(found, [], [])["ratios"]
     assert ratios["forecast_over_hushgrid_eta0"]["raw"]["mean"] is None
@@ -217,7 +219,7 @@ def test_habits_are_learnt_from_earlier_days() -> None:
     assert 0 < done[0, 0, 0] < 600
     real = Recorded.of(scenario, Real(tuple("abcdefghijkl"), readings, np.zeros(40, int)))
     assert (real.readings == done).all()
-    found = compare(real, Promise(), days=3, seed=1, methods=METHODS[:3])
+    found = compare(real, MethodPromise(), days=3, seed=1, methods=METHODS[:3])
     assert found.ratio("bound", "hushgrid_eta05", "raw").ci95[0] > 1
     with pytest.raises(PolicyError, match="day 40 is asked of 40"):
         real.day(40)
@@ -227,9 +229,9 @@ def test_habits_are_learnt_from_earlier_days() -> None:
 
 def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
     source, path = Simulated([paper.scenario(0.0, 2, n=20)], seed=2), tmp_path / "days.jsonl"
-    whole = compare(source, Promise(), days=4, seed=1, methods=METHODS[2:6])
+    whole = compare(source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6])
     kept = Journal(path, {"seed": 1})
-    compare(source, Promise(), days=2, seed=1, methods=METHODS[2:6], known=kept)
+    compare(source, MethodPromise(), days=2, seed=1, methods=METHODS[2:6], known=kept)
     path.write_text(path.read_text() + '{"epsilon": 1.0, "day": 2, "ro')  # a crash
     again = Journal(path, {"seed": 1})
     assert len(again) == 2
@@ -242,7 +244,7 @@ def test_journal_takes_up_where_it_stopped(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bench, "row", counted)
-        found = compare(source, Promise(), days=4, seed=1, methods=METHODS[2:6], known=again)
+        found = compare(source, MethodPromise(), days=4, seed=1, methods=METHODS[2:6], known=again)
     assert made == [2, 3]
     assert found.rows == whole.rows
     with pytest.raises(FileError, match="other settings"):
@@ -253,12 +255,12 @@ def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
     """And a promise that a method's own planning finds out of reach is a refusal, no crash."""
     source = Simulated([paper.scenario(0.0, seed, n=5) for seed in (2, 3)], seed=2)
 
-    def choosy(setting: Setting) -> Ready | Refusal:
+    def choosy(setting: MethodSetting) -> Ready | Refusal:
         if setting.scenario is source.scenarios[1]:
             return Refusal("not here")
         return METHODS[2].prepare(setting)
 
-    def failing(setting: Setting) -> Ready | Refusal:
+    def failing(setting: MethodSetting) -> Ready | Refusal:
         raise PlanError(f"epsilon is {setting.promise.epsilon:g}; out of reach.")
 
     some = [
@@ -266,7 +268,7 @@ def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
         Method("choosy", "choosy", True, 1.0, choosy),
         Method("failing", "failing", True, 1.0, failing),
     ]
-    found = compare(source, Promise(), days=3, seed=1, methods=some)
+    found = compare(source, MethodPromise(), days=3, seed=1, methods=some)
     assert found.names == ["forecast"]
     assert found.refused == {"choosy": "not here", "failing": "epsilon is 1; out of reach"}
 
@@ -274,11 +276,11 @@ def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
 def test_bad_days_and_zones() -> None:
     source = Simulated([paper.scenario(0.0, 2, n=5)], seed=2)
     with pytest.raises(PolicyError, match="days is 1"):
-        compare(source, Promise(), days=1, seed=1)
+        compare(source, MethodPromise(), days=1, seed=1)
     f = replace(source.scenarios[0].consumption, elasticity=Elasticity(100.0, 0.5))
     reacting = Simulated([replace(source.scenarios[0], consumption=f)], seed=2)
     with pytest.raises(PlanError, match="react to rates"):
-        compare(reacting, Promise(), days=2, seed=1)
+        compare(reacting, MethodPromise(), days=2, seed=1)
 
 
 def test_batteries_are_sized_by_the_bound() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hushgrid import Consumption, Gamma, NoiseError, OccupancyModel, PolicyError, Uniform
 from hushgrid.belief import condition, each_block, load_moments, marginals, predict, prior
-from hushgrid.estimate import FactorPrior, Public, posterior_mean
+from hushgrid.estimate import FactorPrior, PublicKnowledge, posterior_mean
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
 
@@ -79,7 +79,7 @@ def test_bad_questions() -> None:
     theta = OccupancyModel.factored([[0.7, 0.3]], [[E]])
     f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
     with pytest.raises(PolicyError, match="level is"):
-        Public.start([theta], f, FactorPrior()).forecast(1, level=1.0)
+        PublicKnowledge.start([theta], f, FactorPrior()).forecast(1, level=1.0)
 
 
 @pytest.mark.parametrize("kept", ["_KEPT_STEPS", "_KEPT_BYTES"])
@@ -91,7 +91,7 @@ def test_only_the_last_beliefs_are_kept(kept: str, monkeypatch: pytest.MonkeyPat
         load_moments(belief, theta, f) for belief in islice(marginals(theta), 40)
     ]  # of all steps at once
     monkeypatch.setattr(f"hushgrid.estimate.{kept}", 5 if kept == "_KEPT_STEPS" else 5 * 16)
-    moments = Public.start([theta], f).moments
+    moments = PublicKnowledge.start([theta], f).moments
     for t in (1, 2, 7, 40, 39, 36, 35, 3, 4, 20):
         moments._known.clear()
         assert moments.at(t) == (wanted[t - 1],)
@@ -102,7 +102,7 @@ def test_a_day_after_the_factor_was_1() -> None:
     """Its chance not to be 1 is that of a change and a new draw: share (1 - (1 - hazard)^steps)."""
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0, 0])
     f = Consumption.by_class(absent=[Uniform(10)], present=[Uniform(20)], class_of=[0, 0])
-    start = Public.start([theta, theta], f)
+    start = PublicKnowledge.start([theta, theta], f)
     prior = FactorPrior(share=0.05, hazard=0.002)
     later = start.since(prior, 96)
     assert later.weights.shape == start.weights.shape

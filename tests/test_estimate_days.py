@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Mechanism, Policy, paper
-from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, Public
+from hushgrid.estimate import NO_FACTOR, USUAL_FACTOR, PublicKnowledge
 from hushgrid.intervals import Summary, summarise
 from hushgrid.simulation import play
 
@@ -32,7 +32,7 @@ class Day(NamedTuple):
 
 
 def judged(
-    load: np.ndarray, noise: np.ndarray, scale: np.ndarray, public: Public, watched: bool
+    load: np.ndarray, noise: np.ndarray, scale: np.ndarray, public: PublicKnowledge, watched: bool
 ) -> Day:
     off, on = public.anew(NO_FACTOR), public.anew(USUAL_FACTOR)
     guesses: dict[str, list[float]] = {"off": [], "on": [], "forecast": []}
@@ -53,7 +53,7 @@ def judged(
     return Day(errors, float(np.mean(held)) if held else float("nan"))
 
 
-def played() -> Iterator[tuple[Public, dict[float, tuple[np.ndarray, ...]]]]:
+def played() -> Iterator[tuple[PublicKnowledge, dict[float, tuple[np.ndarray, ...]]]]:
     for day in range(DAYS):
         scenario = paper.scenario(0.02, 1000 + day)
         policies = {str(e): Mechanism(Policy(e, 96, eta=0.0)) for e in LIMITS}
@@ -64,7 +64,7 @@ def played() -> Iterator[tuple[Public, dict[float, tuple[np.ndarray, ...]]]]:
             noisy = np.array([r.load_hat for r in trace.releases])
             scale = np.array([r.scale for r in trace.releases])
             found[e] = (trace.load, noisy - trace.load, scale)
-        yield Public.start(scenario.models, scenario.consumption), found
+        yield PublicKnowledge.start(scenario.models, scenario.consumption), found
 
 
 @pytest.fixture(scope="module")

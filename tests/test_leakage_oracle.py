@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Elasticity, OccupancyModel, Policy, house_losses, init
-from hushgrid.accounting.compose import Account, Entry
+from hushgrid.accounting.compose import Account, AccountEntry
 from hushgrid.accounting.temporal import Stream, temporal_leakage
 from hushgrid.policy import BlockRule
 from tests.leakage_oracle import (
@@ -171,8 +171,8 @@ def random_reaction(
         if len(blocks) == len(setup.bounds):
             losses[t, output] = house_losses(setup.zone, f, t + 1, b, 0.0, factor)[0]
         else:
-            past = tuple(Entry(s + 1, 1.0, r) for s, r in enumerate(rates))
-            losses[t, output] = Account(state, past).losses(Entry(t + 1, b, 0.0))
+            past = tuple(AccountEntry(s + 1, 1.0, r) for s, r in enumerate(rates))
+            losses[t, output] = Account(state, past).losses(AccountEntry(t + 1, b, 0.0))
     return Reaction(setup, model, scales, losses)
 
 

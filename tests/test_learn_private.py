@@ -16,7 +16,7 @@ from hushgrid.intake import Readings
 from hushgrid.learn.em import Design, Fit, fit, homes_of
 from hushgrid.learn.habits import assumed
 from hushgrid.learn.histories import Axis, Histories, axis_of, histories_of, with_labels
-from hushgrid.learn.learned import Learned, Terms, learn
+from hushgrid.learn.learned import Learned, LearningTerms, learn
 from hushgrid.learn.private import (
     PARTS,
     UNIT,
@@ -272,7 +272,7 @@ def laid(rows: Iterable[Row], labels: Iterable[tuple[str, int, int]] = ()) -> Hi
 
 
 def learned_from(found: Histories) -> Learned:
-    return learn(found, assumed(HOUR), Terms(law="lognormal", prototypes=1, iterations=6))
+    return learn(found, assumed(HOUR), LearningTerms(law="lognormal", prototypes=1, iterations=6))
 
 
 def vectors(found: Histories) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from hushgrid.learn.em import fit, posterior
 from hushgrid.learn.habits import Habits, assumed
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.judge import scored
-from hushgrid.learn.learned import Terms, design_for, learn
+from hushgrid.learn.learned import LearningTerms, design_for, learn
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 ECO = DATA / "eco_house2" / "eco_house2_15min.parquet"
@@ -43,7 +43,7 @@ def habits(kind: str) -> Habits:
 @pytest.mark.parametrize("kind", ["2,3", "2", "3", "assumed"])
 def test_accuracy_without_labels(house: Histories, kind: str) -> None:
     """Asked: 0.83 at 06-22 h and over all hours (majority 0.624 and 0.702)."""
-    found = learn(house, habits(kind), Terms())
+    found = learn(house, habits(kind), LearningTerms())
     right = found.accuracy["without_labels"]
     assert right["06-22"] >= 0.83
     assert right["all"] >= 0.83
@@ -57,7 +57,7 @@ def test_accuracy_on_days_that_no_fit_has_seen(house: Histories, law: str) -> No
     """Fitted on either half of the days and scored on the other; majority 0.77 and 0.68."""
     middle = house.wh.shape[1] // 2
     parts = house.steps(slice(0, middle)), house.steps(slice(middle, None))
-    prior, terms = habits("2,3"), Terms(law=law)  # type: ignore[arg-type]
+    prior, terms = habits("2,3"), LearningTerms(law=law)  # type: ignore[arg-type]
     for seen, unseen in (parts, parts[::-1]):
         from dataclasses import replace
 

@@ -17,8 +17,8 @@ from hushgrid.laws import LogNormal
 from hushgrid.learn import offered as offering
 from hushgrid.learn.habits import assumed
 from hushgrid.learn.histories import Histories
-from hushgrid.learn.learned import Terms, learn
-from hushgrid.learn.offered import Asked, offered
+from hushgrid.learn.learned import LearningTerms, learn
+from hushgrid.learn.offered import ZoneChoices, offered
 from hushgrid.learn.trust import held_against
 from hushgrid.noise import SimulatedNoise
 from hushgrid.zonefile import load_zone
@@ -81,8 +81,8 @@ def test_one_home_does_not_decide_whether_a_pooled_run_succeeds(
 def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> None:
     """Its zone file loads: a law beyond the bound is that of the clamped reading."""
     found = zone_with(kind, 3)
-    result = learn(found, HABITS, Terms(law=law, prototypes=0, iterations=5))  # type: ignore[arg-type]
-    asked = Asked(bound=2000)
+    result = learn(found, HABITS, LearningTerms(law=law, prototypes=0, iterations=5))  # type: ignore[arg-type]
+    asked = ZoneChoices(bound=2000)
     made = offered(result, found, asked, SimulatedNoise(1))
     for one in made.public:
         absent, present = one.laws(2000)
@@ -100,17 +100,17 @@ def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     result = learn(
         found,
         HABITS,
-        Terms(law=law, iterations=5),  # type: ignore[arg-type]
+        LearningTerms(law=law, iterations=5),  # type: ignore[arg-type]
         pooled=True,
     )
     assert (result.shared, result.held_out, result.trust) == (None, None, None)
-    asked = Asked(pool_budget=1.0)
+    asked = ZoneChoices(pool_budget=1.0)
     made = offered(result, found, asked, SimulatedNoise(1))
     judged = offering.figures(result, made, found, HABITS, asked)
     assert judged.held_out is not None
     assert np.isfinite(judged.held_out.log_likelihood)
     with pytest.raises(ModelError, match="pool budget"):
-        offered(result, found, Asked(), SimulatedNoise(1))
+        offered(result, found, ZoneChoices(), SimulatedNoise(1))
 
 
 def test_public_files_are_written_before_any_figure_is_computed(
@@ -212,4 +212,4 @@ def test_steps_longer_than_a_slot_group_are_refused(seconds: int) -> None:
     shown = np.arange(steps) * seconds % (7 * 86_400)
     found = Histories(("a", "b"), wh, seconds, BEGINS, shown, {})
     with pytest.raises(ModelError, match=f"interval is {seconds} s.*at most 21600 s"):
-        learn(found, assumed(seconds), Terms(law="lognormal", iterations=5))
+        learn(found, assumed(seconds), LearningTerms(law="lognormal", iterations=5))

@@ -28,8 +28,8 @@ from hushgrid.learn.histories import (
     with_labels,
 )
 from hushgrid.learn.judge import marginal_scores, trust_of
-from hushgrid.learn.learned import Terms, learn
-from hushgrid.learn.offered import Asked, figures, offered
+from hushgrid.learn.learned import LearningTerms, learn
+from hushgrid.learn.offered import ZoneChoices, figures, offered
 from hushgrid.learn.trust import clopper_pearson, held_against, welch
 from hushgrid.live.config import load_deployment
 from hushgrid.noise import SimulatedNoise
@@ -229,12 +229,12 @@ def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -
 def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     """A true model is misdescribed nowhere: the bound is positive, and small with many days."""
     wh, home = lived_in(12, seed=5)
-    found = learn(histories(wh, home), assumed(1800), Terms(law="histogram", prototypes=1))
+    found = learn(histories(wh, home), assumed(1800), LearningTerms(law="histogram", prototypes=1))
     assert found.accuracy["without_labels"]["all"] > 0.87  # quiet and away look the same
     assert found.trust.upper is not None
     assert 0 < found.trust.upper < 0.6
     assert found.trust.lower < 0.2
-    bare = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=1))
+    bare = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1))
     assert bare.trust.upper is None
     assert bare.trust.suggested == 1.0
     assert "assumption" in bare.trust.reasoning
@@ -294,7 +294,7 @@ def test_what_ails_a_home_is_named_and_the_others_are_learned() -> None:
     assert ails[8] == ()
     assert vacant_days(wh[7], 1800).sum() == 6
     assert [fit_to_learn(a) for a in ails] == [False] * 5 + [True] * 4
-    found = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=2))
+    found = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=2))
     assert found.usable.tolist() == [5, 6, 7, 8]
     assert found.home_share[1] < 0.01  # nobody there
     assert 0.5 < found.home_share[3] < 0.95
@@ -414,22 +414,22 @@ def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> Non
     wh, _ = lived_in(15)
     found = histories(wh[:, : 5 * 48])
     found = replace(found, shown=found.shown[: 5 * 48])
-    result = learn(found, assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
-    auto = replace(result, terms=Terms())
-    for asked in (Asked(pool_budget=1.0), Asked(bound_budget=1.0)):
+    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    auto = replace(result, terms=LearningTerms())
+    for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
             offered(result, found, asked, SimulatedNoise(1))
     public = replace(found, declared=True)
-    assert offered(result, public, Asked(pool_budget=1.0), SimulatedNoise(1)).epsilon == 1.0
+    assert offered(result, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1)).epsilon == 1.0
     with pytest.raises(PolicyError, match="'auto'"):
-        offered(auto, public, Asked(pool_budget=1.0), SimulatedNoise(1))
+        offered(auto, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
 
 
 def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     """And nothing public has the score: it is computed from readings."""
     found = replace(histories(lived_in(15)[0]), declared=True)
-    result = learn(found, assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
-    asked = Asked(pool_budget=0.5, bound=5000)
+    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    asked = ZoneChoices(pool_budget=0.5, bound=5000)
     made = offered(result, found, asked, SimulatedNoise(1))
     judged = figures(result, made, found, assumed(1800), asked)
     values = learned_values(result, made, judged, asked, found)
@@ -448,7 +448,9 @@ def test_one_absurd_reading_does_not_stop_the_others() -> None:
     """Too rare to be wrong units, it would make tables of laws with 60 million entries."""
     wh, _ = lived_in(3)
     wh[1, 700] = 6e7
-    result = learn(histories(wh), assumed(1800), Terms(law="lognormal", prototypes=1, iterations=5))
+    result = learn(
+        histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
+    )
     assert result.usable.tolist() == [0, 1, 2]
     assert result.top == 500_000  # 1 MW for half an hour
 

@@ -15,7 +15,7 @@ import pytest
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.book import Ledger
-from hushgrid.live.ledger.chain import Report, check
+from hushgrid.live.ledger.chain import ChainReport, check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.postgres import PostgresLedger
@@ -44,7 +44,7 @@ def proxy(postgres: Postgres) -> Iterator[Proxy]:
     one.close()
 
 
-def checked(url: str) -> Report:
+def checked(url: str) -> ChainReport:
     with open_store(url, create=False) as store:
         return check(store.records(ZONE), verify)
 

@@ -16,7 +16,7 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger import witness
-from hushgrid.live.ledger.book import Found, Ledger
+from hushgrid.live.ledger.book import Ledger, OpenedLedger
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.record import Record
@@ -92,7 +92,7 @@ def test_records_that_an_older_copy_lacks_are_appended_again(
     machine.put_back(copy)
     with machine.opened() as ledger:
         assert ledger.standing.last_t == 3
-        assert ledger.found == Found(own=True)
+        assert ledger.found == OpenedLedger(own=True)
     assert machine.records() == before  # digests and signatures as well
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
         "records put back"
@@ -113,11 +113,11 @@ def test_a_store_that_is_ahead_is_no_loss(machine: Machine) -> None:
     machine.grow(1)
     machine.grow(2, seen=False)
     with machine.opened() as ledger:
-        assert ledger.found == Found()
+        assert ledger.found == OpenedLedger()
     with machine.opened() as ledger:
         ledger.settle()
     with machine.opened() as ledger:
-        assert ledger.found == Found(own=True)
+        assert ledger.found == OpenedLedger(own=True)
 
 
 def test_another_history_is_refused_in_one_sentence(machine: Machine) -> None:

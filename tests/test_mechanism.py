@@ -30,7 +30,7 @@ from hushgrid import (
     smallest_scale,
     step,
 )
-from hushgrid.estimate import GAUSSIAN, NO_FACTOR, Public
+from hushgrid.estimate import GAUSSIAN, NO_FACTOR, PublicKnowledge
 from hushgrid.mechanism import prepare, replay, skip
 from hushgrid.noise import Noise
 from hushgrid.policy import NoiseName
@@ -159,7 +159,7 @@ def test_the_estimate_is_published_where_the_policy_says_so() -> None:
     """The rate of the posterior mean, release by release; the noisy load is the same."""
     world = (ZONE, TARIFF, [THETA], F)
     raw, best = init(*world, Policy(0.5)), init(*world, Policy(0.5, publish="estimate"))
-    public = Public.start([THETA], F)
+    public = PublicKnowledge.start([THETA], F)
     noises = SimulatedNoise(3), SimulatedNoise(3)
     for load in (300, 900, 1600):
         plain, raw = step(raw, load, noises[0])
@@ -181,10 +181,10 @@ def test_gaussian_noise_is_read_by_its_own_law() -> None:
     release, _ = step(state, 500, SimulatedNoise(1))
     assert release.rule.endswith("gaussian")
     assert math.isinf(release.epsilon_any)
-    law = Public.start([THETA], F, NO_FACTOR).predicted()
+    law = PublicKnowledge.start([THETA], F, NO_FACTOR).predicted()
     m, v = float(law.mean[0, 0]), float(law.variance[0, 0])
     expected = m + v / (v + release.scale**2) * (release.load_hat - m)
-    plain = Public.start([THETA], F, NO_FACTOR, shape=GAUSSIAN)
+    plain = PublicKnowledge.start([THETA], F, NO_FACTOR, shape=GAUSSIAN)
     assert plain.estimate(release.load_hat, release.scale) == pytest.approx(expected)
     with pytest.raises(PolicyError, match="give one of them"):
         init(ZONE, TARIFF, [THETA], F, policy, Naive())

@@ -19,7 +19,7 @@ from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.live.meters import MeterStore, disk, open_meters
 from hushgrid.live.meters.batch import Columns, Share, counts_of, sort
 from hushgrid.live.meters.memory import IntervalMemory
-from hushgrid.live.meters.roster import Epoch, Roster
+from hushgrid.live.meters.roster import Roster, RosterEpoch
 from tests.meter_oracle import MeterOracle, Reading
 
 HOUSES, INTERVAL, INTERVALS = 4, 900, 5
@@ -154,7 +154,7 @@ def test_compiled_loops_are_the_oracle(seed: int) -> None:
         )
         if rng.random() < 0.3:
             batch = Columns.of(batch.house, np.full(size, 3600), np.full(size, 1800), batch.wh)
-        found = sort(batch, Epoch(roster))
+        found = sort(batch, RosterEpoch(roster))
         (share,) = found.shares
         kept = memory.weigh(share)
         if rng.random() < 0.3:
@@ -176,7 +176,9 @@ def test_what_is_forgotten_takes_no_room() -> None:
     memory = IntervalMemory(0, roster)
     house = np.arange(200, dtype=np.int32)
     for _ in range(50):
-        (share,) = sort(Columns.of(house, house * 0, house * 0 + 60, house), Epoch(roster)).shares
+        (share,) = sort(
+            Columns.of(house, house * 0, house * 0 + 60, house), RosterEpoch(roster)
+        ).shares
         memory.weigh(share)
         memory.forget(share)
     assert not memory
@@ -189,7 +191,7 @@ def test_what_is_forgotten_does_not_come_back() -> None:
     memory = IntervalMemory(0, roster)
 
     def share(*columns: list[int]) -> Share:
-        return sort(Columns.of(*columns), Epoch(roster)).shares[0]
+        return sort(Columns.of(*columns), RosterEpoch(roster)).shares[0]
 
     whole = share([0, 1], [0, 0], [900, 900], [10**15, 5])
     memory.weigh(whole)

@@ -26,7 +26,7 @@ from hushgrid import (
     ReadingError,
     SecureNoise,
     Tariff,
-    Trust,
+    TrustCalibrator,
     Uniform,
     Zone,
     aggregate,
@@ -163,7 +163,7 @@ def test_a_calibrators_loss_is_measured_not_believed() -> None:
     assert release.digest != init(zone, TARIFF, [ONE], F, Policy(0.5)).digest
 
 
-class ForgetsTheBound(Trust):
+class ForgetsTheBound(TrustCalibrator):
     """Takes the laws' reach for the bound: right at eta = 0 alone."""
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:

@@ -31,7 +31,7 @@ from hushgrid import (
 )
 from hushgrid.accounting.compose import Account
 from hushgrid.audit.certificate import certify
-from hushgrid.audit.evidence import Entry, Epoch, Evidence
+from hushgrid.audit.evidence import Evidence, RecordedEpoch, RecordedRelease
 from hushgrid.errors import FileError
 from hushgrid.journal import Journal
 from hushgrid.laws import Binned, Cut, Law, Mixture
@@ -268,11 +268,13 @@ def test_the_same_terms_under_two_digests_are_the_same_terms() -> None:
     for number, name in enumerate(digests_of):
         made = releases(given, seed=number, steps=2)
         entries = tuple(
-            Entry(10 * number + one.t, one.t, "readings", one.load_hat, one.put_back, one.estimate,
-                  one.rate, one.scale, one.look, one.epsilon, one.epsilon_any, name)
+            RecordedRelease(
+                10 * number + one.t, one.t, "readings", one.load_hat, one.put_back, one.estimate,
+                one.rate, one.scale, one.look, one.epsilon, one.epsilon_any, name,
+            )
             for one in made
         )  # fmt: skip
-        epochs.append(Epoch(10 * number, name, 1 + 2 * number, 6, entries))
+        epochs.append(RecordedEpoch(10 * number, name, 1 + 2 * number, 6, entries))
     found = certify([Evidence("elm", "ledger", tuple(epochs))], [given])
     assert len(found.recomputed) == 2
     (check,) = (one for one in found.checks if one.id == "budget")

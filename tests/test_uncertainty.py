@@ -26,7 +26,7 @@ from hushgrid import (
     step,
     tally,
 )  # fmt: skip
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Interval, Public, Shape
+from hushgrid.estimate import GAUSSIAN, LAPLACE, LoadInterval, PublicKnowledge, Shape
 from hushgrid.uncertainty import given_all, given_noisy, rates_of
 
 N = 60
@@ -61,7 +61,7 @@ def test_nineteen_of_twenty_optimal_rates_are_in_their_range(
     policy = Policy(4.0, horizon=STEPS, clamp=clamp, publish=publish)
     rng, noise, inside, widths = np.random.default_rng(5), SimulatedNoise(7), 0, list[float]()
     first = init(WORLD.zone, WORLD.tariff, WORLD.models, F, policy)
-    fresh = Public.start(WORLD.models, F, clamp=clamp)
+    fresh = PublicKnowledge.start(WORLD.models, F, clamp=clamp)
     for _ in range(DAYS):
         state, public = first, fresh
         for _ in range(STEPS):
@@ -79,7 +79,7 @@ def test_nineteen_of_twenty_optimal_rates_are_in_their_range(
     assert publish == "raw" or np.mean(widths) < (forecast.high - forecast.low) / 1000
 
 
-def drawn(public: Public, load_hat: float, scale: float, n: int = 300_000) -> Interval:
+def drawn(public: PublicKnowledge, load_hat: float, scale: float, n: int = 300_000) -> LoadInterval:
     """The same by importance sampling: draw the parts, weigh by the density of the noise."""
     rng, law = np.random.default_rng(3), public.parts()
     pick = rng.choice(law.weights.size, n, p=law.weights.ravel() / law.weights.sum())
@@ -93,7 +93,7 @@ def drawn(public: Public, load_hat: float, scale: float, n: int = 300_000) -> In
     order = np.argsort(z)
     shares = np.cumsum(weight[order]) / weight.sum()
     low, high = (float(z[order][np.searchsorted(shares, p)]) for p in (0.025, 0.975))
-    return Interval(float(weight @ z / weight.sum()), low, high)
+    return LoadInterval(float(weight @ z / weight.sum()), low, high)
 
 
 @pytest.mark.parametrize("shape", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
@@ -107,7 +107,7 @@ def test_the_closed_form_is_what_draws_show(
 
     Below a clamp with little noise the shape of the noise is lost on purpose, which takes as much.
     """
-    public = Public.start([THETA], F, clamp=clamp, shape=shape)
+    public = PublicKnowledge.start([THETA], F, clamp=clamp, shape=shape)
     law = public.parts()
     load_hat = float((law.weights * law.mean).sum()) + away
     found, wanted = given_all(public, load_hat, scale), drawn(public, load_hat, scale)
@@ -117,25 +117,25 @@ def test_the_closed_form_is_what_draws_show(
 
 def test_golden_ranges() -> None:
     """Laplace noise by itself: the scale times ln 20 either way; Gaussian: 1.959964 times."""
-    public = Public.start([THETA], F)
+    public = PublicKnowledge.start([THETA], F)
     low, high = given_noisy(public, 1000, 100.0)[1:]
     assert (low, high) == pytest.approx((1000 - 299.573227, 1000 + 299.573227))
-    wide = given_noisy(Public.start([THETA], F, shape=GAUSSIAN), 1000, 100.0)
+    wide = given_noisy(PublicKnowledge.start([THETA], F, shape=GAUSSIAN), 1000, 100.0)
     assert wide == pytest.approx((1000, 1000 - 195.9964, 1000 + 195.9964), rel=1e-6)
     half = given_noisy(public, 1000, 100.0, level=0.5)
     assert half.high == pytest.approx(1000 + 100 * math.log(2))
 
 
 def test_without_noise_there_is_no_doubt() -> None:
-    public = Public.start([THETA], F)
+    public = PublicKnowledge.start([THETA], F)
     for ask in (given_all, given_noisy):
         assert ask(public, 12_345, 0.0) == pytest.approx((12_345,) * 3, abs=0.01)
 
 
 def test_rates_are_cut_to_the_tariff() -> None:
     tariff = Tariff(1.0, 2.0, floor=1.5, cap=4.0)
-    assert rates_of(Interval(0, -9000, 1000), tariff) == (1.5, 3.0)
-    assert rates_of(Interval(0, 1500, 9000), tariff) == (3.5, 4.0)
+    assert rates_of(LoadInterval(0, -9000, 1000), tariff) == (1.5, 3.0)
+    assert rates_of(LoadInterval(0, 1500, 9000), tariff) == (3.5, 4.0)
 
 
 @given(
@@ -149,7 +149,7 @@ def test_no_release_breaks_a_range(
 ) -> None:
     f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
     theta = OccupancyModel.factored([[0.3, 0.7]], [[MIXES]])
-    public = Public.start([theta], f, clamp=clamp, shape=shape)
+    public = PublicKnowledge.start([theta], f, clamp=clamp, shape=shape)
     for ask in (given_all, given_noisy):
         mean, low, high = ask(public, load_hat, scale)
         assert math.isfinite(mean)
@@ -159,7 +159,7 @@ def test_no_release_breaks_a_range(
 
 @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
 def test_a_level_is_a_probability(level: float) -> None:
-    public = Public.start([THETA], F)
+    public = PublicKnowledge.start([THETA], F)
     for ask in (given_all, given_noisy):
         with pytest.raises(PolicyError, match="level is"):
             ask(public, 1, 1.0, level=level)

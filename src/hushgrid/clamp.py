@@ -186,10 +186,10 @@ class _Search:
             total = np.where(allowed.all(axis=0), total, np.inf)
         return np.asarray(total)
 
-    def _parts(self, clamps: Ints) -> Parts:
+    def _parts(self, clamps: Ints) -> ClampMoments:
         return _parts(self._models, self._consumption, clamps, self._policy.horizon)
 
-    def _cut_error(self, parts: Parts) -> Floats:
+    def _cut_error(self, parts: ClampMoments) -> Floats:
         """Of each row of clamps, Var[cut] + (rho E[cut])^2, the mean over steps and models."""
         return np.asarray((parts.cut + (self._rho * parts.missed) ** 2).mean(axis=(0, 1)))
 
@@ -222,7 +222,7 @@ class _Search:
         return low
 
 
-class Parts(NamedTuple):
+class ClampMoments(NamedTuple):
     """The load's mean [Wh] and variance [Wh^2] above a clamp, then variance and mean below it."""
 
     missed: Floats
@@ -233,13 +233,15 @@ class Parts(NamedTuple):
 
 def cut_moments(
     models: Sequence[OccupancyModel], consumption: Consumption, clamp: Sequence[int], horizon: int
-) -> Parts:
+) -> ClampMoments:
     """What a clamp cuts and keeps of the load at every step, the mean over the models."""
     parts = _parts(models, consumption, np.array([clamp]), horizon)
-    return Parts(*(part[:, :, 0].mean(axis=0) for part in parts))
+    return ClampMoments(*(part[:, :, 0].mean(axis=0) for part in parts))
 
 
-def _parts(models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int) -> Parts:
+def _parts(
+    models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horizon: int
+) -> ClampMoments:
     """(models, T, rows of clamps) each."""
     out = np.empty((4, len(models), horizon, len(clamps)))
     slots: dict[int, Floats] = {}
@@ -251,7 +253,7 @@ def _parts(models: Sequence[OccupancyModel], f: Consumption, clamps: Ints, horiz
             above, above_variance, below, below_variance = np.moveaxis(slots[slot], -1, 0)
             out[:2, m, t] = add_up(belief, model, f.class_of, above, above_variance)
             out[3, m, t], out[2, m, t] = add_up(belief, model, f.class_of, below, below_variance)
-    return Parts(*out)
+    return ClampMoments(*out)
 
 
 def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:

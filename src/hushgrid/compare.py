@@ -14,14 +14,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from hushgrid.arrays import Floats, Ints, UInt8s
-from hushgrid.baselines import METHODS, Method, Outcome, Promise, Ready, Refusal, Setting
+from hushgrid.baselines import (
+    METHODS,
+    Method,
+    MethodPromise,
+    MethodSetting,
+    Outcome,
+    Ready,
+    Refusal,
+)
 from hushgrid.baselines.battery import RULES, Battery, hide
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.grid import Tariff, optimal_rate, public_rate
 from hushgrid.intervals import Summary, ratio_of_means, summarise
 from hushgrid.simulation import Scenario
 from hushgrid.watcher import Watcher
-from hushgrid.worlds import Day, Source
+from hushgrid.worlds import DaySource, ReadingDay
 
 Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 
@@ -34,7 +42,7 @@ BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in o
 _NOISE, _COINS = 3, 4  # what a random stream is for
 
 
-class Known(Protocol):
+class KnownRows(Protocol):
     """Rows that are already there, by promise and day; new ones are added."""
 
     def get(self, epsilon: float, day: int) -> Row | None:
@@ -50,7 +58,11 @@ class Bench:
     """Methods made ready for the zones of a source, once for each promise."""
 
     def __init__(
-        self, source: Source, promise: Promise, seed: int, methods: Sequence[Method] = METHODS
+        self,
+        source: DaySource,
+        promise: MethodPromise,
+        seed: int,
+        methods: Sequence[Method] = METHODS,
     ) -> None:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed = seed
@@ -59,7 +71,9 @@ class Bench:
     def ready(self, zone: int = 0) -> Mapping[str, Ready | Refusal]:
         """What each method does in a zone, or why it cannot."""
         if zone not in self._ready:
-            setting = Setting.of(self.source.scenarios[zone], self.promise, self.source.horizon)
+            setting = MethodSetting.of(
+                self.source.scenarios[zone], self.promise, self.source.horizon
+            )
             self._ready[zone] = {m.name: _prepared(m, setting) for m in self.methods}
         return self._ready[zone]
 
@@ -93,7 +107,7 @@ class Bench:
             out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
         return out
 
-    def _batteries(self, scenario: Scenario, day: Day, number: int) -> Row:
+    def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         bound = scenario.zone.bound.astype(np.int64)
         battery = Battery(
             np.maximum((BATTERY_SIZE * bound).astype(np.int64), 1),
@@ -114,7 +128,7 @@ class Bench:
         return out
 
 
-def _prepared(method: Method, setting: Setting) -> Ready | Refusal:
+def _prepared(method: Method, setting: MethodSetting) -> Ready | Refusal:
     """A promise that the method's own planning finds out of reach is a refusal, too."""
     try:
         return method.prepare(setting)
@@ -122,7 +136,7 @@ def _prepared(method: Method, setting: Setting) -> Ready | Refusal:
         return Refusal(str(error).rstrip("."))
 
 
-def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
+def _watchers(scenario: Scenario, day: ReadingDay) -> dict[str, Watcher]:
     """She who knows prices alone, and she who knows all other readings too."""
     alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
     if day.home is None or not alone:
@@ -132,12 +146,12 @@ def _watchers(scenario: Scenario, day: Day) -> dict[str, Watcher]:
     )
 
 
-def _home(day: Day) -> UInt8s:
+def _home(day: ReadingDay) -> UInt8s:
     assert day.home is not None
     return day.home
 
 
-def _judged(made: Outcome, day: Day, tariff: Tariff) -> dict[str, list[float]]:
+def _judged(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
     return {
         "estimated": errors(made.estimated, day.load, tariff),
         "raw": errors(made.raw, day.load, tariff, cut=False),
@@ -164,7 +178,7 @@ def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -
 class Comparison:
     """Rows of many days at one promise, and what each method is."""
 
-    promise: Promise
+    promise: MethodPromise
     methods: tuple[Method, ...]
     ready: Mapping[str, Ready | Refusal]
     rows: tuple[Row, ...]
@@ -212,14 +226,14 @@ class Comparison:
 
 
 def compare(
-    source: Source,
-    promise: Promise,
+    source: DaySource,
+    promise: MethodPromise,
     *,
     days: int,
     seed: int,
     attack_days: int = 0,
     methods: Sequence[Method] = METHODS,
-    known: Known | None = None,
+    known: KnownRows | None = None,
     tick: Callable[[], Any] = lambda: None,
 ) -> Comparison:
     """All methods over `days` days; rows that are known are not made again."""
@@ -231,7 +245,7 @@ def compare(
 
 
 def _rows(
-    bench: Bench, days: int, attack_days: int, known: Known | None, tick: Callable[[], Any]
+    bench: Bench, days: int, attack_days: int, known: KnownRows | None, tick: Callable[[], Any]
 ) -> Iterator[Row]:
     for day in range(days):
         row = known.get(bench.promise.epsilon, day) if known is not None else None

@@ -27,7 +27,7 @@ def step_seconds(value: Any) -> int | None:
     return seconds if seconds and _DAY % seconds == 0 else None
 
 
-class Day:
+class DaySteps:
     """A day of steps of `seconds`."""
 
     def __init__(self, seconds: int, faults: Faults) -> None:
@@ -64,7 +64,7 @@ class Day:
         return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
 
 
-def chains_of(chains: Table, place: str, day: Day) -> tuple[list[list[float]], list[Any]]:
+def chains_of(chains: Table, place: str, day: DaySteps) -> tuple[list[list[float]], list[Any]]:
     """Initial law and transitions of every chain; of a day, or of a weekday and a weekend day."""
     weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
     initial, transition = [], []
@@ -86,7 +86,7 @@ def chains_of(chains: Table, place: str, day: Day) -> tuple[list[list[float]], l
     return initial, transition
 
 
-def _matrices(periods: Any, place: str, day: Day) -> Any:
+def _matrices(periods: Any, place: str, day: DaySteps) -> Any:
     """(steps, 2, 2) transition matrices of a day given as periods with chances a step."""
     faults, before = day.faults, len(day.faults)
     if not isinstance(periods, list) or not periods:

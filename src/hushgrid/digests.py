@@ -96,13 +96,26 @@ def terms_digest(
     """SHA-256 (hex) over everything public that the noise depends on.
 
     Args:
-        calibrator: One of the user's own, by the name of its class, or None.
+        calibrator: One of the user's own, by `calibrator_name`, or None.
     """
     fields = _world_fields(zone, tariff, models, consumption)
     fields["policy"] = policy_fields(policy)
     if calibrator is not None:
-        fields["calibrator"] = type(calibrator).__qualname__
+        fields["calibrator"] = calibrator_name(calibrator)
     return canonical_digest(fields)
+
+
+def calibrator_name(calibrator: object) -> str:
+    """The name of a calibrator in digests and rules: that of its class when it was first released.
+
+    Args:
+        calibrator: An object of a calibrator's class.
+
+    Returns:
+        The qualified name of the class; for `TrustCalibrator` "Trust", which it was called before.
+    """
+    name = type(calibrator).__qualname__
+    return "Trust" if name == "TrustCalibrator" else name
 
 
 def world_digest(
@@ -147,7 +160,7 @@ def terms_digest_before(
     if policy.window is not None:
         shown["window"] = f"Window(steps={policy.window.steps!r}, by={policy.window.by!r})"
     of_policy = ", ".join(f"{key}={value}" for key, value in shown.items())
-    by = "" if calibrator is None else f" {type(calibrator).__qualname__}"
+    by = "" if calibrator is None else f" {calibrator_name(calibrator)}"
     text = f"hushgrid/1 {zone.id!r} {of_tariff} Policy({of_policy}){by}"
     h = hashlib.sha256(text.encode())
     h.update(zone.bound.astype("<i4").tobytes())

@@ -30,9 +30,9 @@ __all__ = [
     "NO_FACTOR",
     "USUAL_FACTOR",
     "FactorPrior",
-    "Interval",
-    "Parts",
-    "Public",
+    "LoadInterval",
+    "PublicKnowledge",
+    "ReleaseParts",
     "Shape",
     "posterior_mean",
 ]
@@ -42,7 +42,7 @@ __all__ = [
 _KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24
 
 
-class Parts(NamedTuple):
+class ReleaseParts(NamedTuple):
     """What a release shows of the load and what the clamp cut off it, for models and factors.
 
     Means [Wh] and variances [Wh^2]; `joint` is the covariance of the two. Without a clamp nothing
@@ -75,7 +75,7 @@ _FACTORS = np.concatenate([[1.0], _GRID])
 _EXACT = 1e-3  # [Wh]; stands for no noise at all
 
 
-class Interval(NamedTuple):
+class LoadInterval(NamedTuple):
     """A guess [Wh] and the range that holds the load with the asked probability."""
 
     mean: float
@@ -84,7 +84,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Public:
+class PublicKnowledge:
     """What the public knows before step t: how likely each model and each factor is.
 
     `weights` is (models, 1 + grid): the factor 1, then the grid's. With a `clamp` a release shows
@@ -108,7 +108,7 @@ class Public:
         prior: FactorPrior = USUAL_FACTOR,
         clamp: tuple[int, ...] = (),
         shape: Shape = LAPLACE,
-    ) -> Public:
+    ) -> PublicKnowledge:
         """Before the first release: models equally likely, the factor as in its prior."""
         if clamp:
             consumption.check_clamp(clamp)
@@ -116,12 +116,12 @@ class Public:
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
-    def anew(self, prior: FactorPrior) -> Public:
+    def anew(self, prior: FactorPrior) -> PublicKnowledge:
         """Before the first release again, with another prior; what is already computed is kept."""
         weights = np.tile(_fresh(prior), (len(self.models), 1)) / len(self.models)
         return replace(self, prior=prior, weights=weights, t=1)
 
-    def since(self, prior: FactorPrior, steps: int) -> Public:
+    def since(self, prior: FactorPrior, steps: int) -> PublicKnowledge:
         """Before the first release again, so many steps after the factor was known to be 1."""
         weights = np.zeros_like(self.weights)
         weights[:, 0] = 1 / len(self.models)
@@ -144,19 +144,19 @@ class Public:
         """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
         return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
 
-    def parts(self, rates: Sequence[float] = ()) -> Parts:
+    def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
         """The law of the load of step t in two parts: below the clamp, and above it."""
         whole = self.predicted(rates)
         if not self.clamp:
             none = np.zeros_like(whole.mean)
-            return Parts(self.weights, whole.mean, whole.variance, none, none, none)
+            return ReleaseParts(self.weights, whole.mean, whole.variance, none, none, none)
         mean, variance, cut, above = self.moments.below(self.t, self._factors(rates))
         joint = (whole.variance - variance - above) / 2
-        return Parts(self.weights, mean, np.maximum(variance, 1e-9), cut, above, joint)
+        return ReleaseParts(self.weights, mean, np.maximum(variance, 1e-9), cut, above, joint)
 
     def learn(
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
-    ) -> tuple[float, Public]:
+    ) -> tuple[float, PublicKnowledge]:
         """E[Z given this release and all before it] [Wh], and what the public knows then."""
         law, cut = self._seen(rates)
         weights = law.updated(load_hat, scale or _EXACT, self.shape)
@@ -170,11 +170,11 @@ class Public:
         """E[Z given this release and all before it] [Wh]."""
         return self.learn(load_hat, scale, rates)[0]
 
-    def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> Public:
+    def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> PublicKnowledge:
         """What the public knows once the release of step t is out."""
         return self.learn(load_hat, scale, rates)[1]
 
-    def passed(self) -> Public:
+    def passed(self) -> PublicKnowledge:
         """What the public knows after a step of which nothing was released."""
         return replace(self, weights=_moved(self.weights, self.prior), t=self.t + 1)
 
@@ -191,7 +191,7 @@ class Public:
 
     def forecast(
         self, steps: int, rates: Sequence[float] = (), level: float = 0.95
-    ) -> list[Interval]:
+    ) -> list[LoadInterval]:
         """The loads of the next steps with intervals, from nothing but what is public."""
         if not 0 < level < 1:
             raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
@@ -214,14 +214,14 @@ class _Mixture:
         raised = np.exp(logs - logs.max())
         return np.asarray(raised / raised.sum())
 
-    def interval(self, level: float) -> Interval:
+    def interval(self, level: float) -> LoadInterval:
         """Mean and central range of the mixture."""
         keep = self.weights > 1e-9
         w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
         w = w / w.sum()
         tail = max((1 - level) / 2, 1e-15)
         ends = [_quantile(p, w, m, s) for p in (tail, 1 - tail)]
-        return Interval(float(w @ m), ends[0], ends[1])
+        return LoadInterval(float(w @ m), ends[0], ends[1])
 
 
 def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:

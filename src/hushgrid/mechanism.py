@@ -15,9 +15,9 @@ import numpy as np
 
 from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
 from hushgrid.consumption import Consumption
-from hushgrid.digests import terms_digest, terms_digest_before
+from hushgrid.digests import calibrator_name, terms_digest, terms_digest_before
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
@@ -94,7 +94,9 @@ class State:
     digest: str
     rule: str
     most: int  # sum of all bounds [Wh]: no load can be larger
-    public: Public | None = None  # kept where the estimate or the energy above the clamp is asked
+    public: PublicKnowledge | None = (
+        None  # kept where the estimate or the energy above the clamp is asked
+    )
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()  # on publications, under a policy with a window
     before: str | None = None  # the digest that the first version gave these terms, if it knew them
@@ -129,15 +131,16 @@ def init(
     public = None
     if policy.clamp or policy.publish == "estimate":
         shape = LAPLACE if policy.gaussian is None else GAUSSIAN
-        public = Public.start(models, consumption, clamp=policy.clamp, shape=shape)
+        public = PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
     terms = (zone, tariff, models, consumption, policy, calibrator)
+    by = "" if calibrator is None else f" {calibrator_name(calibrator).rpartition('.')[2]}"
     return State(
         exposures.zone,
         tariff,
         policy,
         scheduler,
         terms_digest(*terms),
-        policy.rule + ("" if calibrator is None else f" {type(calibrator).__name__}"),
+        policy.rule + by,
         int(exposures.zone.bound.sum(dtype=np.int64)),
         public,
         before=terms_digest_before(*terms),
@@ -154,7 +157,7 @@ def known_as(state: State, digest: str | None) -> State:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Draws:
+class PreparedNoise:
     """The noise of one step, drawn before its load is known. As secret as the load itself."""
 
     t: int
@@ -175,7 +178,7 @@ class Draws:
         return self.calibration.epsilon + (self.look.epsilon if both and self.look else 0.0)
 
 
-def prepare(state: State, noise: Noise) -> Draws:
+def prepare(state: State, noise: Noise) -> PreparedNoise:
     """Draw the noise of the next step (Algorithm 1, line 12), from what is public alone."""
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
@@ -183,11 +186,11 @@ def prepare(state: State, noise: Noise) -> Draws:
     if policy.window is None:
         calibration = state.scheduler.at(state.t, state.rates)
         k = _drawn(noise, calibration.scale, policy)
-        return Draws(state.t, state.digest, calibration, k, simulated)
+        return PreparedNoise(state.t, state.digest, calibration, k, simulated)
     look, anew = shares(state)
     k = noise.draw(look.scale)
     anew = look if anew is None else anew
-    return Draws(state.t, state.digest, anew, noise.draw(anew.scale), simulated, look, k)
+    return PreparedNoise(state.t, state.digest, anew, noise.draw(anew.scale), simulated, look, k)
 
 
 def carry(state: State, before: Sequence[float]) -> State:
@@ -333,7 +336,7 @@ def _over_the_border(state: State) -> bool:
     return any(state.carried[state.t - 1 :])
 
 
-def step(state: State, load: int | Tally, noise: Noise | Draws) -> tuple[Release, State]:
+def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple[Release, State]:
     """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
 
     Under a policy with a clamp the load is what `tally(readings, state.zone.bound)` returns. The
@@ -350,7 +353,7 @@ def step(state: State, load: int | Tally, noise: Noise | Draws) -> tuple[Release
     >>> release.t, release.load_hat, round(release.rate, 3), state.t
     (1, 714, 63.214, 2)
     """
-    draws = noise if isinstance(noise, Draws) else prepare(state, noise)
+    draws = noise if isinstance(noise, PreparedNoise) else prepare(state, noise)
     if draws.t != state.t or draws.digest != state.digest:
         raise NoiseError(
             f"noise was drawn for step {draws.t} under {draws.digest[:12]} but step {state.t} under"
@@ -362,7 +365,9 @@ def step(state: State, load: int | Tally, noise: Noise | Draws) -> tuple[Release
     return _published(state, draws.calibration, z + draws.noise, draws.simulated)
 
 
-def _step_in_window(state: State, z: int, draws: Draws, look: Calibration) -> tuple[Release, State]:
+def _step_in_window(
+    state: State, z: int, draws: PreparedNoise, look: Calibration
+) -> tuple[Release, State]:
     """Look whether the load has moved away from what the public expects; publish anew if so."""
     anew, sight = draws.calibration, z + draws.look_noise
     moved = abs(sight - _expected(state)) - look.scale  # less what the look's own noise adds
@@ -406,7 +411,7 @@ def skip(state: State, rate: float) -> State:
 
 
 def _after(
-    state: State, public: Public | None, rate: float, release: Release | None = None
+    state: State, public: PublicKnowledge | None, rate: float, release: Release | None = None
 ) -> State:
     rates = (*state.rates, rate)
     if state.policy.window is None:

@@ -17,7 +17,7 @@ from hushgrid.errors import FileError
 from hushgrid.files import read_text, write_text
 from hushgrid.learn.em import Design, Fit
 from hushgrid.learn.habits import Habits, stationary
-from hushgrid.learn.publish import Public
+from hushgrid.learn.publish import PublishedGroup
 
 FORMAT = "hushgrid-learned/1"
 FILE = "model.json"
@@ -61,14 +61,16 @@ _KEYS = (
 )
 
 
-def publics_of(content: dict[str, Any]) -> tuple[Public, ...]:
+def publics_of(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
     """The published chains and laws of every prototype."""
     found = []
     for one in content["prototypes"]:
         a = np.array(one["transition"], np.float64)
         chain = Habits(a, stationary(a), str(content.get("prior", "learned")))
         starts = tuple(int(hour) for hour in content["starts"])
-        found.append(Public(chain, one["absent"], tuple(one["present"]), starts, one["homes"]))
+        found.append(
+            PublishedGroup(chain, one["absent"], tuple(one["present"]), starts, one["homes"])
+        )
     return tuple(found)
 
 

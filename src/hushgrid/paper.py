@@ -15,7 +15,7 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.laws import Uniform
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
-from hushgrid.simulation import Day, Mechanism, Scenario, Study, Trace, fold
+from hushgrid.simulation import Mechanism, Scenario, Study, StudyDay, Trace, fold
 from hushgrid.simulation import days as simulated_days
 
 EPSILON = 0.5
@@ -105,10 +105,10 @@ def experiment(
     *, days: int, sigma: float, seed: int, progress: Callable[[], None] = lambda: None
 ) -> Experiment:
     """naive, naive_max, bound and exact over `days` days under common random numbers."""
-    first: list[Day] = []
+    first: list[StudyDay] = []
     fewest = HOUSES
 
-    def watched() -> Iterator[Day]:
+    def watched() -> Iterator[StudyDay]:
         nonlocal fewest
         played = simulated_days(
             lambda day: scenario(sigma, seed + day), mechanisms(), count=days, seed=seed
@@ -132,6 +132,6 @@ def experiment(
     )
 
 
-def _calibrations(day: Day, name: str) -> list[Calibration]:
+def _calibrations(day: StudyDay, name: str) -> list[Calibration]:
     scheduler = day.states[name].scheduler
     return [scheduler.at(t) for t in range(1, HORIZON + 1)]

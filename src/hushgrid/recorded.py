@@ -14,7 +14,7 @@ from hushgrid.imputation import imputed
 from hushgrid.learn.habits import DAY
 from hushgrid.learn.histories import Histories
 from hushgrid.simulation import Scenario
-from hushgrid.worlds import Day, digest_of, digest_of_before
+from hushgrid.worlds import ReadingDay, digest_of, digest_of_before
 
 
 class Real(NamedTuple):
@@ -94,11 +94,11 @@ class Recorded:
         self._check(number)
         return int(self.kind[number])
 
-    def day(self, number: int) -> Day:
+    def day(self, number: int) -> ReadingDay:
         """A recorded day, readings cut at the contract bounds."""
         self._check(number)
         bound = self.scenarios[0].zone.bound
-        return Day(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
+        return ReadingDay(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
 
     def _check(self, number: int) -> None:
         if not 0 <= number < len(self.readings):

@@ -276,7 +276,7 @@ def measure(traces: Mapping[str, Trace], name: str) -> dict[str, float]:
     return dict(zip(FIGURES, values, strict=True))
 
 
-class Day(NamedTuple):
+class StudyDay(NamedTuple):
     """One simulated day of a study."""
 
     scenario: Scenario
@@ -290,7 +290,7 @@ def days(
     *,
     count: int,
     seed: int,
-) -> Iterator[Day]:
+) -> Iterator[StudyDay]:
     """Many days under common random numbers; `world(day)` is that day's scenario.
 
     The same scenario object again means that nothing changed, and costs no calibration.
@@ -302,7 +302,7 @@ def days(
         today = world(day)
         if today is not scenario:
             scenario, states = today, first_states(today, mechanisms)
-        yield Day(today, states, play(today, mechanisms, seed=(seed, day), states=states))
+        yield StudyDay(today, states, play(today, mechanisms, seed=(seed, day), states=states))
 
 
 def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
@@ -325,7 +325,7 @@ def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
     return world
 
 
-def fold(played: Iterable[Day], progress: Callable[[], None] = lambda: None) -> Study:
+def fold(played: Iterable[StudyDay], progress: Callable[[], None] = lambda: None) -> Study:
     """The figures of many days, kept as numbers only; `progress` is called after each day."""
     rows: list[dict[str, dict[str, float]]] = []
     for day in played:

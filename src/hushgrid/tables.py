@@ -20,7 +20,7 @@ _SECRETS = (
 _LONGEST = 80  # characters of a value that a message shows
 
 
-class Fault(NamedTuple):
+class KeyFault(NamedTuple):
     """A mistake at a key such as `houses[0].bound`."""
 
     key: str
@@ -34,7 +34,7 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self.found: list[Fault] = []
+        self.found: list[KeyFault] = []
         self.elsewhere: set[str] = set()
         self._added = 0
 
@@ -53,7 +53,7 @@ class Faults:
         """
         self._added += 1
         if not self.at(key, *others):
-            self.found.append(Fault(key, masked(message)))
+            self.found.append(KeyFault(key, masked(message)))
 
     def at(self, *keys: str) -> bool:
         """Whether a mistake was found at one of the keys."""

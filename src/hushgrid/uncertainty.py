@@ -15,7 +15,7 @@ import numpy as np
 
 from hushgrid.arrays import Floats
 from hushgrid.errors import PolicyError
-from hushgrid.estimate import GAUSSIAN, Interval, Parts, Public
+from hushgrid.estimate import GAUSSIAN, LoadInterval, PublicKnowledge, ReleaseParts
 from hushgrid.grid import Tariff, public_rate
 from hushgrid.posterior import chance_below
 
@@ -28,12 +28,12 @@ _SHARES = _SHARES / _SHARES.sum()
 
 
 def given_all(
-    public: Public,
+    public: PublicKnowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),
     level: float = LEVEL,
-) -> Interval:
+) -> LoadInterval:
     """The load of step t [Wh] given its release and all before it.
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
@@ -53,7 +53,7 @@ def given_all(
     weights = raised / raised.sum()
     keep = weights > _NEGLIGIBLE
     w = weights[keep] / weights[keep].sum()
-    kept = Parts(*(column[keep] for column in law))
+    kept = ReleaseParts(*(column[keep] for column in law))
     gain, left = _above(kept)
     mean = public.shape.mean(load_hat, kept.mean, kept.variance, b)
     whole = mean + kept.cut + gain * (mean - kept.mean)
@@ -72,12 +72,12 @@ def given_all(
 Cdf = Callable[[float], Floats]  # Pr[load < z], for every law
 
 
-def _variance(public: Public, scale: float) -> float:
+def _variance(public: PublicKnowledge, scale: float) -> float:
     """Of the noise [Wh^2]."""
     return scale**2 if public.shape is GAUSSIAN else 2 * scale**2
 
 
-def _normal(whole: Floats, law: Parts, gain: Floats, left: Floats, noise: float) -> Cdf:
+def _normal(whole: Floats, law: ReleaseParts, gain: Floats, left: Floats, noise: float) -> Cdf:
     """Exact behind Gaussian noise; else for noise that is lost in what lies above the clamp."""
     from scipy.special import ndtr
 
@@ -86,7 +86,9 @@ def _normal(whole: Floats, law: Parts, gain: Floats, left: Floats, noise: float)
     return lambda z: np.asarray(ndtr((z - whole) / spread))
 
 
-def _joined(behind: Callable[[Floats], Floats], law: Parts, gain: Floats, left: Floats) -> Cdf:
+def _joined(
+    behind: Callable[[Floats], Floats], law: ReleaseParts, gain: Floats, left: Floats
+) -> Cdf:
     """What a release shows, and above the clamp what goes with it: by quadrature over the rest."""
     shift = law.cut - gain * law.mean
     if not left.any():
@@ -95,13 +97,13 @@ def _joined(behind: Callable[[Floats], Floats], law: Parts, gain: Floats, left: 
     return lambda z: np.asarray(_SHARES @ behind((z - shift - nodes) / (1 + gain)))
 
 
-def _above(law: Parts) -> tuple[Floats, Floats]:
+def _above(law: ReleaseParts) -> tuple[Floats, Floats]:
     """What lies above the clamp, given what lies below: its slope, and what is left open [Wh]."""
     gain = law.joint / law.variance
     return gain, np.sqrt(np.maximum(law.cut_variance - gain * law.joint, 0.0))
 
 
-def _laplace(hat: float, law: Parts, b: float) -> Callable[[Floats], Floats]:
+def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floats]:
     """On either side of the noisy load a normal law, tilted by the noise and cut off there."""
     from scipy.special import log_ndtr
 
@@ -121,12 +123,12 @@ def _laplace(hat: float, law: Parts, b: float) -> Callable[[Floats], Floats]:
 
 
 def given_noisy(
-    public: Public,
+    public: PublicKnowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),
     level: float = LEVEL,
-) -> Interval:
+) -> LoadInterval:
     """The load of step t [Wh] given the noisy load by itself, without a prior on what it shows.
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
@@ -151,7 +153,7 @@ def given_noisy(
 
     if spread == 0 and public.shape is not GAUSSIAN:  # the usual case: nothing to search for
         half = -b * math.log(1 - level)
-        return Interval(float(load_hat), load_hat - half, load_hat + half)
+        return LoadInterval(float(load_hat), load_hat - half, load_hat + half)
     reach = 40 * b + _FAR * spread
     guess = float(load_hat) + cut
     return _central(below, guess - reach, guess + reach, guess, level)
@@ -164,7 +166,7 @@ def _two_sided(away: Floats) -> Floats:
 
 def _central(
     below: Callable[[float], float], low: float, high: float, mean: float, level: float
-) -> Interval:
+) -> LoadInterval:
     from scipy.optimize import brentq
 
     _check(level)
@@ -173,7 +175,7 @@ def _central(
         float(brentq(lambda z, p=p: below(z) - p, low, high, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
         for p in (tail, 1 - tail)
     ]
-    return Interval(mean, ends[0], ends[1])
+    return LoadInterval(mean, ends[0], ends[1])
 
 
 def _check(level: float) -> None:
@@ -181,6 +183,6 @@ def _check(level: float) -> None:
         raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
 
 
-def rates_of(loads: Interval, tariff: Tariff) -> tuple[float, float]:
+def rates_of(loads: LoadInterval, tariff: Tariff) -> tuple[float, float]:
     """The optimal rates of a range of loads [currency/kWh], cut to the tariff's floor and cap."""
     return public_rate(loads.low, tariff), public_rate(loads.high, tariff)

@@ -27,7 +27,7 @@ from hushgrid.learn.survey import Survey, survey_models
 from hushgrid.simulation import Scenario, World
 
 
-class Day(NamedTuple):
+class ReadingDay(NamedTuple):
     """Readings [Wh] (T, houses) within the bounds, and occupancy (T, houses) where it is known."""
 
     readings: Int32s
@@ -39,7 +39,7 @@ class Day(NamedTuple):
         return np.asarray(self.readings.sum(axis=1, dtype=np.int64))
 
 
-class Source(Protocol):
+class DaySource(Protocol):
     """Days of one or more zones."""
 
     @property
@@ -66,7 +66,7 @@ class Source(Protocol):
         """Steps of a day."""
         ...
 
-    def day(self, number: int) -> Day:
+    def day(self, number: int) -> ReadingDay:
         """A day, the same for the same number."""
         ...
 
@@ -125,7 +125,7 @@ class Simulated:
         """Day by day, zone by zone."""
         return number % len(self.scenarios)
 
-    def day(self, number: int) -> Day:
+    def day(self, number: int) -> ReadingDay:
         """Moved and drawn from the seed and the day's number."""
         scenario = self.scenarios[self.zone_of(number)]
         world = World(scenario, (self.seed, number))
@@ -139,7 +139,7 @@ class Simulated:
             if self.shock:
                 drawn = np.minimum(scale_wh(drawn, 1 + sign * self.shock, 2**31 - 1), bound)
             readings[t], home[t] = drawn, world.occupancy
-        return Day(readings, home)
+        return ReadingDay(readings, home)
 
 
 def paper_world(

@@ -12,7 +12,7 @@ import numpy as np
 from hushgrid.calendar import Calendar
 from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption, Elasticity
-from hushgrid.daily import ANY, INTERVALS, SECONDS, Day, chains_of, step_seconds
+from hushgrid.daily import ANY, INTERVALS, SECONDS, DaySteps, chains_of, step_seconds
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import MAX_BOUND, Tariff, Zone
 from hushgrid.laws import FAMILIES, Law, Mixture
@@ -148,7 +148,7 @@ def read_scenario(
             text(group, f"houses[{i}].", "provenance", faults)
         whole(group, f"houses[{i}].", "count", faults)
         whole(group, f"houses[{i}].", "bound", faults)
-    day = Day(seconds, faults)
+    day = DaySteps(seconds, faults)
     sound = len(faults) == before and bool(groups)
     counts = [group["count"] for group in groups] if sound else [1] * len(groups)
     laws_before = len(faults)
@@ -204,7 +204,7 @@ def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Pol
 
 
 def _consumption(
-    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: Day
+    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: DaySteps
 ) -> Consumption | None:
     """A density class for each group of houses; laws may change at given times of day."""
     before = len(day.faults)
@@ -238,7 +238,7 @@ def _consumption(
 
 
 def _timed_laws(
-    given: Any, place: str, bound: int, laws: list[Law | None], day: Day
+    given: Any, place: str, bound: int, laws: list[Law | None], day: DaySteps
 ) -> list[tuple[int, int]]:
     """(step of the day, number of the law from then on); the laws are added to `laws`."""
     given = given if isinstance(given, list) else [given]
@@ -302,7 +302,7 @@ def _model(
     groups: Sequence[Table],
     counts: Sequence[int],
     folder: Path,
-    day: Day,
+    day: DaySteps,
 ) -> OccupancyModel | None:
     faults, before = day.faults, len(day.faults)
     if "provenance" in table:

@@ -173,6 +173,6 @@ def test_public_names_are_loaded_on_demand() -> None:
     lean = "import sys, hushgrid; print('numpy' in sys.modules, 'Zone' in dir(hushgrid))"
     found = subprocess.run([sys.executable, "-c", lean], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "True"]
-    assert set(hushgrid.__all__) == set(hushgrid._HOME_OF)
+    assert set(hushgrid.__all__) == set(hushgrid._HOMES)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = hushgrid.nothing

@@ -14,7 +14,7 @@ from hushgrid.accounting.compose import Account
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.audit import Certificate, Terms, certify
 from hushgrid.audit.publishers import hushgrid
-from hushgrid.estimate import Public
+from hushgrid.estimate import PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.live.audit import load_ledger
 from hushgrid.live.ledger.record import Record
@@ -352,7 +352,7 @@ def with_forecasts(zone: Terms, steps: int, change: Any) -> list[Record]:
     """Some releases, then three forecasts by the public's own estimate."""
     made = releases(zone, steps=steps)
     records, rates = story(zone, made), [one.rate for one in made]
-    public = Public.start(zone.models, zone.consumption)
+    public = PublicKnowledge.start(zone.models, zone.consumption)
     for t, one in enumerate(made):
         _, public = public.learn(one.load_hat, one.scale, rates[:t])
     for t in range(steps + 1, steps + 4):

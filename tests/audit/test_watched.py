@@ -14,7 +14,7 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid.adversary import Exact, Knowledge, look_back
 from hushgrid.audit.certificate import certify
-from hushgrid.audit.evidence import Entry, Epoch
+from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease
 from hushgrid.audit.ledger import Recomputed, recompute
 from hushgrid.audit.terms import Terms
 from hushgrid.audit.watched import watched
@@ -30,10 +30,10 @@ from tests.live.setups import service
 from tests.live.test_curator import Shown, curator
 
 
-def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> Epoch:
+def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
     made = releases(given, seed=seed)
     entries = tuple(
-        Entry(
+        RecordedRelease(
             place=one.t, step=one.t, source="readings", load_hat=one.load_hat,
             put_back=one.put_back, estimate=one.estimate, rate=one.rate, scale=one.scale,
             look=one.look, epsilon=one.epsilon, epsilon_any=one.epsilon_any, digest=one.digest,
@@ -41,7 +41,7 @@ def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> Epoch:
         for one in made
         if one.t not in without
     )  # fmt: skip
-    return Epoch(1, made[0].digest, 1, len(made), entries)
+    return RecordedEpoch(1, made[0].digest, 1, len(made), entries)
 
 
 def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomputed:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone, paper
-from hushgrid.baselines import METHODS, Promise, Ready, Refusal, Setting, methods_with
+from hushgrid.baselines import METHODS, MethodPromise, MethodSetting, Ready, Refusal, methods_with
 from hushgrid.baselines.quilt import quilt_multiple
 from hushgrid.calendar import Calendar
 from hushgrid.errors import PolicyError
@@ -57,8 +57,8 @@ def realised(scenario: Scenario, scales: np.ndarray) -> float:
     return worst
 
 
-def scales_of(name: str, scenario: Scenario, promise: Promise) -> np.ndarray:
-    ready = METHOD[name].prepare(Setting.of(scenario, promise, T))
+def scales_of(name: str, scenario: Scenario, promise: MethodPromise) -> np.ndarray:
+    ready = METHOD[name].prepare(MethodSetting.of(scenario, promise, T))
     assert isinstance(ready, Ready)
     return ready.publish(np.zeros(T, np.int64), np.random.SeedSequence(1)).scale
 
@@ -67,7 +67,7 @@ def scales_of(name: str, scenario: Scenario, promise: Promise) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(8))
 def test_interval(name: str, seed: int) -> None:
     scenario = house(seed)
-    scales = scales_of(name, scenario, Promise("interval", 1.0))
+    scales = scales_of(name, scenario, MethodPromise("interval", 1.0))
     assert realised(scenario, scales) <= 1.0 + 1e-9
 
 
@@ -75,7 +75,7 @@ def test_interval_is_tight_somewhere() -> None:
     """The oracle can fail: half of the noise breaks the promise."""
     for name in ("bound", "wasserstein"):
         worst = [
-            realised(house(s), scales_of(name, house(s), Promise("interval", 1.0)) / 2)
+            realised(house(s), scales_of(name, house(s), MethodPromise("interval", 1.0)) / 2)
             for s in range(8)
         ]
         assert max(worst) > 1.2
@@ -83,33 +83,37 @@ def test_interval_is_tight_somewhere() -> None:
 
 @pytest.mark.parametrize("name", ["hushgrid_eta0", "bound", "wasserstein", "group"])
 def test_trajectory(name: str) -> None:
-    scales = scales_of(name, house(1), Promise("trajectory", 2.0))
+    scales = scales_of(name, house(1), MethodPromise("trajectory", 2.0))
     assert float((U / scales).sum()) <= 2.0 * (1 + 1e-9)
 
 
 def test_constraint_needs_a_delta_and_then_gives_less_noise() -> None:
-    large = METHOD["dphmm"].prepare(Setting.of(house(1), Promise("step", 1.0, 0.01), T))
+    large = METHOD["dphmm"].prepare(MethodSetting.of(house(1), MethodPromise("step", 1.0, 0.01), T))
     assert isinstance(large, Ready)
-    refused = METHOD["dphmm"].prepare(Setting.of(house(1), Promise("step", 1.0), T))
+    refused = METHOD["dphmm"].prepare(MethodSetting.of(house(1), MethodPromise("step", 1.0), T))
     assert isinstance(refused, Refusal)
     assert "give a delta" in refused.reason
 
 
 def test_window_promises_what_is_asked() -> None:
     """Looks and publications of any w steps stay within epsilon: counted from the releases."""
-    ready = METHOD["wevent"].prepare(Setting.of(house(2), Promise("trajectory", 1.0), T))
+    ready = METHOD["wevent"].prepare(
+        MethodSetting.of(house(2), MethodPromise("trajectory", 1.0), T)
+    )
     assert isinstance(ready, Ready)
     assert "any 5 steps" in ready.guarantee
     made = ready.publish(np.array([0, U, 0, U, 0]), np.random.SeedSequence(3))
     assert (made.scale >= 2 * U).all()  # no release may lose more than half of the budget
-    single = METHOD["wevent"].prepare(Setting.of(house(2), Promise("step", 1.0), T))
+    single = METHOD["wevent"].prepare(MethodSetting.of(house(2), MethodPromise("step", 1.0), T))
     assert isinstance(single, Ready)
     assert "any 1 steps" in single.guarantee
 
 
 def test_window_holds_its_price_uncut() -> None:
     """Raw is what was published last, before any cut, where nothing is published anew."""
-    ready = METHOD["wevent"].prepare(Setting.of(paper.scenario(0.0, 1, n=30), Promise(), 96))
+    ready = METHOD["wevent"].prepare(
+        MethodSetting.of(paper.scenario(0.0, 1, n=30), MethodPromise(), 96)
+    )
     assert isinstance(ready, Ready)
     load = np.full(96, 7000)
     for seed in range(20):
@@ -128,13 +132,15 @@ def test_window_holds_its_price_uncut() -> None:
 
 
 def test_quilt_leaves_out_what_it_cannot_promise() -> None:
-    refused = METHOD["quilt"].prepare(Setting.of(house(1), Promise("trajectory", 1.0), T))
+    refused = METHOD["quilt"].prepare(
+        MethodSetting.of(house(1), MethodPromise("trajectory", 1.0), T)
+    )
     assert isinstance(refused, Refusal)
     block = OccupancyModel.blocked([[0, 1]], [[0.25, 0.25, 0.25, 0.25]], [[np.full((4, 4), 0.25)]])
     f = Consumption.by_class(absent=[Histogram([1.0])] * 2, present=[Histogram([1.0, 1.0])] * 2)
     both = Scenario(Zone("z", [U, U]), Tariff(1.0, 62.5), (block,), f)
     for name in ("quilt", "wasserstein"):
-        answer = METHOD[name].prepare(Setting.of(both, Promise(), T))
+        answer = METHOD[name].prepare(MethodSetting.of(both, MethodPromise(), T))
         assert isinstance(answer, Refusal)
         assert "move together" in answer.reason
 
@@ -146,7 +152,7 @@ def test_contradicting_models_protect_all_the_same() -> None:
     zone = house(1)
     torn = Scenario(zone.zone, zone.tariff, models, zone.consumption)
     for name in ("quilt", "wasserstein", "bound"):
-        scales = scales_of(name, torn, Promise("interval", 1.0))
+        scales = scales_of(name, torn, MethodPromise("interval", 1.0))
         assert float((U / scales).sum()) == pytest.approx(1.0, rel=1e-5)
 
 
@@ -203,7 +209,7 @@ def test_quilt_kernel_equals_its_twin(seed: int) -> None:
 
 def test_scales_of_the_papers_chain() -> None:
     """Sections 5 and 11, secret interval, epsilon = 1, units of u: group 96, eta = 1 26.6."""
-    setting = Setting.of(paper.scenario(0.0, 1, n=40), Promise(), 96)
+    setting = MethodSetting.of(paper.scenario(0.0, 1, n=40), MethodPromise(), 96)
     u = setting.largest
     found = {}
     for name in STEPWISE:
@@ -233,4 +239,4 @@ def test_eta_names() -> None:
 )
 def test_bad_promises(terms: tuple, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        Promise(*terms)
+        MethodPromise(*terms)

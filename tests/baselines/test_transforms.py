@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from hushgrid import paper
-from hushgrid.baselines import METHODS, Promise, Ready, Setting
+from hushgrid.baselines import METHODS, MethodPromise, MethodSetting, Ready
 from hushgrid.baselines.fourier import choose_k, fourier_basis, fourier_scale
 from hushgrid.baselines.offline import _Estimator, day_law
 from hushgrid.baselines.wavelet import haar, wavelet_sensitivity
@@ -113,7 +113,9 @@ def test_wavelet_weights_are_privelets() -> None:
 @pytest.mark.parametrize("name", ["fourier", "wavelet"])
 def test_what_is_published_has_the_noise_that_was_counted(name: str) -> None:
     """Noise is added to the coefficients, is no function of the load, and has the mean size b."""
-    setting = Setting.of(paper.scenario(0.0, 1, n=30), Promise("trajectory", EPSILON), 96)
+    setting = MethodSetting.of(
+        paper.scenario(0.0, 1, n=30), MethodPromise("trajectory", EPSILON), 96
+    )
     ready = next(m for m in METHODS if m.name == name).prepare(setting)
     assert isinstance(ready, Ready)
     if name == "fourier":
@@ -141,7 +143,9 @@ def test_what_is_published_has_the_noise_that_was_counted(name: str) -> None:
 @pytest.mark.parametrize("name", ["fourier", "wavelet"])
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7])
 def test_days_of_few_steps(name: str, horizon: int) -> None:
-    setting = Setting.of(paper.scenario(0.0, 1, n=3), Promise("trajectory", EPSILON), horizon)
+    setting = MethodSetting.of(
+        paper.scenario(0.0, 1, n=3), MethodPromise("trajectory", EPSILON), horizon
+    )
     ready = next(m for m in METHODS if m.name == name).prepare(setting)
     assert isinstance(ready, Ready)
     made = ready.publish(np.full(horizon, 500), np.random.SeedSequence(1))
@@ -151,7 +155,7 @@ def test_days_of_few_steps(name: str, horizon: int) -> None:
 
 def test_estimate_of_a_day_against_a_sum_over_factors() -> None:
     """y = F z + noise of variances D, z ~ N(c m, c^2 C): normal formulas, one inverse a factor."""
-    setting = Setting.of(paper.scenario(0.02, 3, n=40), Promise(), 12)
+    setting = MethodSetting.of(paper.scenario(0.02, 3, n=40), MethodPromise(), 12)
     rng = np.random.default_rng(5)
     forward, noise = rng.normal(size=(7, 12)), rng.uniform(1e3, 1e6, 7)
     mean, cov = day_law(setting.scenario.models[0], setting.scenario.consumption, 12)

@@ -16,7 +16,7 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake import json as by_lines
 from hushgrid.intake import json_batches
 from hushgrid.intake.names import NameIndex, Names, joined
-from hushgrid.intake.plain import Plain, plain
+from hushgrid.intake.plain import PlainLines, plain
 from hushgrid.intake.readings import clean_meter, collect
 from hushgrid.kernels import names as kernel
 from hushgrid.kernels import words
@@ -26,11 +26,11 @@ from hushgrid.kernels.ndjson import SHORTEST
 GOOD = b'{"meter_id":"a-1","start_utc":"2026-01-05T00:00:00Z","duration_s":900,"wh":7}'
 
 
-def nothing_plain(data: bytes) -> Plain:
+def nothing_plain(data: bytes) -> PlainLines:
     """The same lines, all of them for the reader that knows every rule."""
     none = np.zeros(0, np.int64)
     others = list(enumerate(data.split(b"\n")[:-1]))
-    return Plain(none, Names.of([]), none, none, none, others)
+    return PlainLines(none, Names.of([]), none, none, none, others)
 
 
 def answer(data: Any) -> Any:
@@ -201,7 +201,7 @@ def check_as_single_lines(lines: list[bytes]) -> None:
         assert _rows(alone) == [found[k]] if k in found else alone.others == [(0, others[k])]
 
 
-def _rows(found: Plain) -> list[tuple[str, int, int, int]]:
+def _rows(found: PlainLines) -> list[tuple[str, int, int, int]]:
     columns = (found.start.tolist(), found.duration.tolist(), found.wh.tolist())
     return list(zip(found.names.texts(), *columns, strict=True))
 

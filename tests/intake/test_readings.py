@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hushgrid import IntakeError
 from hushgrid.intake import Parsed, Readings, collect, concat
 from hushgrid.intake.faults import FAULTS_END, Fault, reason
-from hushgrid.intake.readings import Columns, clean_meter, sift
+from hushgrid.intake.readings import RawColumns, clean_meter, sift
 from tests.intake.renderings import Row
 from tests.intake.strategies import ROWS
 
@@ -70,7 +70,7 @@ def test_bad_columns(change: dict[str, object], word: str) -> None:
 
 
 def test_sift_names_the_leftmost_fault_and_no_value() -> None:
-    columns = Columns(
+    columns = RawColumns(
         ["a", "b"],
         np.array([0, Fault.METER, 0, 0, 1, 0]),
         np.array([0, Fault.TIME, 4_102_444_800, 0, 0, 0]),

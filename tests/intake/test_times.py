@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.clock import Clock
+from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.times import Moment, days_from_civil, read_iso, reader
 from hushgrid.intake.zones import local_instants
@@ -160,7 +160,7 @@ def test_years_out_of_range_pass_through_to_be_refused(wall: int) -> None:
 
 
 def london(times: list[str], meters: list[int]) -> list[int]:
-    clock = Clock(read_iso, local_instants("Europe/London"))
+    clock = TimeReader(read_iso, local_instants("Europe/London"))
     return clock.instants(times, ["a", "b"], np.array(meters)).tolist()
 
 
@@ -183,7 +183,7 @@ def test_the_skipped_hour_does_not_exist() -> None:
 
 
 def test_appearance_is_remembered_across_batches_and_forgotten_texts() -> None:
-    clock = Clock(read_iso, local_instants("Europe/London"))
+    clock = TimeReader(read_iso, local_instants("Europe/London"))
     one, text = np.zeros(1, np.int64), ["2013-10-27 01:30"]
     assert clock.instants(text, ["a"], one).tolist() == [FIRST]
     many = [

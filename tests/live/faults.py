@@ -24,7 +24,7 @@ from hushgrid.live import running
 from hushgrid.live import serve as serving
 from hushgrid.live.access import Client, open_clients
 from hushgrid.live.access.tokens import sealed
-from hushgrid.live.clock import Watched
+from hushgrid.live.clock import WatchedClock
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Deployment, Http, ZoneService
 from hushgrid.live.ledger.chain import check
@@ -103,7 +103,7 @@ class World:
         """One run of the process; each `yield` of the story is one pass of its loop."""
         self._over, self._story = False, story(self)
         with self.connected(), self._counting():
-            clock = Watched(self, steady=lambda: self.steady)
+            clock = WatchedClock(self, steady=lambda: self.steady)
             serve(self.made, clock=clock, stop=self, new_epoch=new_epoch)  # type: ignore[arg-type]
 
     @contextmanager

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from hushgrid.live.clock import SystemClock, Watched
+from hushgrid.live.clock import SystemClock, WatchedClock
 from hushgrid.live.deployment import Deployment, Http, Mqtt
 from hushgrid.live.logs import log_lines
 from hushgrid.live.serve import serve
@@ -36,4 +36,4 @@ if __name__ == "__main__":
     log_lines()
     folder, *numbers = sys.argv[1:]
     made = described(Path(folder), *map(int, numbers))
-    serve(made, clock=Watched(SystemClock()), stop=stop)
+    serve(made, clock=WatchedClock(SystemClock()), stop=stop)

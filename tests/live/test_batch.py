@@ -20,7 +20,7 @@ from hushgrid.imputation import Expectations
 from hushgrid.live.batch.engines import Engine, engine_at, open_engine
 from hushgrid.live.batch.readings import open_readings
 from hushgrid.live.batch.roster import LEAST, roster_of
-from hushgrid.live.batch.run import Job, Report, run
+from hushgrid.live.batch.run import BatchReport, Job, run
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.example import example
 from hushgrid.live.ledger.keys import create
@@ -104,7 +104,7 @@ def job(made: Deployment, *places: Path, days: int = 1, **more: Any) -> Job:
     return Job(made, tuple(map(str, places)), BEGINS, BEGINS + days * DAY, **(own | more))
 
 
-def ran(asked: Job, engine: Engine, now: float = BEGINS + 90 * DAY) -> Report:
+def ran(asked: Job, engine: Engine, now: float = BEGINS + 90 * DAY) -> BatchReport:
     return run(asked, engine, Clock(now))
 
 

@@ -32,7 +32,7 @@ from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.live.ledger.state import LedgerState, ResumeRecord, TransferRecord
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.placing import Place, in_epoch, kept
+from hushgrid.live.placing import EpochTimes, in_epoch, kept
 from hushgrid.live.promise import promise_json, sentence
 from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
@@ -570,7 +570,7 @@ def test_who_is_certain_where_a_day_begins_is_not_certain_before(tmp_path: Path)
         ]
         pattern = load(tmp_path, BEGINS, STEP, *edits).pattern
         assert pattern is not None
-        found.append(kept(pattern, Place(BEGINS, HOUR, 24, "Europe/Zurich"), BEGINS, 6))
+        found.append(kept(pattern, EpochTimes(BEGINS, HOUR, 24, "Europe/Zurich"), BEGINS, 6))
     assert found[0] == found[1] == 1.0
 
 

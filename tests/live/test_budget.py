@@ -24,7 +24,7 @@ from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.operator.alerts import Seen
+from hushgrid.live.operator.alerts import ZoneHealth
 from hushgrid.live.outlook import outlook, zone_json, zone_prose
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
@@ -118,7 +118,7 @@ def test_the_alert_counts_the_same(tmp_path: Path) -> None:
         for _ in range(3):
             feed(it, it.t, [0])
             it.run(it.next_due())
-        seen = Seen(zone, it.next_due(), it.status, it.inside, it.releases[-1], open=True)
+        seen = ZoneHealth(zone, it.next_due(), it.status, it.inside, it.releases[-1], open=True)
         due = seen.runs_out
         while it.releases[-1].source == "readings":
             assert due is not None

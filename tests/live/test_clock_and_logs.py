@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hushgrid.live.clock import FastClock, Watched
+from hushgrid.live.clock import FastClock, WatchedClock
 from hushgrid.live.logs import log_lines
 
 
@@ -30,7 +30,7 @@ class Set:
 @pytest.mark.parametrize(("jump", "told"), [(0.0, 0), (1.9, 0), (-1.9, 0), (3600, 1), (-5.0, 1)])
 def test_a_jump_is_logged_once(jump: float, told: int, caplog: pytest.LogCaptureFixture) -> None:
     clock = Set()
-    watched = Watched(clock, steady=lambda: clock.steady)
+    watched = WatchedClock(clock, steady=lambda: clock.steady)
     for seconds in (1.0, 50.0):
         clock.passes(seconds)
         assert watched.now() == clock.wall

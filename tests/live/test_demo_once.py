@@ -22,8 +22,8 @@ from hushgrid.errors import ServiceError
 from hushgrid.intervals import next_one
 from hushgrid.live.demo.living import HOST, Wishes
 from hushgrid.live.demo.once import BEGINS, play_once
-from hushgrid.live.demo.pace import Pace
-from hushgrid.live.demo.run import Run
+from hushgrid.live.demo.pace import SimulatedPace
+from hushgrid.live.demo.run import DemoRun
 from hushgrid.live.demo.setting import Dials, Secrets, lay_out
 from hushgrid.live.web.server import Server
 from hushgrid.live.web.stage import Stage
@@ -101,9 +101,9 @@ class Small:
         made = lay_out(
             folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=server.port, horizon=4
         )
-        clock, url = Pace(BEGINS, math.inf), f"http://{HOST}:{server.port}"
+        clock, url = SimulatedPace(BEGINS, math.inf), f"http://{HOST}:{server.port}"
         try:
-            with Run(made, stage, clock, url=url, token="t", seed=seed) as run:
+            with DemoRun(made, stage, clock, url=url, token="t", seed=seed) as run:
                 self.seen = [run.step(wake or threading.Event()) for _ in range(3)]
         finally:
             server.stop()

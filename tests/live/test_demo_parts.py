@@ -20,7 +20,7 @@ from starlette.routing import Route
 from hushgrid.adversary import Factored, Knowledge, KnownReadings, watch
 from hushgrid.attack import bared, prior_of
 from hushgrid.errors import ServiceError
-from hushgrid.live.demo.pace import Pace
+from hushgrid.live.demo.pace import SimulatedPace
 from hushgrid.live.demo.panel import KNOWS, SHOWN, Panel
 from hushgrid.live.demo.scoring import BINS, Rolling
 from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
@@ -48,7 +48,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory) -> ZoneService:
 class TestPace:
     def test_it_waits_for_the_work_and_does_not_run_to_catch_up(self) -> None:
         now = [0.0]
-        clock = Pace(1000.0, 10.0, steady=lambda: now[0])
+        clock = SimulatedPace(1000.0, 10.0, steady=lambda: now[0])
         assert clock.now() == 1000.0
         now[0] = 50.0  # nobody has told it to go on
         assert clock.now() == 1000.0
@@ -62,7 +62,7 @@ class TestPace:
         assert clock.now() == 1110.0  # from where the last work ended, not from the start
 
     def test_without_end_it_never_sleeps(self) -> None:
-        clock = Pace(0.0, math.inf)
+        clock = SimulatedPace(0.0, math.inf)
         assert clock.reach(1e9, NEVER)
         assert clock.now() == 1e9
 

@@ -20,7 +20,7 @@ from hushgrid.live.feeds import pages as pages_module
 from hushgrid.live.feeds.forecast import NOTHING, Forecaster
 from hushgrid.live.feeds.homeassistant import discovery, object_id
 from hushgrid.live.feeds.pages import FEEDS, Pages
-from hushgrid.live.feeds.series import Guess, Span, series, standing
+from hushgrid.live.feeds.series import Guess, PriceRange, series, standing
 from hushgrid.live.history import History
 from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import utc
@@ -247,7 +247,7 @@ def test_a_series_is_ordered_limited_and_within(
     guesses = [Guess(applies + 900 * k, 0.3) for k in range(1, 5)]
     since = data.draw(st.none() | st.integers(START - 9000, applies + 9000))
     until = data.draw(st.none() | st.integers(START - 9000, applies + 9000))
-    span = Span(since, until, data.draw(st.integers(1, 40)))
+    span = PriceRange(since, until, data.draw(st.integers(1, 40)))
     found = series("z", "EUR", 900, releases[-1], releases, guesses, span)
     starts = [entry.start for entry in found.entries]
     assert starts == sorted(set(starts))
@@ -265,10 +265,10 @@ def test_a_series_is_ordered_limited_and_within(
 
 def curator_public(zone: Any, releases: list[ReleaseRecord]) -> Any:
     """What the public knows, folded here on its own with estimate.Public."""
-    from hushgrid.estimate import Public
+    from hushgrid.estimate import PublicKnowledge
 
     scenario = zone.scenario
-    public = Public.start(scenario.models, scenario.consumption, clamp=zone.policy.clamp)
+    public = PublicKnowledge.start(scenario.models, scenario.consumption, clamp=zone.policy.clamp)
     known = {one.t: one for one in releases}
     rates: list[float] = []
     for t in range(zone.begins // zone.seconds, releases[-1].t + 1):
@@ -406,11 +406,11 @@ def test_the_memory_for_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     history.publish(service(), release(0))
     found = Pages(history)
     for i in range(pages_module.HELD + 50):
-        found.page("/v1/evcc", "elm-street", Span(START - i, None))
+        found.page("/v1/evcc", "elm-street", PriceRange(START - i, None))
     assert len(found._kept["elm-street"][1]) == pages_module.HELD
     monkeypatch.setattr(pages_module, "LARGE", 10)
     fresh = Pages(history)
-    fresh.page("/v1/evcc", "elm-street", Span(START, None))
+    fresh.page("/v1/evcc", "elm-street", PriceRange(START, None))
     assert "elm-street" not in fresh._kept
     fresh.page("/v1/evcc", "elm-street")
     assert len(fresh._kept["elm-street"][1]) == 1, "the usual one is always kept"

@@ -21,14 +21,14 @@ from hushgrid.live.ledger.keys import Key, create, load, verify
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.share.leases import Leases, owners
-from hushgrid.live.share.rules import Pace, Peer, Plan, Seen, plan
+from hushgrid.live.share.rules import LeasePace, LeasePlan, LeaseTable, Peer, plan
 from hushgrid.live.share.sharing import Sharing
 from hushgrid.live.testing import ZONES, check_ledger_store
 from hushgrid.noise import SimulatedNoise
 from tests.live.worlds import START, MemoryMeters, service
 from tests.services import Postgres
 
-PACE = Pace(beat=0.25, lease=2.0)
+PACE = LeasePace(beat=0.25, lease=2.0)
 
 
 # ---- the rules
@@ -48,8 +48,8 @@ class Hall:
         self.peers[one] = Peer(one, "", self.now + PACE.lease)
         self.free[one] = {}
 
-    def seen(self) -> Seen:
-        return Seen(self.now, tuple(self.peers.values()), dict(self.leases))
+    def seen(self) -> LeaseTable:
+        return LeaseTable(self.now, tuple(self.peers.values()), dict(self.leases))
 
     def beat(self, order: list[str]) -> None:
         """A beat passes; each that is awake acts on what it sees then."""
@@ -118,13 +118,13 @@ def test_a_lease_ends_when_its_time_is_over_and_not_before() -> None:
 def test_what_somebody_does_not_take_is_taken_beyond_an_equal_part() -> None:
     made = hall(3, "a", "b")
     peers = (Peer("a", "", 9.0), Peer("b", "", 9.0))
-    seen = Seen(0.0, peers, {"x": None, "y": "b", "z": "b"})
-    assert plan(seen, "b") == Plan(), "a is to take it"
-    assert plan(seen, "b", overdue={"x"}) == Plan(("x",))
-    assert plan(seen, "a", refused={"x"}) == Plan()
-    assert plan(Seen(0.0, peers, dict.fromkeys("xyz", "b")), "b").give == 1
+    seen = LeaseTable(0.0, peers, {"x": None, "y": "b", "z": "b"})
+    assert plan(seen, "b") == LeasePlan(), "a is to take it"
+    assert plan(seen, "b", overdue={"x"}) == LeasePlan(("x",))
+    assert plan(seen, "a", refused={"x"}) == LeasePlan()
+    assert plan(LeaseTable(0.0, peers, dict.fromkeys("xyz", "b")), "b").give == 1
     strangers = (Peer("a", "other zones", 9.0), Peer("b", "", 9.0))
-    assert plan(Seen(0.0, strangers, dict.fromkeys("xyz", "b")), "b").give == 0
+    assert plan(LeaseTable(0.0, strangers, dict.fromkeys("xyz", "b")), "b").give == 0
     assert made.held() == {None: 3}
 
 
@@ -180,7 +180,7 @@ def key(tmp_path: Path) -> Key:
 @contextmanager
 def joined(url: str, name: str, *zones: str) -> Iterator[Sharing]:
     """A curator that looks around when it is told to, and lives until it is told otherwise."""
-    pace = Pace(beat=0.0, lease=60.0)
+    pace = LeasePace(beat=0.0, lease=60.0)
     sharing = Sharing(url, zones or ["elm-street"], name=name, pace=pace)
     sharing._stop.set()  # no thread: the test says when it lives
     sharing._join()

@@ -18,7 +18,7 @@ from hushgrid.live.audit import terms_of
 from hushgrid.live.deployment import Http
 from hushgrid.live.gate import Gate
 from hushgrid.live.web.app import make_app
-from hushgrid.live.web.routes import Way, ways
+from hushgrid.live.web.routes import Route, ways
 from hushgrid.report import certificate_json
 from tests.live.test_access import KEPT, KEY
 from tests.live.test_feeds import release
@@ -68,7 +68,7 @@ class Guarded(Face):
     def header(self, scope: str, *, expires: int = NOW + 60, key: bytes = KEY) -> str:
         return f"Bearer {sealed(key, str(WHO[scope]), [scope], expires, b'n')}"
 
-    def status(self, way: Way, authorization: str | None) -> httpx.Response:
+    def status(self, way: Route, authorization: str | None) -> httpx.Response:
         headers = {} if authorization is None else {"Authorization": authorization}
         if way.path == "/v1/stream":  # endless: a wrong zone shows who gets in
             return self.call(way.method, way.path + "?zone=none", headers=headers)

@@ -20,7 +20,7 @@ from hushgrid.belief import expected_readings, marginals
 from hushgrid.errors import LedgerError, PolicyError
 from hushgrid.live import curator as curator_module
 from hushgrid.live.access import Client, open_clients
-from hushgrid.live.clock import Watched
+from hushgrid.live.clock import WatchedClock
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http, ZoneService
 from hushgrid.live.inside import Inside, why
@@ -28,7 +28,7 @@ from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.operator.alerts import Seen, alerts
+from hushgrid.live.operator.alerts import ZoneHealth, alerts
 from hushgrid.live.publish import utc
 from hushgrid.live.serve import Process
 from hushgrid.live.status import from_service, status_of
@@ -68,7 +68,7 @@ class Desk:
             if clients.find("op") is None:
                 clients.add(Client("op", ("operate", "audit"), HASHED, 1))
         self.inner = Clock()
-        self.clock = Watched(self.inner, steady=self.inner.now)
+        self.clock = WatchedClock(self.inner, steady=self.inner.now)
         self.process = Process(self.made, stack)
         self.i = 0
 
@@ -445,7 +445,7 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
     zone = service(begins=START, policy=Policy(0.5, horizon=500), grace=60)
     status = Status(ELM, START // 900 + 4, 0.5, None, 0, "publishing")
     inside = Inside(2000.0, 0.5, 0.5, 0, 0, 6)
-    seen = Seen(zone, START + 5500.0, status, inside, release(4), open=True)
+    seen = ZoneHealth(zone, START + 5500.0, status, inside, release(4), open=True)
     assert seen.due() == START + 6 * 900 + 60
     assert alerts(seen) == []
     late = replace(seen, now=START + 6400.0)
@@ -468,7 +468,7 @@ def test_a_zone_that_is_behind_or_not_open_is_told() -> None:
 def test_every_alert_is_one_sentence_with_a_fix() -> None:
     zone = service(budget=30.0)
     status = Status(ELM, START // 900, 1.0, 0.2, 0, "publishing")
-    near = Seen(zone, START + 900.0, status, Inside(1.0, 0.1, 0.1, 0, 0, 6), None, open=True)
+    near = ZoneHealth(zone, START + 900.0, status, Inside(1.0, 0.1, 0.1, 0, 0, 6), None, open=True)
     every = [near, replace(near, open=False), replace(near, away=["MqttPrices", "MqttEvents"])]
     for one in (alert for seen in every for alert in alerts(seen)):
         assert one.text.endswith(".")

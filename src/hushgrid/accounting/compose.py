@@ -91,7 +91,7 @@ def check_fields(value: Any, names: Sequence[str], what: str) -> None:
         raise PolicyError(f"{what} has a field {unknown[0]!r}; give {', '.join(names)} alone.")
 
 
-class Entry(NamedTuple):
+class AccountEntry(NamedTuple):
     """What an account keeps of a release: enough to compute its cost again."""
 
     t: int
@@ -108,7 +108,7 @@ class Account:
     """
 
     first: State
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AccountEntry, ...] = ()
 
     def add(self, release: Release) -> Account:
         """One more release: of this zone, made under these terms, the next in line."""
@@ -119,10 +119,10 @@ class Account:
                 f"release is of step {release.t} but the account stands before step {expected};"
                 " add releases in order, each once."
             )
-        entry = Entry(release.t, release.scale, release.rate, release.look)
+        entry = AccountEntry(release.t, release.scale, release.rate, release.look)
         return replace(self, entries=(*self.entries, self._checked(entry)))
 
-    def losses(self, entry: Entry) -> Floats:
+    def losses(self, entry: AccountEntry) -> Floats:
         """What one release cost every house: nothing where its occupancy is certain.
 
         Infinite where it is uncertain and the policy's rules let the release go without noise.
@@ -223,18 +223,18 @@ class Account:
                 " give a list."
             )
         for t, fields in enumerate(saved["entries"], start=1):
-            check_fields(fields, Entry._fields, f"entry {t} of the saved account")
+            check_fields(fields, AccountEntry._fields, f"entry {t} of the saved account")
             if fields["t"] is True or fields["t"] != t:
                 raise PolicyError(
                     f"entry {t} of the saved account is of step {fields['t']!r};"
                     " give the steps 1, 2, 3, ... in order, each once."
                 )
             account = replace(
-                account, entries=(*account.entries, account._checked(Entry(**fields)))
+                account, entries=(*account.entries, account._checked(AccountEntry(**fields)))
             )
         return account
 
-    def _checked(self, entry: Entry) -> Entry:
+    def _checked(self, entry: AccountEntry) -> AccountEntry:
         """The entry, if a release of this zone can have been so."""
         t, scale, rate, look = entry
         policy = self.first.policy
@@ -258,9 +258,9 @@ class Account:
                 f"look of step {t} is {look!r}; give the release's own: 0, or its scale under a"
                 " policy with a window."
             )
-        return Entry(t, float(scale), float(rate), float(look))
+        return AccountEntry(t, float(scale), float(rate), float(look))
 
-    def _check_scales(self, entry: Entry) -> None:
+    def _check_scales(self, entry: AccountEntry) -> None:
         """Refuse scales that the terms do not lead to."""
         policy, scheduler = self.first.policy, self.first.scheduler
         rates = self._rates_before(entry)
@@ -298,13 +298,13 @@ class Account:
                 " open a new account when zone, models or policy change."
             )
 
-    def _rates_before(self, entry: Entry) -> list[float]:
+    def _rates_before(self, entry: AccountEntry) -> list[float]:
         return [one.rate for one in self.entries[: entry.t - 1]]
 
-    def _exposure(self, entry: Entry) -> Exposure:
+    def _exposure(self, entry: AccountEntry) -> Exposure:
         return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
-    def _event(self, house: int, entry: Entry, scale: float) -> Event:
+    def _event(self, house: int, entry: AccountEntry, scale: float) -> Event:
         """The tightest event known for a house: its own pair alone, or a pure loss in a block."""
         eta = self.first.policy.eta
         exposure, f = self._exposure(entry), self.first.scheduler.consumption

@@ -66,7 +66,7 @@ def temporal_leakage(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Worst:
+class WorstLeakage:
     """The largest total leakage, at `step` (from 1) of `house`; `each` house's own is (houses,)."""
 
     total: float
@@ -79,7 +79,7 @@ def worst_leakage(
     models: OccupancyModel | Sequence[OccupancyModel],
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
-) -> Worst:
+) -> WorstLeakage:
     """The largest total leakage of every house: the figure a plan, a check or an audit states.
 
     Houses are taken some at a time, so memory stays bounded. `epsilon_t` as for
@@ -101,7 +101,7 @@ def worst_leakage(
         step = found.argmax(axis=0)
         each[houses], at[houses] = found[step[column], column], step[column]
     house = int(np.lexsort((np.arange(each.size), at, -each))[0])
-    return Worst(float(each[house]), int(at[house]) + 1, house, each)
+    return WorstLeakage(float(each[house]), int(at[house]) + 1, house, each)
 
 
 def leakage_by_houses(

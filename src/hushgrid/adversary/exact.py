@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
 from hushgrid.adversary.blur import DEEP, Blur, log_blurred
 from hushgrid.adversary.filtering import Adversary
-from hushgrid.adversary.knowledge import Knowledge, Laws
+from hushgrid.adversary.knowledge import Knowledge, StepLaws
 from hushgrid.arrays import Floats
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.occupancy import OccupancyModel
@@ -102,7 +102,7 @@ def _contracted(law: Array, block: list[int], log_a: Floats) -> Array:
     return xp.permute_dims(xp.reshape(moved, law.shape), back)
 
 
-def joint_likelihood(laws: Laws, z: int, blur: Blur) -> Floats:
+def joint_likelihood(laws: StepLaws, z: int, blur: Blur) -> Floats:
     """(2^N,): log Pr[load_hat = z given state], the first house the most significant bit.
 
     Houses are split in two halves with laws A_i and B_k of their sums. At one point z only,
@@ -120,14 +120,14 @@ def joint_likelihood(laws: Laws, z: int, blur: Blur) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _half_sums(laws: Laws) -> tuple[Floats, Floats]:
+def _half_sums(laws: StepLaws) -> tuple[Floats, Floats]:
     """The laws of both halves' sums in all their states: (states, Wh) each."""
     kinds = laws.kind_of.tolist()
     cut = len(kinds) // 2
     return _sums(kinds[:cut], laws), _sums(kinds[cut:], laws)
 
 
-def _sums(kinds: list[int], laws: Laws) -> Floats:
+def _sums(kinds: list[int], laws: StepLaws) -> Floats:
     """By direct convolution, exact in every tail; equal sums are convolved once."""
     known: dict[tuple[tuple[int, int], ...], Floats] = {(): np.ones(1)}
 

@@ -16,7 +16,7 @@ from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum, on_host
 from hushgrid.adversary.blur import Blur, log_blurred
 from hushgrid.adversary.exact import MOST, joint_likelihood
 from hushgrid.adversary.filtering import Adversary
-from hushgrid.adversary.knowledge import Knowledge, Laws, Others
+from hushgrid.adversary.knowledge import Knowledge, Others, StepLaws
 from hushgrid.adversary.nodes import LawNodes, law_nodes
 from hushgrid.adversary.normal import log_density
 from hushgrid.arrays import Floats, Int32s
@@ -40,7 +40,7 @@ class Factored(Adversary):
         super().__init__(knowledge, like)
         self.houses, self._chunk = range(knowledge.n_houses), chunk
         self._chains = {id(model): self._chain_of(model) for model in knowledge.models}
-        self._nodes: dict[Laws, tuple[LawNodes, Array]] = {}
+        self._nodes: dict[StepLaws, tuple[LawNodes, Array]] = {}
         self._moves: dict[tuple[int, int], Array] = {}
 
     def told(self, others: Others) -> Factored:
@@ -106,7 +106,7 @@ class Factored(Adversary):
             chance = like(np.stack([1.0 - known, 1.0 * known]), law)
         return leave_one_out(chance, *self._nodes_of(self.knowledge.laws(t, rate)))
 
-    def _nodes_of(self, laws: Laws) -> tuple[LawNodes, Array]:
+    def _nodes_of(self, laws: StepLaws) -> tuple[LawNodes, Array]:
         if laws not in self._nodes:
             if len(self._nodes) >= 128:
                 self._nodes.clear()
@@ -155,7 +155,7 @@ def seen_by_each(
     variance: Array,
     z: int,
     blur: Blur,
-    laws: Laws,
+    laws: StepLaws,
     chunk: int = CHUNK,
 ) -> Array:
     """(2, N): each house's law, plus the others' normal law, plus noise, at z; in logarithms."""
@@ -177,7 +177,7 @@ def seen_by_each(
     return xp.where(certain[None, :], like(exact, mean), found)
 
 
-def _known_sum(laws: Laws, mean: Floats, which: Any, z: int, blur: Blur) -> Floats:
+def _known_sum(laws: StepLaws, mean: Floats, which: Any, z: int, blur: Blur) -> Floats:
     """Where the others' sum is known nothing is approximated: the house's own law and noise."""
     found = np.zeros((2, mean.size))
     for kind, pair in enumerate(laws.pairs):
@@ -189,7 +189,7 @@ def _known_sum(laws: Laws, mean: Floats, which: Any, z: int, blur: Blur) -> Floa
     return found
 
 
-def _given_others(laws: Laws, known: Int32s, z: int, blur: Blur) -> Floats:
+def _given_others(laws: StepLaws, known: Int32s, z: int, blur: Blur) -> Floats:
     """(2, N) where she knows everybody else's occupancy: exact, from the joint likelihood."""
     n = len(known)
     joint = joint_likelihood(laws, z, blur).reshape((2,) * n)

@@ -72,7 +72,7 @@ Others = KnownReadings | KnownOccupancy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Laws:
+class StepLaws:
     """The readings' laws of one step, cut at the clamp; houses of a kind share a pair."""
 
     pairs: tuple[tuple[Floats, Floats], ...]  # pmfs of absent and present
@@ -97,7 +97,7 @@ class Knowledge:
     _bound: Int32s = field(init=False, repr=False)
     _kinds: Int32s = field(init=False, repr=False)
     _kind_of: Int32s = field(init=False, repr=False)
-    _known: dict[tuple[int, float], Laws] = field(init=False, repr=False)
+    _known: dict[tuple[int, float], StepLaws] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         models = check_models(self.models, self.zone.n_houses)
@@ -132,7 +132,7 @@ class Knowledge:
         object.__setattr__(made, "others", others)
         return made
 
-    def laws(self, t: int, rate: float | None) -> Laws:
+    def laws(self, t: int, rate: float | None) -> StepLaws:
         """The laws of step t after the rate last shown."""
         f = self.consumption
         factor = f.factor([] if rate is None else [rate])
@@ -141,7 +141,7 @@ class Knowledge:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             pairs = tuple(self._pair(t, kind, cut, factor) for kind, cut in self._kinds.tolist())
-            self._known[key] = Laws(pairs, self._kind_of)
+            self._known[key] = StepLaws(pairs, self._kind_of)
         return self._known[key]
 
     def _pair(self, t: int, kind: int, bound: int, factor: float) -> tuple[Floats, Floats]:

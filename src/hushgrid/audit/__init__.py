@@ -6,7 +6,14 @@ terms. Black box (`events.py`, `blackbox.py`, `behaviour.py`): a publisher is ru
 """
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.audit.evidence import Came, Entry, Epoch, Evidence, Lost, from_recording
+from hushgrid.audit.evidence import (
+    Came,
+    Evidence,
+    Lost,
+    RecordedEpoch,
+    RecordedRelease,
+    from_recording,
+)
 from hushgrid.audit.findings import CHECKS, Check
 from hushgrid.audit.terms import Terms
 
@@ -15,10 +22,10 @@ __all__ = [
     "Came",
     "Certificate",
     "Check",
-    "Entry",
-    "Epoch",
     "Evidence",
     "Lost",
+    "RecordedEpoch",
+    "RecordedRelease",
     "Terms",
     "certify",
     "from_recording",

@@ -15,7 +15,7 @@ import numpy as np
 from hushgrid.arrays import Bools, Ints
 from hushgrid.audit.bounds import FALSE_ALARM, repeated, too_alike, too_small, widest
 from hushgrid.audit.findings import Check
-from hushgrid.audit.publishers import Factory, Seen, load_of, load_of_rate, seen, uncut
+from hushgrid.audit.publishers import Factory, PublicAnswer, load_of, load_of_rate, seen, uncut
 from hushgrid.audit.terms import Terms
 from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
@@ -27,10 +27,10 @@ LONGEST = 2000  # steps to follow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class PublisherRun:
     """A publisher followed over steps with the same readings at each: its answers, and the load."""
 
-    answers: tuple[Seen, ...]
+    answers: tuple[PublicAnswer, ...]
     load: int
     loads: tuple[float, ...]
     due: tuple[float, ...]  # [Wh] the scales the terms lead to
@@ -64,10 +64,10 @@ def follow(
     readings: Ints,
     steps: int,
     rng: np.random.Generator,
-) -> Run:
+) -> PublisherRun:
     """Let a publisher publish so many steps for the same readings."""
     load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
-    answers: list[Seen] = []
+    answers: list[PublicAnswer] = []
     loads, due, rates = list[float](), list[float](), list[float]()
     public, estimates = first.public, list[float | None]()
     for t in range(1, steps + 1):
@@ -83,7 +83,7 @@ def follow(
         elif public is not None:
             public = public.passed()
         rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
-    return Run(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
+    return PublisherRun(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
 
 
 def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
@@ -99,7 +99,7 @@ def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     quiet, busy = np.zeros(terms.zone.n_houses, np.int64), first.zone.bound.astype(np.int64)
     pairs = max(math.ceil(ENOUGH / (2 * steps)), 1)
-    runs: list[list[Run]] = [[], []]
+    runs: list[list[PublisherRun]] = [[], []]
     for i in range(pairs):
         for kind, readings in enumerate((quiet, busy)):
             publisher = factory(terms, seed=seed + 101 * i + kind + 1)
@@ -118,7 +118,7 @@ def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
     ]
 
 
-def noise_scale(runs: Sequence[Run], terms: Terms) -> Check:
+def noise_scale(runs: Sequence[PublisherRun], terms: Terms) -> Check:
     """Whether the noise drawn is as wide as stated."""
     sizes = [k for run in runs for k in run.noise]
     scales = [run.scale(t) for run in runs for t in run.used]
@@ -159,7 +159,11 @@ def _smallest(
 
 
 def sampler(
-    runs: Sequence[Run], factory: Factory, terms: Terms, seed: int, rng: np.random.Generator
+    runs: Sequence[PublisherRun],
+    factory: Factory,
+    terms: Terms,
+    seed: int,
+    rng: np.random.Generator,
 ) -> list[Check]:
     """Whether `sample`, where a publisher offers it, draws as `publish` does."""
     publisher: Any = factory(terms, seed=seed + 19)
@@ -183,7 +187,9 @@ def sampler(
     return [Check("noise_scale", "failed", text)]
 
 
-def data_dependent_scale(quiet: Sequence[Run], busy: Sequence[Run], first: State) -> Check:
+def data_dependent_scale(
+    quiet: Sequence[PublisherRun], busy: Sequence[PublisherRun], first: State
+) -> Check:
     """Whether the scale is the same for a day on which all is off and one on which all is on."""
     name = "data_dependent_scale"
     if quiet[0].stated:
@@ -224,7 +230,7 @@ def _differ(one: Any, other: Any) -> float:
     return float(ks_2samp(one, other, method="asymp").pvalue)
 
 
-def float_noise(runs: Sequence[Run], terms: Terms) -> Check:
+def float_noise(runs: Sequence[PublisherRun], terms: Terms) -> Check:
     """Whether every noisy load is whole and every rate is that of one."""
     name, checked = "float_noise", 0
     for run in runs:
@@ -238,7 +244,7 @@ def float_noise(runs: Sequence[Run], terms: Terms) -> Check:
     return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
 
 
-def post_processing(runs: Sequence[Run], terms: Terms) -> Check:
+def post_processing(runs: Sequence[PublisherRun], terms: Terms) -> Check:
     """Whether an estimate that is published is the public's own: any other may tell the load."""
     name = "post_processing"
     if terms.policy.publish != "estimate":
@@ -254,7 +260,7 @@ def post_processing(runs: Sequence[Run], terms: Terms) -> Check:
     return Check(name, "passed", "Estimates are the public's own.")
 
 
-def off_grid(one: Seen, terms: Terms) -> str | None:
+def off_grid(one: PublicAnswer, terms: Terms) -> str | None:
     """What is wrong with the grid of a release: "" for nothing, None where it cannot be told."""
     tariff = terms.tariff
     if one.load_hat is not None and one.load_hat != math.floor(one.load_hat):
@@ -296,7 +302,7 @@ def republication(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
     return Check(name, "passed", "A step shown again is the same.")
 
 
-def protected_set(runs: Sequence[Run], terms: Terms, first: State) -> Check:
+def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> Check:
     """Whether the scale covers every house that kappa, computed from the models, protects."""
     name, rates = "protected_set", list[float]()
     run = runs[0]

@@ -30,7 +30,7 @@ from hushgrid.audit.ledger import (
 from hushgrid.audit.publishers import Factory
 from hushgrid.audit.streams import seed_reuse
 from hushgrid.audit.terms import Terms
-from hushgrid.audit.watched import Watched, watched
+from hushgrid.audit.watched import LargestMove, watched
 from hushgrid.errors import HushgridError, PolicyError
 from hushgrid.planning import assumptions
 
@@ -60,7 +60,7 @@ class Certificate:
     black_box: BlackBox | None
     attack: Mapping[str, Any] | None
     inputs: Mapping[str, Any]
-    watched: tuple[Watched | None, ...] = ()  # of each that was recomputed
+    watched: tuple[LargestMove | None, ...] = ()  # of each that was recomputed
     simulated: bool = False  # releases whose noise protects nobody
 
     @property

@@ -9,7 +9,7 @@ from hushgrid.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordedRelease:
     """A release as recorded; `place` is its record or line, `step` counts in its epoch from 1."""
 
     place: int
@@ -46,7 +46,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class RecordedEpoch:
     """Releases under the same terms: `first` is the zone's step it begins with.
 
     `schedule` is the digest of the scales committed to and `committed` their number; None where
@@ -57,7 +57,7 @@ class Epoch:
     digest: str
     first: int
     horizon: int
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordedRelease, ...]
     roster: str | None = None
     schedule: str | None = None
     committed: int | None = None
@@ -87,7 +87,7 @@ class Evidence:
 
     zone: str
     kind: str  # ledger or trace
-    epochs: tuple[Epoch, ...]
+    epochs: tuple[RecordedEpoch, ...]
     mode: str = "simulation"
     repeated: int | None = None
     charges: tuple[tuple[int, float], ...] = ()  # (place, epsilon) of all that models have cost
@@ -96,7 +96,7 @@ class Evidence:
     gaps: tuple[Lost, ...] = ()  # steps that may have been published and lost
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[RecordedRelease, ...]:
         """All releases, in order."""
         return tuple(entry for epoch in self.epochs for entry in epoch.entries)
 
@@ -104,7 +104,7 @@ class Evidence:
 def from_recording(recorded: Recording) -> Evidence:
     """The public part of a trace."""
     entries = tuple(
-        Entry(
+        RecordedRelease(
             place=n,
             step=one.t,
             source="readings",
@@ -126,5 +126,5 @@ def from_recording(recorded: Recording) -> Evidence:
     return Evidence(recorded.zone, "trace", (_epoch(recorded.digest, entries),))
 
 
-def _epoch(digest: str, entries: Sequence[Entry]) -> Epoch:
-    return Epoch(1, digest, 1, len(entries), tuple(entries))
+def _epoch(digest: str, entries: Sequence[RecordedRelease]) -> RecordedEpoch:
+    return RecordedEpoch(1, digest, 1, len(entries), tuple(entries))

@@ -13,12 +13,12 @@ import numpy as np
 from hushgrid.arrays import Floats
 from hushgrid.audit.behaviour import off_grid, uncovered
 from hushgrid.audit.bounds import FALSE_ALARM, too_small
-from hushgrid.audit.evidence import Came, Entry, Epoch, Evidence
+from hushgrid.audit.evidence import Came, Evidence, RecordedEpoch, RecordedRelease
 from hushgrid.audit.findings import Check
-from hushgrid.audit.publishers import Seen
+from hushgrid.audit.publishers import PublicAnswer
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, HushgridError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import Release, State, bring, carry, follows, nominal_shares, replay, skip
 from hushgrid.sums import Spent
@@ -39,22 +39,22 @@ class Recomputed:
     last published.
     """
 
-    epoch: Epoch
+    epoch: RecordedEpoch
     terms: Terms
     first: State
     losses: Floats
     due: tuple[float, ...]
     stated: tuple[float, ...]
-    used: tuple[Entry, ...]
+    used: tuple[RecordedRelease, ...]
     residual: Floats
     scale: Floats
 
-    def release_of(self, entry: Entry) -> Release:
+    def release_of(self, entry: RecordedRelease) -> Release:
         """An entry from readings as the mechanism's release again."""
         return _release(self.first, entry)
 
 
-def _release(first: State, entry: Entry) -> Release:
+def _release(first: State, entry: RecordedRelease) -> Release:
     return Release(
         zone=first.zone.id,
         t=entry.step,
@@ -76,7 +76,7 @@ def _release(first: State, entry: Entry) -> Release:
 
 
 def recompute(
-    epoch: Epoch, terms: Terms, before: Sequence[float] = ()
+    epoch: RecordedEpoch, terms: Terms, before: Sequence[float] = ()
 ) -> tuple[Recomputed, list[Check]]:
     """Walk through an epoch as the publisher must have; the first fault of each kind is kept.
 
@@ -114,7 +114,7 @@ class _Walk:
         self.terms, self.first = terms, carry(terms.first_state(digest), before)
         self._lost, self._brought = lost, brought
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
-        self._public = Public.start(
+        self._public = PublicKnowledge.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
         )
         self._state, self._last_digits = self.first, 0
@@ -122,12 +122,12 @@ class _Walk:
         self.losses: list[Floats] = []
         self.due: list[float] = []
         self.stated: list[float] = []
-        self.used: list[Entry] = []
+        self.used: list[RecordedRelease] = []
         self.residuals: list[float] = []
         self.scales: list[float] = []
         self._faults: dict[str, Check] = {}
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: RecordedRelease) -> None:
         """The next release."""
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
@@ -160,7 +160,7 @@ class _Walk:
             self._state = skip(self._state, entry.rate)
         self._rates.append(entry.rate)
 
-    def _due(self, entry: Entry) -> Release | None:
+    def _due(self, entry: RecordedRelease) -> Release | None:
         """The release that the noisy load leads to.
 
         None where the scales are those of a publisher from before windows counted what releases
@@ -179,7 +179,7 @@ class _Walk:
         before = _same(entry.scale, then[0]) and _same(entry.look, then[1])
         return None if before or any(self._state.carried) else due
 
-    def _check_booked(self, entry: Entry) -> None:
+    def _check_booked(self, entry: RecordedRelease) -> None:
         """What a release states must be what its scales lose, whatever rule led to them."""
         lost = float(self._loss(entry).max(initial=0.0))
         if entry.epsilon < lost * (1 - _CLOSE):
@@ -199,7 +199,7 @@ class _Walk:
         self.losses.append(np.full(self.terms.zone.n_houses, lost))
         self._rates.append(rate)
 
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: RecordedRelease) -> None:
         policy, t = self.terms.policy, entry.step
         if policy.window is None:
             due = self.first.scheduler.at(t, self._rates)
@@ -219,7 +219,7 @@ class _Walk:
                     f"states scales of {entry.scale:g} and {entry.look:g} Wh; neither is the look's"
                 )
                 self._fault("data_dependent_scale", entry, said)
-        seen = Seen(
+        seen = PublicAnswer(
             None if entry.load_hat is None else float(entry.load_hat),
             None if policy.window is not None else entry.rate,
             entry.scale,
@@ -232,7 +232,7 @@ class _Walk:
         if bad := off_grid(seen, self.terms):
             self._fault("float_noise", entry, bad)
 
-    def _check_stated(self, entry: Entry, due: Release) -> None:
+    def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
         """Whatever is stated beside the noisy load must follow from public figures alone."""
         exact = entry.scale == due.scale == 0  # older publishers stated none where it costs nothing
         if not _same(entry.epsilon, due.epsilon) and (
@@ -264,7 +264,7 @@ class _Walk:
             self._fault("post_processing", entry, "names another noise than that of the terms")
         self._check_houses(entry)
 
-    def _check_houses(self, entry: Entry) -> None:
+    def _check_houses(self, entry: RecordedRelease) -> None:
         if entry.houses not in (None, self.terms.zone.n_houses):
             self._fault("post_processing", entry, "counts another number of houses than the zone")
 
@@ -275,7 +275,7 @@ class _Walk:
         self._last_digits += 1
         return math.isclose(one, other, rel_tol=close, abs_tol=close)
 
-    def _check_stand_in(self, entry: Entry) -> None:
+    def _check_stand_in(self, entry: RecordedRelease) -> None:
         """What is shown without readings must be what anybody could have computed."""
         self._check_houses(entry)
         if entry.rule not in (None, entry.source):
@@ -291,7 +291,7 @@ class _Walk:
         if not own or not self._near(entry.rate, rate):
             self._fault("post_processing", entry, "is a forecast that is not the public's own")
 
-    def _loss(self, entry: Entry) -> Floats:
+    def _loss(self, entry: RecordedRelease) -> Floats:
         scheduler, t = self.first.scheduler, entry.step
         try:
             lost = scheduler.losses(t, entry.scale, self._rates)
@@ -302,7 +302,7 @@ class _Walk:
             return np.full(self.terms.zone.n_houses, math.inf)
         return lost
 
-    def _fault(self, name: str, entry: Entry, said: str) -> None:
+    def _fault(self, name: str, entry: RecordedRelease, said: str) -> None:
         text = f"Record {entry.place} (step {entry.step}) {said}."
         self._faults.setdefault(name, Check(name, "failed", text, entry.place))
 
@@ -371,7 +371,7 @@ def schedule(made: Recomputed, commit: Commit | None) -> Check:
     )
 
 
-def roster(epoch: Epoch, terms: Terms) -> Check:
+def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
     """Whether the meters are those of the epoch."""
     if epoch.roster is None or terms.roster is None:
         return Check("roster", "not_applicable", "No list of meters to compare.")
@@ -562,7 +562,7 @@ def budget(
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
-def lost_before(evidence: Evidence, epoch: Epoch, steps: int) -> tuple[float, ...]:
+def lost_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
     """What the last `steps` - 1 steps before an epoch lost, latest last.
 
     Without what a house brought along that came after the last release before the epoch.
@@ -575,12 +575,12 @@ def lost_before(evidence: Evidence, epoch: Epoch, steps: int) -> tuple[float, ..
     return tuple(each.total for each in lost)
 
 
-def _just_came(epoch: Epoch, house: Came) -> bool:
+def _just_came(epoch: RecordedEpoch, house: Came) -> bool:
     """Whether the first release after the house's record is the epoch's own first."""
     return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
 
 
-def _earlier(evidence: Evidence, epoch: Epoch) -> Iterator[tuple[int, float]]:
+def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, float]]:
     """(steps before an epoch, loss) of all releases before it.
 
     A step ends as many steps before as it does by the longer of its own steps and the epoch's, so
@@ -597,7 +597,7 @@ def _earlier(evidence: Evidence, epoch: Epoch) -> Iterator[tuple[int, float]]:
                 yield ago, max(entry.epsilon, entry.epsilon_any)
 
 
-def _moves(epoch: Epoch, came: Sequence[Came]) -> Iterator[tuple[int, float]]:
+def _moves(epoch: RecordedEpoch, came: Sequence[Came]) -> Iterator[tuple[int, float]]:
     """The same of what houses brought along, as if one house had brought the most.
 
     All of it may have been lost at the last step before the first release after the house came. In
@@ -629,7 +629,7 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
         w, promised = terms.policy.window.steps, terms.policy.epsilon
         earlier = [*_earlier(evidence, epoch), *_moves(epoch, epoch.came)]
         earlier = [one for one in earlier if one[0] < w]
-        inside: deque[Entry] = deque()
+        inside: deque[RecordedRelease] = deque()
         running = Fraction()
         for entry in epoch.entries:
             if entry.source != "readings" or math.isinf(entry.epsilon):
@@ -650,7 +650,9 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     return found
 
 
-def _in_gaps(evidence: Evidence, epoch: Epoch, entry: Entry, w: int) -> Iterator[float]:
+def _in_gaps(
+    evidence: Evidence, epoch: RecordedEpoch, entry: RecordedRelease, w: int
+) -> Iterator[float]:
     """What is booked for gaps that a window of w steps up to a release reaches into."""
     for gap in evidence.gaps:
         seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from hushgrid.arrays import Floats, Ints
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.sums import Spent
 
 
-class Publisher(Protocol):
+class AuditedPublisher(Protocol):
     """What is audited."""
 
     def publish(self, readings: Ints) -> Any:
@@ -36,10 +36,10 @@ class Publisher(Protocol):
         ...
 
 
-Factory = Callable[..., Publisher]
+Factory = Callable[..., AuditedPublisher]
 
 
-class Seen(NamedTuple):
+class PublicAnswer(NamedTuple):
     """A publisher's answer as the public can read it; None where it does not say."""
 
     load_hat: float | None
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     from_readings: bool
 
 
-def seen(published: Any) -> Seen:
+def seen(published: Any) -> PublicAnswer:
     """Read an answer, whatever it is; one that says nothing of use is an error."""
 
     def get(name: str) -> Any:
@@ -84,7 +84,7 @@ def seen(published: Any) -> Seen:
     from_readings = source == "readings" or (
         source is None and (load_hat is not None or number("epsilon") != 0)
     )
-    return Seen(
+    return PublicAnswer(
         load_hat,
         rate,
         number("scale"),
@@ -118,7 +118,7 @@ def uncut(loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Ge
     return found
 
 
-def load_of(one: Seen, tariff: Tariff) -> float:
+def load_of(one: PublicAnswer, tariff: Tariff) -> float:
     """The noisy load [Wh] an answer tells of."""
     if one.load_hat is not None:
         return one.load_hat
@@ -133,7 +133,7 @@ class Hushgrid:
         self._first = self._state = first
         self._spent, self._last = Spent(), None
         shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
-        self._public = Public.start(
+        self._public = PublicKnowledge.start(
             terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
         )
 

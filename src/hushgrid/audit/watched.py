@@ -20,7 +20,7 @@ MOST = 5_000_000  # houses times steps that are looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Watched:
+class LargestMove:
     """The largest move of the adversary's log odds from the prior, in hindsight, each theta apart.
 
     `moved` of every house, infinite where the adversary became certain; `house` and `step` where
@@ -37,7 +37,7 @@ class Watched:
     releases: int
 
 
-def watched(made: Recomputed) -> Watched | None:
+def watched(made: Recomputed) -> LargestMove | None:
     """Let her watch an epoch; None where no filter reads it."""
     terms, n = made.terms, made.terms.zone.n_houses
     releases = _releases(made)[: max(1, MOST // n)]
@@ -59,7 +59,7 @@ def watched(made: Recomputed) -> Watched | None:
         bound = worst_leakage(terms.models, losses).total
     name = type(adversary).__name__.lower()
     moved = shift.max(axis=0)
-    return Watched(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
+    return LargestMove(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
 
 
 def _releases(made: Recomputed) -> list[Release]:

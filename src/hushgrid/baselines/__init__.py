@@ -2,7 +2,7 @@
 
 from hushgrid.baselines.fourier import FOURIER
 from hushgrid.baselines.group import GROUP
-from hushgrid.baselines.method import Method, Outcome, Promise, Ready, Refusal, Setting
+from hushgrid.baselines.method import Method, MethodPromise, MethodSetting, Outcome, Ready, Refusal
 from hushgrid.baselines.ours import (
     BOUND,
     DPHMM,
@@ -48,10 +48,10 @@ def methods_with(eta: float) -> tuple[Method, ...]:
 __all__ = [
     "METHODS",
     "Method",
+    "MethodPromise",
+    "MethodSetting",
     "Outcome",
-    "Promise",
     "Ready",
     "Refusal",
-    "Setting",
     "methods_with",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.arrays import Floats
-from hushgrid.baselines.method import Method, Ready, Setting
+from hushgrid.baselines.method import Method, MethodSetting, Ready
 from hushgrid.baselines.offline import offline
 from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
@@ -54,7 +54,7 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
     return min(range(1, min((horizon + 1) // 2, _MOST_K) + 1), key=cost)
 
 
-def _prepare(setting: Setting) -> Ready:
+def _prepare(setting: MethodSetting) -> Ready:
     epsilon = setting.promise.epsilon
     moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
     mean = np.array([np.mean([m.mean for m in each]) for each in moments])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hushgrid.baselines.method import Method, Ready, Setting, laplace
+from hushgrid.baselines.method import Method, MethodSetting, Ready, laplace
 
 
-def _prepare(setting: Setting) -> Ready:
+def _prepare(setting: MethodSetting) -> Ready:
     b = setting.horizon * setting.largest / setting.promise.epsilon
     return laplace(
         setting,

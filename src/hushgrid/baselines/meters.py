@@ -22,7 +22,7 @@ SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # capacity, in a house's bound (a full step o
 POWER = 0.5  # in or out a step, in a house's bound
 
 
-class Score(NamedTuple):
+class BatteryScore(NamedTuple):
     """A battery rule at a size: her AUC over houses, energy moved as a share of the use."""
 
     name: str
@@ -40,7 +40,7 @@ def battery_scores(
     seed: int,
     sizes: Sequence[float] = SIZES,
     tick: Callable[[], Any] = lambda: None,
-) -> list[Score]:
+) -> list[BatteryScore]:
     """Score every rule and size on days (days, T, houses); two thirds of the days train her.
 
     Two rows without a battery stand beside them: `open`, the meter as it is, and `prior`, guessing
@@ -69,8 +69,8 @@ def battery_scores(
     guess = np.repeat(odds, days - cut, axis=0)  # the same every day
     known = [mean_auc(guess[:, [h]], there[:, h, cut:].reshape(-1, 1)) for h in range(houses)]
     out = [
-        Score("open", 0.0, scored(use.astype(np.float64)), 0.0),
-        Score("prior", 0.0, summarise([one for one in known if np.isfinite(one)]), 0.0),
+        BatteryScore("open", 0.0, scored(use.astype(np.float64)), 0.0),
+        BatteryScore("prior", 0.0, summarise([one for one in known if np.isfinite(one)]), 0.0),
     ]
     for name, rule in RULES.items():
         for size in sizes:
@@ -81,7 +81,7 @@ def battery_scores(
             coins = np.random.Generator(np.random.PCG64([seed, 5])).random(use.shape)
             hidden = hide(use, battery, rule(battery), coins)
             moved = float(hidden.moved.sum() / max(int(use.sum()), 1))
-            out.append(Score(name, size, scored(hidden.draw.astype(np.float64)), moved))
+            out.append(BatteryScore(name, size, scored(hidden.draw.astype(np.float64)), moved))
             tick()
     return out
 
@@ -93,7 +93,7 @@ def score_zone(
     houses: int,
     seed: int,
     tick: Callable[[], Any] = lambda: None,
-) -> list[Score]:
+) -> list[BatteryScore]:
     """Scores for some houses of a zone, evenly chosen, on days with readings and occupancy."""
     n = scenario.zone.n_houses
     some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))

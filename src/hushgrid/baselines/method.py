@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hushgrid.arrays import Floats, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, Public, Shape
+from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, PublicKnowledge, Shape
 from hushgrid.grid import Zone
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
@@ -27,7 +27,7 @@ FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assump
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class MethodPromise:
     """The secret, its epsilon and, for a trajectory, delta (docs/plan.md).
 
     A trajectory's promise holds for any interval of it, and an interval's for the step.
@@ -49,7 +49,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class MethodSetting:
     """A zone, what is promised in it, the steps of a day, and the public before the first release.
 
     Methods of one zone share `public`: what it computes, it computes once. Its prior of the common
@@ -57,19 +57,19 @@ class Setting:
     """
 
     scenario: Scenario
-    promise: Promise
+    promise: MethodPromise
     horizon: int
-    public: Public = field(repr=False)
+    public: PublicKnowledge = field(repr=False)
 
     @classmethod
-    def of(cls, scenario: Scenario, promise: Promise, horizon: int) -> Setting:
+    def of(cls, scenario: Scenario, promise: MethodPromise, horizon: int) -> MethodSetting:
         """The setting of a zone whose readings do not react to rates."""
         if scenario.consumption.reacts or (scenario.consumed and scenario.consumed.reacts):
             raise PlanError(
                 "readings react to rates, so methods that need the whole day first have no day to"
                 " publish; give a zone without elasticity."
             )
-        public = Public.start(scenario.models, scenario.consumption)
+        public = PublicKnowledge.start(scenario.models, scenario.consumption)
         return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon))
 
     @property
@@ -127,20 +127,22 @@ class Method:
     label: str
     online: bool
     eta: float | None
-    prepare: Callable[[Setting], Ready | Refusal]
+    prepare: Callable[[MethodSetting], Ready | Refusal]
 
 
-def laplace(setting: Setting, scales: Sequence[float], guarantee: str) -> Ready:
+def laplace(setting: MethodSetting, scales: Sequence[float], guarantee: str) -> Ready:
     """Independent integer Laplace noise of these scales [Wh], one a step."""
     return _stepwise(setting, scales, guarantee, LAPLACE)
 
 
-def gaussian(setting: Setting, scales: Sequence[float], guarantee: str) -> Ready:
+def gaussian(setting: MethodSetting, scales: Sequence[float], guarantee: str) -> Ready:
     """Independent integer Gaussian noise of these standard deviations [Wh], one a step."""
     return _stepwise(setting, scales, guarantee, GAUSSIAN)
 
 
-def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: Shape) -> Ready:
+def _stepwise(
+    setting: MethodSetting, scales: Sequence[float], guarantee: str, shape: Shape
+) -> Ready:
     fixed = np.array(scales, np.float64)
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
@@ -153,7 +155,9 @@ def _stepwise(setting: Setting, scales: Sequence[float], guarantee: str, shape: 
     return Ready(guarantee, float(fixed.max()), publish)
 
 
-def learnt(public: Public, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE) -> Floats:
+def learnt(
+    public: PublicKnowledge, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE
+) -> Floats:
     """The public's estimate at every step, from that step's release and those before it."""
     now, out = replace(public, shape=shape), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):

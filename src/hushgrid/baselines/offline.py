@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from hushgrid.arrays import Floats, Int32s, Ints
-from hushgrid.baselines.method import Outcome, Ready, Setting
+from hushgrid.baselines.method import MethodSetting, Outcome, Ready
 from hushgrid.belief import load_moments, marginals
 from hushgrid.consumption import Consumption
 from hushgrid.occupancy import OccupancyModel
@@ -21,7 +21,7 @@ _FACTORS = np.exp(np.linspace(math.log(0.4), math.log(2.5), 61))
 
 
 def offline(
-    setting: Setting, forward: Floats, scales: Floats, inverse: Floats, guarantee: str
+    setting: MethodSetting, forward: Floats, scales: Floats, inverse: Floats, guarantee: str
 ) -> Ready:
     """Publish forward @ day plus Laplace noise of `scales` [Wh]; raw is inverse @ that."""
     spread = np.sqrt((inverse**2) @ (2 * scales**2))  # s.d. of the raw day, by step
@@ -45,7 +45,7 @@ class _Estimator:
     D^1/2 Q (c^2 L + 1) Q' D^1/2, Q L Q' being D^-1/2 W D^-1/2: one basis serves all factors.
     """
 
-    def __init__(self, setting: Setting, forward: Floats, noise: Floats) -> None:
+    def __init__(self, setting: MethodSetting, forward: Floats, noise: Floats) -> None:
         scenario = setting.scenario
         share = 1 - float(setting.public.weights[:, 0].sum())  # that the factor is not 1 today
         shape = np.exp(-(np.log(_FACTORS) ** 2) / (2 * setting.public.prior.spread**2))

@@ -16,10 +16,10 @@ from hushgrid.arrays import Floats, Ints
 from hushgrid.baselines.method import (
     FRESH,
     Method,
+    MethodSetting,
     Outcome,
     Ready,
     Refusal,
-    Setting,
     gaussian,
     laplace,
 )
@@ -41,7 +41,7 @@ def hushgrid(name: str, eta: float) -> Method:
     return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_planned, eta))
 
 
-def _planned(eta: float, setting: Setting) -> Ready:
+def _planned(eta: float, setting: MethodSetting) -> Ready:
     scenario, promise = setting.scenario, setting.promise
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
@@ -63,7 +63,7 @@ def _planned(eta: float, setting: Setting) -> Ready:
     return (gaussian if normal else laplace)(setting, found.scale, f"{kind}, {trust}{fresh}")
 
 
-def _forecast(setting: Setting) -> Ready:
+def _forecast(setting: MethodSetting) -> Ready:
     moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
     means = np.array([np.mean([m.mean for m in each]) for each in moments])  # models alike
 
@@ -73,7 +73,7 @@ def _forecast(setting: Setting) -> Ready:
     return Ready("no reading is used, so nothing is given away", 0.0, publish)
 
 
-def _windowed(setting: Setting) -> Ready:
+def _windowed(setting: MethodSetting) -> Ready:
     promise = setting.promise
     w = 1 if promise.secret == "step" else setting.horizon
     scenario = setting.scenario
@@ -114,7 +114,7 @@ def _held(releases: Sequence[Release]) -> Floats:
     return np.array(out)
 
 
-def _unlikely(setting: Setting) -> Ready | Refusal:
+def _unlikely(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.delta == 0:
         return Refusal("its constraint leaves out houses that are all but certain: give a delta")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hushgrid.arrays import Bools, Floats, Ints
-from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
+from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, laplace
 from hushgrid.calendar import Calendar
 from hushgrid.occupancy import OccupancyModel, possible_states
 
@@ -115,7 +115,7 @@ def _of_model(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
     return out
 
 
-def _torn(setting: Setting) -> Bools:
+def _torn(setting: MethodSetting) -> Bools:
     """Houses that some step leaves open only because the models contradict each other."""
     every = [possible_states(model) for model in setting.scenario.models]
     out = np.zeros(setting.scenario.zone.n_houses, np.bool_)
@@ -130,7 +130,7 @@ def _torn(setting: Setting) -> Bools:
     return out
 
 
-def _prepare(setting: Setting) -> Ready | Refusal:
+def _prepare(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.secret == "trajectory":
         return Refusal("a quilt hides one step of a house, not its trajectory")

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.arrays import Floats
-from hushgrid.baselines.method import FRESH, Method, Ready, Refusal, Setting, laplace
+from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, laplace
 from hushgrid.calibration import exposures_of
 from hushgrid.laws import Law
 from hushgrid.policy import MIN_SCALE, Policy
@@ -55,7 +55,7 @@ def _gap(absent: Law, present: Law) -> int:
     return quantile_gap(absent.pmf, present.pmf)
 
 
-def _gaps(setting: Setting, t: int) -> Floats:
+def _gaps(setting: MethodSetting, t: int) -> Floats:
     """The quantile gap of every house's reading at step t [Wh]."""
     f = setting.scenario.consumption
     each = [
@@ -65,7 +65,7 @@ def _gaps(setting: Setting, t: int) -> Floats:
     return np.array(each, np.float64)[f.class_of]
 
 
-def _prepare(setting: Setting) -> Ready | Refusal:
+def _prepare(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if not setting.alone:
         return Refusal("houses move together, and the quantile gap is one house's")
@@ -91,7 +91,7 @@ def _prepare(setting: Setting) -> Ready | Refusal:
     )
 
 
-def _largest(setting: Setting, shares: Floats) -> float:
+def _largest(setting: MethodSetting, shares: Floats) -> float:
     """The largest loss a step that keeps the promise."""
     promise = setting.promise
     if promise.secret == "step":

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.arrays import Floats
-from hushgrid.baselines.method import Method, Ready, Setting
+from hushgrid.baselines.method import Method, MethodSetting, Ready
 from hushgrid.baselines.offline import offline
 from hushgrid.checks import is_whole
 from hushgrid.errors import PolicyError
@@ -88,7 +88,7 @@ def _check(horizon: int) -> None:
         raise PolicyError(f"horizon is {horizon}; give 1 to 4096 steps for a wavelet.")
 
 
-def _prepare(setting: Setting) -> Ready:
+def _prepare(setting: MethodSetting) -> Ready:
     transform = haar(setting.horizon)
     total = wavelet_sensitivity(setting.horizon) * setting.largest / setting.promise.epsilon
     return offline(

@@ -4,7 +4,7 @@
 house, `calibrators` turn both into a scale, `schedule` does so for every step.
 """
 
-from hushgrid.calibration.calibrators import Answer, Calibrator, Naive, Trust, case_loss
+from hushgrid.calibration.calibrators import Answer, Calibrator, Naive, TrustCalibrator, case_loss
 from hushgrid.calibration.cases import Case, Exposure, Exposures
 from hushgrid.calibration.loss import smallest_scale, worst_loss
 from hushgrid.calibration.schedule import (
@@ -27,7 +27,7 @@ __all__ = [
     "Naive",
     "Protected",
     "Scheduler",
-    "Trust",
+    "TrustCalibrator",
     "case_loss",
     "cases_of",
     "exposures_of",

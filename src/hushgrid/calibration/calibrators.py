@@ -70,7 +70,7 @@ class Naive:
 
 
 @dataclass(slots=True)
-class Trust:
+class TrustCalibrator:
     """The smallest scale whose loss is within epsilon for every case, at the policy's eta.
 
     eta = 1 is the paper's rule. Remembers what it has solved, so that a day of steps costs
@@ -122,7 +122,7 @@ class Trust:
         return (case.before, case.after, bound, case.exact, rule)
 
 
-TRUST = Trust()  # what one zone has solved serves all
+TRUST = TrustCalibrator()  # what one zone has solved serves all
 
 
 @dataclass(frozen=True, slots=True)

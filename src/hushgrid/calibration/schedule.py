@@ -14,7 +14,7 @@ from hushgrid.calibration.calibrators import (
     Answer,
     Calibrator,
     GaussianMultiple,
-    Trust,
+    TrustCalibrator,
     case_loss,
 )
 from hushgrid.calibration.cases import Case, Exposure, Exposures
@@ -212,7 +212,9 @@ class Scheduler:
             policy = self._terms[epsilon]
         answer = self._calibrator.scale(exposure, policy)
         _check_scale(answer, policy, bool(exposure.cases))
-        if answer.scale > 0 and type(self._calibrator) is not Trust:  # ours has measured every case
+        if (
+            answer.scale > 0 and type(self._calibrator) is not TrustCalibrator
+        ):  # ours has measured every case
             losses = [case_loss(c, answer.scale, policy.eta) for c in exposure.cases]
             worst = max(losses, default=0.0)
             answer = answer._replace(loss=worst)

@@ -10,7 +10,7 @@ import typer
 from hushgrid.cli.common import Json, need, progress, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.live.batch.run import Report
+    from hushgrid.live.batch.run import BatchReport
 
 
 def batch(
@@ -125,7 +125,7 @@ def _times(
     return first, last
 
 
-def _values(report: Report, seconds: float) -> dict[str, Any]:
+def _values(report: BatchReport, seconds: float) -> dict[str, Any]:
     import resource
     from dataclasses import asdict
 

@@ -11,7 +11,7 @@ from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
 from hushgrid.cli.zones import ZoneName
 
 if TYPE_CHECKING:
-    from hushgrid.worlds import Source
+    from hushgrid.worlds import DaySource
 
 CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the promise: points of the chart
 
@@ -69,7 +69,7 @@ def compare(
     Example: hushgrid compare --secret interval --epsilon 1 --days 200 --shock 0.3
     """
     from hushgrid import report
-    from hushgrid.baselines import Promise, methods_with
+    from hushgrid.baselines import MethodPromise, methods_with
     from hushgrid.cli.compare_source import recorded, simulated
     from hushgrid.compare import compare as compared
     from hushgrid.errors import PlanError
@@ -78,9 +78,9 @@ def compare(
 
     need("matplotlib", "plot")
     asked: Any = secret
-    promise, methods = Promise(asked, epsilon, delta), methods_with(eta)
+    promise, methods = MethodPromise(asked, epsilon, delta), methods_with(eta)
     model = f"true but for a common shock of {shock:g}" if shock else "true"
-    source: Source
+    source: DaySource
     if readings is None:
         if config is not None:
             raise PlanError("config is set without readings; give readings, or no config.")
@@ -139,7 +139,7 @@ def compare(
 
 
 def _curve(
-    source: Source, promise: Any, methods: Any, days: int, seed: int, out: Path, settings: Any
+    source: DaySource, promise: Any, methods: Any, days: int, seed: int, out: Path, settings: Any
 ) -> list[Any]:
     """The same at other promises, in the first zone, on fewer days."""
     from dataclasses import replace

@@ -11,7 +11,7 @@ import typer
 from hushgrid.cli.common import Json, need, put_json, say, stages
 
 if TYPE_CHECKING:
-    from hushgrid.learn.offered import Asked
+    from hushgrid.learn.offered import ZoneChoices
 
 
 def learn(
@@ -91,15 +91,15 @@ def learn(
     from hushgrid.cli.learned import draw, write
     from hushgrid.cli.survey import draw_survey, survey_prose, zone_from_survey
     from hushgrid.files import make_folder
-    from hushgrid.learn.learned import Terms
+    from hushgrid.learn.learned import LearningTerms
     from hushgrid.learn.learned import learn as learned
-    from hushgrid.learn.offered import Asked, offered
+    from hushgrid.learn.offered import ZoneChoices, offered
     from hushgrid.learn.offered import figures as figures_of
     from hushgrid.modelfile import save_learned
     from hushgrid.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values
 
-    asked = Asked(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
+    asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
         need("matplotlib", "plot")
     seconds, first, last = _seconds(interval), _instant("from", begin), _instant("to", end)
@@ -124,7 +124,7 @@ def learn(
             watch=watch,
         )  # fmt: skip
         habits = read_habits(survey, residents, found.seconds)
-        terms = Terms(
+        terms = LearningTerms(
             law="lognormal" if pool_budget is not None and law == "auto" else law,  # type: ignore[arg-type]
             days=days,
             prototypes=prototypes,
@@ -148,7 +148,7 @@ def _written(paths: list[Path]) -> str:
     return "\nWritten:\n" + "\n".join(f"  {path}" for path in paths)
 
 
-def _need_public(asked: Asked, missing: list[str]) -> None:
+def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
     """Refuse a budget where readings would decide what no noise covers."""
     from hushgrid.errors import PolicyError
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learned import Learned
-    from hushgrid.learn.offered import Asked, Offered
+    from hushgrid.learn.offered import Offered, ZoneChoices
 
 DAY = 86_400  # [s]
 
 
 def write(
-    out: Path, result: Learned, made: Offered, asked: Asked, begins: datetime | None
+    out: Path, result: Learned, made: Offered, asked: ZoneChoices, begins: datetime | None
 ) -> list[Path]:
     """theta.json, zone.toml and service.toml with a key; no figure has a part in them."""
     from secrets import token_hex

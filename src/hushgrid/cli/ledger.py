@@ -13,7 +13,7 @@ import typer
 from hushgrid.cli.common import Json, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.live.ledger.chain import Report, Verify
+    from hushgrid.live.ledger.chain import ChainReport, Verify
     from hushgrid.live.ledger.record import Record
     from hushgrid.live.ledger.state import LedgerState
 
@@ -223,7 +223,7 @@ def _hexadecimal(name: str, value: str) -> str:
     return value
 
 
-def _conclude(report: Report, json: str | None) -> None:
+def _conclude(report: ChainReport, json: str | None) -> None:
     """The verdict in one line, the figures as JSON, exit 1 where a record is bad."""
     from hushgrid.errors import LedgerError
 

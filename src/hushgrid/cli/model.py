@@ -136,7 +136,7 @@ def validate(
     from hushgrid.learn.habits import Habits, stationary
     from hushgrid.learn.histories import ailments, clamped, fit_to_learn
     from hushgrid.learn.judge import by_day, marginal_scores, scored, trust_of
-    from hushgrid.learn.learned import AUTO, Terms, design_for
+    from hushgrid.learn.learned import AUTO, LearningTerms, design_for
     from hushgrid.learn.trust import welch
     from hushgrid.modelfile import fit_of, load_learned, publics_of
 
@@ -157,7 +157,7 @@ def validate(
     habits = Habits(hidden, stationary(hidden), "learned")
     starts = tuple(content["starts"])
     family = next((name for name in AUTO if name == content["law"]), AUTO[0])
-    design = design_for(new, habits, Terms(law=family, starts=starts), family)
+    design = design_for(new, habits, LearningTerms(law=family, starts=starts), family)
     models = fit_of(content, design)
     which, strangers = _placed(new, known, models)
     post = posterior(new.wh, homes_of(models, which))

@@ -40,7 +40,7 @@ def serve(
 
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
         need(module, "serve")
-    from hushgrid.live.clock import SystemClock, Watched
+    from hushgrid.live.clock import SystemClock, WatchedClock
     from hushgrid.live.config import load_deployment
     from hushgrid.live.deployment import accepting, placed
     from hushgrid.live.logs import log_lines
@@ -52,4 +52,4 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log_lines()
-    run(deployment, clock=Watched(SystemClock()), stop=stop, new_epoch=new_epoch)
+    run(deployment, clock=WatchedClock(SystemClock()), stop=stop, new_epoch=new_epoch)

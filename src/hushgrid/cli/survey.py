@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushgrid.learn.publish import Public
+    from hushgrid.learn.publish import PublishedGroup
 
 
 def zone_from_survey(
@@ -19,7 +19,7 @@ def zone_from_survey(
     time_zone: str,
     bound: int | None,
     begins: datetime | None,
-) -> tuple[dict[str, Any], tuple[Public, ...], list[Path]]:
+) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
     """A zone of the survey's chains alone: public, with laws that say nothing.
 
     Returns:
@@ -28,7 +28,7 @@ def zone_from_survey(
     from hushgrid.cli.learned import first_interval, put_key
     from hushgrid.errors import FileError, ModelError
     from hushgrid.files import make_folder, save_model, write_text
-    from hushgrid.learn.publish import Public
+    from hushgrid.learn.publish import PublishedGroup
     from hushgrid.learn.survey import (
         PSEUDO_COUNT,
         RESPONDENTS,
@@ -80,7 +80,7 @@ def zone_from_survey(
     for n, count in counts.items():
         habits = chain(given, n, seconds=seconds, definition=definition)
         meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
-        groups.append((Public(habits, flat, (flat,), (0,), count), meters))
+        groups.append((PublishedGroup(habits, flat, (flat,), (0,), count), meters))
         first += count
     text = zone_text(offer, groups).replace('publish = "estimate"', 'publish = "raw"')
     names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
@@ -114,7 +114,7 @@ def zone_from_survey(
 
 
 def draw_survey(
-    out: Path, values: dict[str, Any], public: tuple[Public, ...], seconds: int
+    out: Path, values: dict[str, Any], public: tuple[PublishedGroup, ...], seconds: int
 ) -> list[Path]:
     """The chains as a picture, and a page with it; there are no laws and no days to draw."""
     from hushgrid.files import png_of, save_figures, write_text

@@ -23,7 +23,7 @@ Written = TypeVar("Written", bound=Hashable)
 _REMEMBERED = 1 << 16  # times written alike are read once
 
 
-class Clock(Generic[Written]):
+class TimeReader(Generic[Written]):
     """Reads the times of one input, row by row in its order.
 
     >>> from hushgrid.intake.times import read_iso

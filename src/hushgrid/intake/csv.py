@@ -15,12 +15,12 @@ import numpy as np
 
 from hushgrid.arrays import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.clock import Clock
+from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.columns import durations, meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import Lines, Source, lines
 from hushgrid.intake.mapping import ColumnMapping
-from hushgrid.intake.readings import Columns, Parsed, collect, sift
+from hushgrid.intake.readings import Parsed, RawColumns, collect, sift
 from hushgrid.intake.times import reader
 from hushgrid.intake.zones import local_instants
 
@@ -44,7 +44,7 @@ def csv_batches(source: Source, mapping: ColumnMapping) -> Iterator[Parsed]:
     table = None
     for part in lines(source):
         if table is None:
-            table = _Table(_header(part, mapping), mapping)
+            table = _CsvTable(_header(part, mapping), mapping)
             part.text[0] = ""
         yield table.parsed(part)
     if table is None:
@@ -67,14 +67,14 @@ def _header(part: Lines, mapping: ColumnMapping) -> list[str]:
     return names
 
 
-class _Table:
+class _CsvTable:
     """The rows below one header."""
 
     def __init__(self, names: list[str], mapping: ColumnMapping) -> None:
         self._mapping, self._width = mapping, len(names)
         named = (mapping.meter, mapping.time, mapping.duration, mapping.value)
         self._place = {name: names.index(name.strip()) for name in named if name is not None}
-        self._clock = Clock(reader(mapping.time_format), local_instants(mapping.time_zone))
+        self._clock = TimeReader(reader(mapping.time_format), local_instants(mapping.time_zone))
 
     def parsed(self, part: Lines) -> Parsed:
         by = self._mapping
@@ -93,7 +93,7 @@ class _Table:
         marked = self._clock.instants(column[by.time], ids, code)
         wh = values(column[by.value], by.unit, duration, by.decimal)
         start = starts_of(marked, duration, by.marks)
-        return sift("line", number, Columns(ids, code, start, duration, wh), broken)
+        return sift("line", number, RawColumns(ids, code, start, duration, wh), broken)
 
     def _columns(
         self, part: Lines

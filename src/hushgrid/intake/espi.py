@@ -28,7 +28,7 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.espi_resources import ReadingType, address, decimal, integer, reading_type
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import Source
-from hushgrid.intake.readings import Columns, Parsed, clean_meter, collect, sift
+from hushgrid.intake.readings import Parsed, RawColumns, clean_meter, collect, sift
 from hushgrid.intake.xml import read_xml
 
 _ATOM, _ESPI = "http://www.w3.org/2005/Atom ", "http://naesb.org/espi "
@@ -96,7 +96,7 @@ class _Entry:
             column.extend(more)
 
 
-class _Told(NamedTuple):
+class _EntryReadings(NamedTuple):
     """An entry's readings with what is known of them."""
 
     meter_id: str | None
@@ -117,7 +117,7 @@ class _Feed:
         self._point_of: dict[str, str] = {}  # by MeterReading
         self._types: dict[str, ReadingType] = {}
         self._kinds: set[ReadingType] = set()  # the named and the nameless
-        self._ready: list[_Told] = []
+        self._ready: list[_EntryReadings] = []
         self._waiting: dict[tuple[str | None, str | None], _Entry] = {}
         self._number, self._waits, self.told = 0, 0, 0
         self._espi = False
@@ -173,7 +173,7 @@ class _Feed:
             self._sort(entry)
 
     def _sort(self, entry: _Entry) -> None:
-        told = _Told(self._point(entry), self._type(entry), entry)
+        told = _EntryReadings(self._point(entry), self._type(entry), entry)
         if told.meter_id and told.type:
             self._tell(told)
             return
@@ -189,7 +189,7 @@ class _Feed:
         name = self._type_of.get(entry.meter) if entry.meter else None
         return self._types.get(name) if name else None
 
-    def _tell(self, told: _Told) -> None:
+    def _tell(self, told: _EntryReadings) -> None:
         self._ready.append(told)
         self.told += len(told.entry)
 
@@ -202,7 +202,9 @@ class _Feed:
         kind = next(iter(self._kinds)) if len(self._kinds) == 1 else None
         for (own, meter), entry in self._waiting.items():
             entry.point, entry.meter = own, meter
-            self._tell(_Told(self._point(entry) or point, self._type(entry) or kind, entry))
+            self._tell(
+                _EntryReadings(self._point(entry) or point, self._type(entry) or kind, entry)
+            )
         self._waiting.clear()
 
     def parsed(self) -> Parsed:
@@ -212,10 +214,10 @@ class _Feed:
         self._ready, self.told = [], 0
         nothing = (np.zeros(0, np.int64),) * 5
         number, *columns = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
-        return sift("reading", number, Columns(list(codes), *columns))
+        return sift("reading", number, RawColumns(list(codes), *columns))
 
 
-def _columns(told: _Told, codes: dict[str, int]) -> tuple[Ints, ...]:
+def _columns(told: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
     number, start, duration, raw, decimals = (
         np.frombuffer(column, np.int64) for column in told.entry.columns

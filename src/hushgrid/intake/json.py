@@ -24,13 +24,21 @@ from hushgrid.arrays import Ints
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake.amounts import scaled, whole
-from hushgrid.intake.clock import Clock
+from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines_of
 from hushgrid.intake.names import Names
-from hushgrid.intake.plain import Plain, plain
-from hushgrid.intake.readings import MAX_DURATION, MAX_WH, Columns, Parsed, Readings, collect, sift
+from hushgrid.intake.plain import PlainLines, plain
+from hushgrid.intake.readings import (
+    MAX_DURATION,
+    MAX_WH,
+    Parsed,
+    RawColumns,
+    Readings,
+    collect,
+    sift,
+)
 from hushgrid.intake.times import Moment, read_iso
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -83,8 +91,8 @@ def parse_records(records: Iterable[object]) -> Parsed:
     return _parsed("record", number, kept, broken, _clock())
 
 
-def _clock() -> Clock[str | None]:
-    return Clock(_read_time, lambda _: ())
+def _clock() -> TimeReader[str | None]:
+    return TimeReader(_read_time, lambda _: ())
 
 
 def _read_time(time: str | None) -> Moment | Fault:
@@ -114,14 +122,14 @@ def _parsed(
     number: list[int],
     objects: list[Mapping[str, Any]],
     broken: list[Broken],
-    clock: Clock[str | None],
+    clock: TimeReader[str | None],
 ) -> Parsed:
     return sift(word, np.array(number, np.int64), _columns(objects, clock), broken)
 
 
-def _columns(objects: list[Mapping[str, Any]], clock: Clock[str | None]) -> Columns:
+def _columns(objects: list[Mapping[str, Any]], clock: TimeReader[str | None]) -> RawColumns:
     ids, code = meter_codes([_text(item.get("meter_id")) for item in objects])
-    return Columns(
+    return RawColumns(
         ids,
         code,
         clock.instants([_text(item.get("start_utc")) for item in objects], ids, code),
@@ -181,18 +189,18 @@ def _others(
     return number, kept, [*more, *broken]
 
 
-def _names(columns: Columns) -> Sequence[str]:
+def _names(columns: RawColumns) -> Sequence[str]:
     return columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
 
 
-def _all_plain(found: Plain) -> Readings:
+def _all_plain(found: PlainLines) -> Readings:
     return Readings.told(
         found.names, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
     )
 
 
 def _mixed(
-    found: Plain, first: int, number: Ints, rest: Columns, broken: Sequence[Broken]
+    found: PlainLines, first: int, number: Ints, rest: RawColumns, broken: Sequence[Broken]
 ) -> Parsed:
     """Plain readings and the rest in the order of their lines."""
     names, code = found.names.numbered()
@@ -203,7 +211,7 @@ def _mixed(
     code_of_rest[known] = places[rest.code[known]]
     numbers = np.concatenate([found.line + first, number])
     order = np.argsort(numbers, kind="stable")
-    columns = Columns(
+    columns = RawColumns(
         list(codes),
         np.concatenate([code, code_of_rest])[order],
         np.concatenate([found.start, rest.start])[order],

@@ -89,7 +89,7 @@ def joined(parts: Sequence[Names]) -> Names:
     )
 
 
-class Found(NamedTuple):
+class NamePlaces(NamedTuple):
     """The place of each name, -1 where it has none, and that among the different known ones.
 
     `strange`: they did not come as they were told before.
@@ -113,7 +113,7 @@ class NameIndex:
         self._names = names if self._all_differ else names.at(self._rows)
         self._told = Told.room(len(self._names), self._names.data.size)
 
-    def find(self, names: Names) -> Found:
+    def find(self, names: Names) -> NamePlaces:
         """The place of each among the known ones, -1 where it is none of them."""
         place, known, told = np.empty(len(names), np.int32), self._names, self._told
         missed = look_up(
@@ -122,9 +122,9 @@ class NameIndex:
             np.empty(len(names), np.uint64), place,
         )  # fmt: skip
         first = place if self._all_differ else np.where(place < 0, place, self._rows[place])
-        return Found(first, place, missed > MISSED + len(names) // 16)
+        return NamePlaces(first, place, missed > MISSED + len(names) // 16)
 
-    def tell(self, names: Names, found: Found) -> None:
+    def tell(self, names: Names, found: NamePlaces) -> None:
         """Remember in which order they came; one thread at a time, while others may look."""
         told, size = self._told, int((names.end - names.begin).sum())
         if not told.fits(len(names), size):

@@ -25,7 +25,7 @@ _LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
 _ODD = 64  # lines; few bodies have more that are not plain
 
 
-class Plain(NamedTuple):
+class PlainLines(NamedTuple):
     """Good readings with the number of their line, counted from 0; and all other lines."""
 
     line: Ints
@@ -36,7 +36,7 @@ class Plain(NamedTuple):
     others: list[tuple[int, bytes]]
 
 
-def plain(data: bytes) -> Plain:
+def plain(data: bytes) -> PlainLines:
     """Tell plain lines from others; each has a line feed behind it.
 
     >>> text = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":900,"wh":7}'
@@ -53,7 +53,7 @@ def plain(data: bytes) -> Plain:
         plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
     others = [(number, data[begin:end]) for number, begin, end in odd[:, :k].T.tolist()]
     names = Names(raw, found[METER, :n], found[METER_END, :n])
-    return Plain(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
+    return PlainLines(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
 
 
 def _room(*shape: int) -> Ints:

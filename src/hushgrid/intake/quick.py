@@ -30,7 +30,7 @@ _NUMBERS: dict[str, np.dtype[Any]] = {
 }  # uint64 reaches beyond int64
 
 
-class Plain(NamedTuple):
+class PlainColumns(NamedTuple):
     """Where the plain columns of a table are, and how they are laid out."""
 
     meter: str
@@ -43,7 +43,7 @@ class Plain(NamedTuple):
     wh: np.dtype[Any]
 
 
-def plain(schema: pa.Schema, own: dict[str | None, str], by: ColumnMapping) -> Plain | None:
+def plain(schema: pa.Schema, own: dict[str | None, str], by: ColumnMapping) -> PlainColumns | None:
     """How to read a table quickly, its columns named by `own`; None where that cannot be."""
     if by.meter is None or by.duration is None or by.unit != "wh" or by.marks != "start":
         return None
@@ -55,10 +55,10 @@ def plain(schema: pa.Schema, own: dict[str | None, str], by: ColumnMapping) -> P
     seconds, wh = _NUMBERS.get(str(duration)), _NUMBERS.get(str(value))
     if unit is None or not exact or offsets is None or seconds is None or wh is None:
         return None
-    return Plain(*names, offsets, unit, seconds, wh)
+    return PlainColumns(*names, offsets, unit, seconds, wh)
 
 
-def readings(batch: pa.RecordBatch, how: Plain) -> Readings | None:
+def readings(batch: pa.RecordBatch, how: PlainColumns) -> Readings | None:
     """All rows of a batch; None where one is not plain, or not good."""
     n = batch.num_rows
     start = _numbers(batch.column(how.time), n, _TICKS)

@@ -229,7 +229,7 @@ def collect(batches: Iterable[Parsed]) -> Parsed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class RawColumns:
     """Columns as they were read: at each place a whole number or a `Fault`.
 
     `ids` as bytes are such that each is used.
@@ -243,7 +243,7 @@ class Columns:
 
 
 def sift(
-    word: str, number: Ints, columns: Columns, broken: Sequence[tuple[int, Fault]] = ()
+    word: str, number: Ints, columns: RawColumns, broken: Sequence[tuple[int, Fault]] = ()
 ) -> Parsed:
     """Part good rows from bad ones; `word` and `number` say where a row stands.
 
@@ -270,7 +270,7 @@ def sift(
     return Parsed(readings, malformed, tuple(f"{word} {at}: {reason(why)}" for at, why in first))
 
 
-def _all_good(columns: Columns, names: Names) -> Readings:
+def _all_good(columns: RawColumns, names: Names) -> Readings:
     return Readings.trusted(
         names,
         columns.code.astype(np.int32),
@@ -280,7 +280,7 @@ def _all_good(columns: Columns, names: Names) -> Readings:
     )
 
 
-def _first_fault(columns: Columns) -> Ints:
+def _first_fault(columns: RawColumns) -> Ints:
     wrong = np.zeros(len(columns.code), np.int64)
     checks = (
         (columns.wh, -MAX_WH, MAX_WH, Fault.VALUE_SIZE),

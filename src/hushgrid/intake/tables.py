@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hushgrid.arrays import Bools, Ints
 from hushgrid.errors import ExtraError, IntakeError
-from hushgrid.intake.clock import Clock
+from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.columns import meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
 from hushgrid.intake.mapping import ColumnMapping
 from hushgrid.intake.names import Names
-from hushgrid.intake.quick import Plain, plain, readings
-from hushgrid.intake.readings import MAX_DURATION, MAX_ID, MAX_WH, Columns, Parsed, sift
+from hushgrid.intake.quick import PlainColumns, plain, readings
+from hushgrid.intake.readings import MAX_DURATION, MAX_ID, MAX_WH, Parsed, RawColumns, sift
 from hushgrid.intake.times import Moment, reader
 from hushgrid.intake.zones import local_instants
 from hushgrid.kernels.names import all_plain
@@ -71,7 +71,9 @@ def _checked(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, str]
     return own
 
 
-def _known(schema: pa.Schema, mapping: ColumnMapping) -> tuple[dict[str | None, str], Plain | None]:
+def _known(
+    schema: pa.Schema, mapping: ColumnMapping
+) -> tuple[dict[str | None, str], PlainColumns | None]:
     """The names of `_checked`, and how to read such a table quickly.
 
     A sender's schema stays the same, and to look through one takes longer than a small batch.
@@ -81,13 +83,15 @@ def _known(schema: pa.Schema, mapping: ColumnMapping) -> tuple[dict[str | None, 
 
 
 @lru_cache(maxsize=64)
-def _remembered(raw: bytes, mapping: ColumnMapping) -> tuple[dict[str | None, str], Plain | None]:
+def _remembered(
+    raw: bytes, mapping: ColumnMapping
+) -> tuple[dict[str | None, str], PlainColumns | None]:
     return _looked_up(arrow().ipc.read_schema(arrow().py_buffer(raw)), mapping)
 
 
 def _looked_up(
     schema: pa.Schema, mapping: ColumnMapping
-) -> tuple[dict[str | None, str], Plain | None]:
+) -> tuple[dict[str | None, str], PlainColumns | None]:
     own = _checked(schema, mapping)
     return own, plain(schema, own, mapping)
 
@@ -120,8 +124,8 @@ class Table:
         self._mapping, self._row = mapping, 1
         self._own, self._plain = _known(schema, mapping)
         instants = local_instants(mapping.time_zone)
-        self._texts: Clock[str] = Clock(reader(mapping.time_format), instants)
-        self._walls: Clock[int] = Clock(lambda wall: Moment(wall, None), instants)
+        self._texts: TimeReader[str] = TimeReader(reader(mapping.time_format), instants)
+        self._walls: TimeReader[int] = TimeReader(lambda wall: Moment(wall, None), instants)
 
     @property
     def names(self) -> list[str]:
@@ -156,7 +160,7 @@ class Table:
         marked = self._instants(batch.column(own[by.time]), ids, code)
         wh = _watt_hours(batch.column(own[by.value]), by, duration)
         start = starts_of(marked, duration, by.marks)
-        return sift("row", number, Columns(ids, code, start, duration, wh))
+        return sift("row", number, RawColumns(ids, code, start, duration, wh))
 
     def _instants(self, column: pa.Array, ids: list[str] | Names, code: Ints) -> Ints:
         if _is_text(column.type):

@@ -20,7 +20,7 @@ from hushgrid.arrays import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
 from hushgrid.kernels import em as kernel
 from hushgrid.learn.families import Family, parameters_of
-from hushgrid.learn.fitting import NO_LABELS, NO_POSTERIOR, Fitting, State
+from hushgrid.learn.fitting import NO_LABELS, NO_POSTERIOR, Fitting, FittingState
 
 Tick = Callable[..., None]
 _CHUNK = 64  # homes fitted together: bounds the memory whatever their number
@@ -176,7 +176,7 @@ def _fitted(
     starts = list(design.starts)
     if design.occupied.size and design.states == 2:
         starts.insert(0, -1.0)
-    best: State | None = None
+    best: FittingState | None = None
     if len(starts) > 1:
         for share in starts:
             state = work.started(share)
@@ -224,7 +224,7 @@ def _exchangeable(moves: Floats) -> bool:
     )
 
 
-class Expected(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """What some models expect of homes: see `Fit`; `post` (H, steps) is somebody at home."""
 
     log_likelihood: Floats
@@ -234,7 +234,7 @@ class Expected(NamedTuple):
     sums: Floats
 
 
-def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> Expected:
+def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> ExpectedCounts:
     """Expected counts of readings (homes, steps) under given models; no fitting.
 
     The design's steps may be others than those the models were fitted on, its slots not.
@@ -248,8 +248,8 @@ def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) ->
         work = Fitting(x[these], part.design, own, part.edges)
         post = np.empty(x[these].shape)
         total = work.under(part.initial, part.transition, part.natural, post)
-        parts.append(Expected(total, post, work.first, work.moves, work.gathered()))
-    return Expected(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        parts.append(ExpectedCounts(total, post, work.first, work.moves, work.gathered()))
+    return ExpectedCounts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def pooled_counts(

@@ -21,7 +21,7 @@ _TINY = 1e-300
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class FittingState:
     """Where an iteration stands: parameters, the objective, who is done."""
 
     initial: Floats
@@ -32,7 +32,7 @@ class State:
     iterations: Ints
     rising: list[Floats] = field(default_factory=list)
 
-    def better(self, other: State) -> State:
+    def better(self, other: FittingState) -> FittingState:
         """For each home the state that stands higher."""
         wins = other.last > self.last
         for name in ("initial", "transition", "natural", "last", "done", "iterations"):
@@ -66,7 +66,7 @@ class Fitting:
         self.sums = np.zeros((len(x), design.groups, design.states, self.values.prior.shape[1]))
         self.prior_sums = design.weight * self.values.prior[:, None, None, :]
 
-    def expect(self, homes: Ints, state: State, post: Floats = NO_POSTERIOR) -> Floats:
+    def expect(self, homes: Ints, state: FittingState, post: Floats = NO_POSTERIOR) -> Floats:
         """Expected counts of some homes under a state; their log-likelihoods."""
         self._tabulate(homes, state.natural)
         return np.asarray(
@@ -87,7 +87,7 @@ class Fitting:
             )
         )
 
-    def maximise(self, homes: Ints, state: State) -> None:
+    def maximise(self, homes: Ints, state: FittingState) -> None:
         """The best parameters for the counts."""
         state.natural[homes] = self._laws(homes)
         moves = self.moves[homes] + self.prior_moves[homes]
@@ -100,7 +100,7 @@ class Fitting:
         state.initial[homes] = first / first.sum(axis=1, keepdims=True)
 
     def iterate(
-        self, state: State, iterations: int, tick: Callable[[int], None] = lambda _: None
+        self, state: FittingState, iterations: int, tick: Callable[[int], None] = lambda _: None
     ) -> None:
         """Iterations until every home is done, or for so many; `tick` hears how many are done."""
         enough = self.design.tolerance * np.maximum(self.weight.sum(axis=1), 1.0)
@@ -123,7 +123,7 @@ class Fitting:
                 self.maximise(still, state)
         tick(len(self.homes) - done)
 
-    def log_prior(self, homes: Ints, state: State) -> Floats:
+    def log_prior(self, homes: Ints, state: FittingState) -> Floats:
         """Log of the priors, but for constants."""
         prior = self.prior_moves[homes]
         moves = prior * np.log(np.maximum(state.transition[homes], _TINY))
@@ -131,7 +131,7 @@ class Fitting:
         first = self.design.first * np.log(np.maximum(state.initial[homes], _TINY))
         return np.asarray(moves.sum(axis=(1, 2, 3)) + laws.sum(axis=(1, 2, 3)) + first.sum(axis=1))
 
-    def started(self, share: float) -> State:
+    def started(self, share: float) -> FittingState:
         """Laws from a split of each group's readings by size; moves from the prior alone.
 
         The lowest `share` of readings begins as state 0; below 0 the design's own shares.
@@ -150,7 +150,7 @@ class Fitting:
                 self.counts[:, :, g, k] = of_value * soft
         prior = self.prior_moves + (self.prior_moves.sum(axis=-1, keepdims=True) == 0)
         n = len(self.homes)
-        return State(
+        return FittingState(
             initial=np.full((n, states), 1 / states),
             transition=np.array(prior / prior.sum(axis=-1, keepdims=True)),
             natural=self._laws(self.homes),
@@ -165,7 +165,7 @@ class Fitting:
         rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, chosen]]
         return np.array(rows, np.float64)
 
-    def reorder(self, state: State, homes: Ints) -> None:
+    def reorder(self, state: FittingState, homes: Ints) -> None:
         """Name the states of these homes by what they use: state 0 the least."""
         self.settle(state)
         seen, means = self.usage()
@@ -177,7 +177,7 @@ class Fitting:
             state.natural[h] = state.natural[h][:, k]
             state.transition[h] = state.transition[h][:, k][:, :, k]
 
-    def settle(self, state: State) -> Floats:
+    def settle(self, state: FittingState) -> Floats:
         """The counts and log-likelihoods that go with a state's parameters."""
         return self.expect(self.homes, state)
 
@@ -195,7 +195,7 @@ class Fitting:
         n = len(self.homes)
         done, none = np.ones(n, bool), np.zeros(n, np.int64)
         own = np.ascontiguousarray(initial), np.ascontiguousarray(transition)
-        state = State(*own, np.ascontiguousarray(natural), np.zeros(n), done, none)
+        state = FittingState(*own, np.ascontiguousarray(natural), np.zeros(n), done, none)
         return self.expect(self.homes, state, post)
 
     def gathered(self) -> Floats:

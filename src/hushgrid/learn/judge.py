@@ -9,14 +9,14 @@ import numpy as np
 from hushgrid.arrays import Bools, Floats, Indices, Int8s, Ints
 from hushgrid.laws import Law, Mixture
 from hushgrid.learn.histories import DAY, Histories
-from hushgrid.learn.publish import Public
-from hushgrid.learn.trust import Trust, held_against, trust
+from hushgrid.learn.publish import PublishedGroup
+from hushgrid.learn.trust import TrustBounds, held_against, trust
 
 CONFIDENCE = 0.95
 
 
 def marginal_scores(
-    found: Histories, public: tuple[Public, ...], which: Indices, top: int
+    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
 ) -> Floats:
     """(homes, steps) log-probability of each reading under its slot's mixture of both laws."""
     score = np.full(found.wh.shape, np.nan)
@@ -48,7 +48,9 @@ def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> F
     return level
 
 
-def daily_scores(found: Histories, public: tuple[Public, ...], which: Indices, top: int) -> Floats:
+def daily_scores(
+    found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+) -> Floats:
     """(homes, 3): mean, standard deviation and number of each home's daily mean scores."""
     each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
     rows = []
@@ -79,8 +81,12 @@ class _Piece(NamedTuple):
 
 
 def trust_of(
-    found: Histories, public: tuple[Public, ...], which: Indices, starts: tuple[int, ...], top: int
-) -> Trust:
+    found: Histories,
+    public: tuple[PublishedGroup, ...],
+    which: Indices,
+    starts: tuple[int, ...],
+    top: int,
+) -> TrustBounds:
     """Bounds on the misdescribed share: of each law with labels, of the mixture without.
 
     A law that no label speaks of has no upper bound but 1.
@@ -100,7 +106,7 @@ def trust_of(
 
 def _pieces(
     found: Histories,
-    one: Public,
+    one: PublishedGroup,
     members: Indices,
     name: str,
     labelled: bool,

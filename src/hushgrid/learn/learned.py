@@ -25,8 +25,8 @@ from hushgrid.learn.histories import (
 )
 from hushgrid.learn.judge import marginal_scores, plain_scores, scored, trust_of
 from hushgrid.learn.prototypes import ROUNDS, Prototypes, grouped_models, prototypes
-from hushgrid.learn.publish import Public, publics
-from hushgrid.learn.trust import Trust
+from hushgrid.learn.publish import PublishedGroup, publics
+from hushgrid.learn.trust import TrustBounds
 
 STARTS = (0, 6, 12, 18)  # [h] of slot groups
 HELD_OUT = 0.25  # of the time, its end
@@ -36,7 +36,7 @@ Watch = Callable[[str, int], Callable[..., None]]  # a stage and its size -> wha
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LearningTerms:
     """How to learn: `days` of the habits count as prior; `prototypes` 0 leaves a model a home.
 
     `law` "auto" takes the one that explains held-out days best.
@@ -90,16 +90,16 @@ class Learned:
     usable: Indices
     own: Fit
     shared: Prototypes | None
-    public: tuple[Public, ...]
+    public: tuple[PublishedGroup, ...]
     family: Family
     tried: dict[str, float]
     seconds: int
     begins: int
     ends: int
     habits: str
-    terms: Terms
+    terms: LearningTerms
     held_out: HeldOut | None
-    trust: Trust | None
+    trust: TrustBounds | None
     accuracy: dict[str, Any]
     home_share: Floats
     vacant: Indices
@@ -107,7 +107,7 @@ class Learned:
     edges: Floats | None = None
 
 
-def design_for(found: Histories, habits: Habits, terms: Terms, family: Family) -> Design:
+def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: Family) -> Design:
     """Slots, slot groups, priors and ties for these steps."""
     if habits.steps != found.steps_a_day:
         raise ModelError(
@@ -155,7 +155,7 @@ def _unwatched(stage: str, size: int) -> Callable[..., None]:
 def learn(
     given: Histories,
     habits: Habits,
-    terms: Terms | None = None,
+    terms: LearningTerms | None = None,
     *,
     watch: Watch | None = None,
     pooled: bool = False,
@@ -174,7 +174,7 @@ def learn(
     Raises:
         ModelError: No home can be fitted, or the habits or slot groups do not fit the steps.
     """
-    terms, begin = terms or Terms(), watch or _unwatched
+    terms, begin = terms or LearningTerms(), watch or _unwatched
     ails = ailments(given)
     usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
     if not usable.size:
@@ -273,7 +273,7 @@ def _labels(found: Histories, design: Design) -> Int8s | None:
 
 
 def _family(
-    found: Histories, habits: Habits, terms: Terms, begin: Watch
+    found: Histories, habits: Habits, terms: LearningTerms, begin: Watch
 ) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
     """The family of laws, what each that was tried reached on held-out days, and both parts."""
     parts = parted(found)
@@ -315,9 +315,9 @@ def _sample(found: Histories) -> Indices:
 
 
 def _held_out(
-    early: Histories, late: Histories, habits: Habits, terms: Terms, family: Family,
+    early: Histories, late: Histories, habits: Habits, terms: LearningTerms, family: Family,
     shared: Prototypes, top: int,
-) -> tuple[HeldOut, tuple[Public, ...]]:  # fmt: skip
+) -> tuple[HeldOut, tuple[PublishedGroup, ...]]:  # fmt: skip
     """Prototypes of the early part alone, in the groups found, scored on the late part.
 
     Laws reach up to `top` [Wh], the largest reading of both parts.
@@ -332,7 +332,7 @@ def _held_out(
 
 
 def last_days(
-    early: Histories, late: Histories, public: tuple[Public, ...], which: Indices, top: int
+    early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
 ) -> HeldOut:
     """Scores of the last days under models; `which` (homes,) is the model of each home."""
     score = marginal_scores(late, public, which, top)
@@ -356,7 +356,7 @@ def last_days(
 
 
 def _accuracy(
-    found: Histories, habits: Habits, terms: Terms, family: Family, edges: Floats | None
+    found: Histories, habits: Habits, terms: LearningTerms, family: Family, edges: Floats | None
 ) -> dict[str, Any]:
     """With labels: how often decoding is right, trained without them and with a few days."""
     if found.labels is None or not (found.labels >= 0).any():

@@ -30,8 +30,8 @@ from hushgrid.learn.private import (
     pooled_model,
     statistics,
 )
-from hushgrid.learn.publish import Public, publics
-from hushgrid.learn.trust import Trust
+from hushgrid.learn.publish import PublishedGroup, publics
+from hushgrid.learn.trust import TrustBounds
 from hushgrid.noise import Noise
 
 CONTRACT_W = 10_000  # [W] assumed where no contract is told
@@ -39,7 +39,7 @@ _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bo
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ZoneChoices:
     """What somebody decides about a zone: its bound [Wh a step], budgets [epsilon] and eta."""
 
     zone: str = "learned"
@@ -77,7 +77,7 @@ class Offered:
     eta: float
     eta_by: str
     models: Fit
-    public: tuple[Public, ...]
+    public: tuple[PublishedGroup, ...]
     which: Indices
 
 
@@ -91,14 +91,14 @@ class Figures:
     """
 
     eta_basis: str
-    trust: Trust
+    trust: TrustBounds
     daily: Floats
     held_out: HeldOut | None
     accuracy: dict[str, Any]
     home_share: Floats
 
 
-def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Offered:
+def offered(result: Learned, found: Histories, asked: ZoneChoices, noise: Noise) -> Offered:
     """The homes' own models, or a pooled one with noise where a budget is given for it.
 
     Args:
@@ -151,7 +151,7 @@ def offered(result: Learned, found: Histories, asked: Asked, noise: Noise) -> Of
 
 
 def figures(
-    result: Learned, made: Offered, found: Histories, habits: Habits, asked: Asked
+    result: Learned, made: Offered, found: Histories, habits: Habits, asked: ZoneChoices
 ) -> Figures:
     """What the operator gets to know about the models that are offered.
 
@@ -177,7 +177,7 @@ def figures(
     )
 
 
-def _check_public(result: Learned, found: Histories, asked: Asked) -> None:
+def _check_public(result: Learned, found: Histories, asked: ZoneChoices) -> None:
     """What noise does not cover must not come from readings."""
     if asked.pool_budget is None and asked.bound_budget is None:
         return
@@ -192,7 +192,9 @@ def _check_public(result: Learned, found: Histories, asked: Asked) -> None:
         )
 
 
-def _bound(result: Learned, found: Histories, asked: Asked, noise: Noise) -> tuple[int, str, float]:
+def _bound(
+    result: Learned, found: Histories, asked: ZoneChoices, noise: Noise
+) -> tuple[int, str, float]:
     """The public bound [Wh], who answers for it, and what it cost; never a reading's own."""
     if asked.bound is not None:
         return asked.bound, "given as the contract's", 0.0
@@ -206,14 +208,14 @@ def _bound(result: Learned, found: Histories, asked: Asked, noise: Noise) -> tup
     return at, f"a private quantile at epsilon {asked.bound_budget:g}", asked.bound_budget
 
 
-def _eta(provenance: Provenance, asked: Asked) -> tuple[float, str]:
+def _eta(provenance: Provenance, asked: ZoneChoices) -> tuple[float, str]:
     """Eta and who set it: a person's, never one computed from labels."""
     if provenance == "private":
         return 1.0, f"nobody: {_ONLY}"
     return (1.0, _NOBODY) if asked.eta is None else (asked.eta, asked.eta_set_by.strip())
 
 
-def _basis(trust: Trust, made: Offered, asked: Asked) -> str:
+def _basis(trust: TrustBounds, made: Offered, asked: ZoneChoices) -> str:
     """On what grounds eta is what it is."""
     if made.provenance == "private":
         return _ONLY
@@ -227,7 +229,7 @@ _ONLY = "private models allow eta = 1 only"
 _NOBODY = "nobody set eta"
 
 
-def groups_of(result: Learned, made: Offered) -> list[tuple[Public, list[str]]]:
+def groups_of(result: Learned, made: Offered) -> list[tuple[PublishedGroup, list[str]]]:
     """What is offered with the meters it is for; a home that was not fitted joins the most."""
     largest = int(np.bincount(made.which, minlength=len(made.public)).argmax())
     of = {int(i): int(made.which[n]) for n, i in enumerate(result.usable)}

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import ModelError
-from hushgrid.learn.em import Design, Expected, Fit, expected, homes_of
+from hushgrid.learn.em import Design, ExpectedCounts, Fit, expected, homes_of
 from hushgrid.learn.families import Values, natural_of, parameters_of
 from hushgrid.learn.fitting import tied
 
@@ -49,7 +49,7 @@ def prototypes(
     which = _grouped(own, k)
     models = grouped_models(
         own,
-        Expected(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums),
+        ExpectedCounts(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums),
         which,
         k,
     )
@@ -59,7 +59,7 @@ def prototypes(
         likelihood = np.stack([each.log_likelihood for each in under])
         better = likelihood.argmax(axis=0)
         history.append(float(likelihood.max(axis=0).sum()))
-        seen = Expected(
+        seen = ExpectedCounts(
             *(np.stack(parts)[better, np.arange(own.homes)] for parts in zip(*under, strict=True))
         )
         which = _none_empty(better, likelihood, k)
@@ -119,7 +119,7 @@ def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
     return which
 
 
-def grouped_models(own: Fit, seen: Expected, which: Indices, k: int) -> Fit:
+def grouped_models(own: Fit, seen: ExpectedCounts, which: Indices, k: int) -> Fit:
     """The shared models of groups, from the expected counts of their homes."""
     groups = [np.flatnonzero(which == j) for j in range(k)]
     sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])

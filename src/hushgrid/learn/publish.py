@@ -24,7 +24,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Public:
+class PublishedGroup:
     """What is published about a group of homes: a chain and laws, as a zone file has them.
 
     `absent` is a law's table, `present` one for each slot group that begins at `starts` [h].
@@ -41,13 +41,13 @@ class Public:
         own = self.within(bound)
         return law_of_table(own.absent, bound), tuple(law_of_table(t, bound) for t in own.present)
 
-    def within(self, bound: int) -> Public:
+    def within(self, bound: int) -> PublishedGroup:
         """The same with tables that are laws on 0..bound [Wh]."""
         present = tuple(_within(table, bound) for table in self.present)
         return replace(self, absent=_within(self.absent, bound), present=present)
 
 
-def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[Public, ...]:
+def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[PublishedGroup, ...]:
     """What each model says in two states; state 0 is absent, all others are present."""
     counts = models.moves + models.design.moves
     found = []
@@ -56,7 +56,7 @@ def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[Publi
         chain = Habits(a, stationary(a), "learned")
         absent = _table(models, j, 0, 0)
         present = tuple(_present(models, j, g) for g in range(models.design.groups))
-        found.append(Public(chain, absent, present, starts, int((which == j).sum())))
+        found.append(PublishedGroup(chain, absent, present, starts, int((which == j).sum())))
     return tuple(found)
 
 
@@ -128,6 +128,6 @@ def law_of_table(table: dict[str, Any], bound: int) -> Law:
     return FAMILIES[table["law"]](**{"top": bound} | arguments)
 
 
-def theta(found: tuple[Public, ...], chain_of: Indices, name: str) -> OccupancyModel:
+def theta(found: tuple[PublishedGroup, ...], chain_of: Indices, name: str) -> OccupancyModel:
     """The occupancy model of houses that follow these chains."""
     return model_of([one.chain for one in found], chain_of, name)

@@ -23,7 +23,7 @@ BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LawCheck:
     """Readings of one state and slot group held against one law."""
 
     name: str
@@ -35,13 +35,13 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class TrustBounds:
     """Bounds on the misdescribed share with their confidence; `upper` is None without labels."""
 
     lower: float
     upper: float | None
     confidence: float
-    cells: tuple[Cell, ...]
+    cells: tuple[LawCheck, ...]
 
     @property
     def suggested(self) -> float:
@@ -76,7 +76,7 @@ def quantile_bins(law: Law, bins: int = BINS) -> Ints:
 
 def held_against(
     name: str, law: Law, readings: Floats, days: Ints, confidence: float, cells: int
-) -> Cell:
+) -> LawCheck:
     """Readings that should follow a law; `days` says which belong together."""
     seen = np.isfinite(readings)
     x, day = np.clip(np.rint(readings[seen]), 0, law.top).astype(np.int64), days[seen]
@@ -84,14 +84,16 @@ def held_against(
     f = np.diff(np.concatenate([[0.0], np.cumsum(law.pmf)[ends]]))
     inside = np.searchsorted(ends, x)[:, None] == np.arange(len(ends))
     if not len(x):
-        return Cell(name, 0, 0.0, 0.0, 0.0, 1.0)
+        return LawCheck(name, 0, 0.0, 0.0, 0.0, 1.0)
     p, effective = inside.mean(axis=0), _effective(inside, day)
     tail = (1 - confidence) / (cells * len(ends))
     low, high = clopper_pearson(p, effective, tail)
     # p(B) >= (1 - eta) f(B) holds for a bin without mass, whatever eta is
     known = f > 0
     point, lower, upper = (float((1 - at[known] / f[known]).max()) for at in (p, high, low))
-    return Cell(name, len(x), float(effective.min()), max(point, 0), max(lower, 0), max(upper, 0))
+    return LawCheck(
+        name, len(x), float(effective.min()), max(point, 0), max(lower, 0), max(upper, 0)
+    )
 
 
 def _effective(inside: Bools, day: Ints) -> Floats:
@@ -116,13 +118,13 @@ def clopper_pearson(p: Floats, n: Floats, tail: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def trust(cells: Iterable[Cell], confidence: float, *, labelled: bool) -> Trust:
+def trust(cells: Iterable[LawCheck], confidence: float, *, labelled: bool) -> TrustBounds:
     """The worst of all cells: eta must hold in each of them."""
     every = tuple(cells)
     seen = [cell for cell in every if cell.readings]
     lower = max((cell.lower for cell in seen), default=0.0)
     upper = max((cell.upper for cell in every), default=1.0) if labelled else None
-    return Trust(lower, None if upper is None else min(upper, 1.0), confidence, every)
+    return TrustBounds(lower, None if upper is None else min(upper, 1.0), confidence, every)
 
 
 def welch(old: tuple[float, float, int], new: Floats) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.learn.publish import Public
+from hushgrid.learn.publish import PublishedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Offer:
     by: str = "hushgrid learn"
 
 
-def zone_text(offer: Offer, groups: Sequence[tuple[Public, Sequence[str]]]) -> str:
+def zone_text(offer: Offer, groups: Sequence[tuple[PublishedGroup, Sequence[str]]]) -> str:
     """A zone file; houses in the order of `groups`, each with its meters; theta.json beside."""
     publish = "raw" if offer.provenance == "private" else "estimate"
     day = 86_400 // offer.seconds
@@ -116,7 +116,7 @@ def service_text(offer: Offer, begins: str) -> str:
     )
 
 
-def _houses(public: Public, meters: Sequence[str], offer: Offer) -> str:
+def _houses(public: PublishedGroup, meters: Sequence[str], offer: Offer) -> str:
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
     lines += [f"bound = {offer.bound}", f"absent = {_value(public.absent)}"]

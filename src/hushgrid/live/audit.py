@@ -14,18 +14,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hushgrid.audit import Came, Check, Entry, Epoch, Evidence, Lost, Terms, from_recording
+from hushgrid.audit import (
+    Came,
+    Check,
+    Evidence,
+    Lost,
+    RecordedEpoch,
+    RecordedRelease,
+    Terms,
+    from_recording,
+)
 from hushgrid.audit.publishers import Factory
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
 from hushgrid.live.border import accepted, same_terms
 from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.chain import Report, Verify, check
+from hushgrid.live.ledger.chain import ChainReport, Verify, check
 from hushgrid.live.ledger.record import Record, from_line, is_hex
 from hushgrid.live.ledger.state import EpochRecord
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.placing import Place, laid
+from hushgrid.live.placing import EpochTimes, laid
 from hushgrid.live.promise import stated
 from hushgrid.live.terms import roster_digest
 from hushgrid.occupancy import OccupancyModel
@@ -37,7 +46,7 @@ from hushgrid.zonefile import ZoneFile, load_zone, zone_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class AuditInput:
     """What a file holds for an audit: records by zone, terms, and what became of the chain."""
 
     evidence: tuple[Evidence, ...]
@@ -54,7 +63,7 @@ def load_case(
     zone: str | None = None,
     key: str | None = None,
     heads: Iterable[str] = (),
-) -> Case:
+) -> AuditInput:
     """Read what is to be audited: a trace, an export, a store, a zone or a service file."""
     path = Path(file)
     terms = [one for config in configs for one in load_terms(config)[0]]
@@ -80,7 +89,7 @@ def load_case(
         names = ", ".join(sorted({one.zone.id for one in terms}))
         raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
     stated = tuple(_as_accepted(one, evidence) for one in wanted)
-    return Case(evidence, stated, chain, kind, recorded)
+    return AuditInput(evidence, stated, chain, kind, recorded)
 
 
 def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
@@ -146,7 +155,7 @@ class _InOtherEpochs:
         if service.pattern is None:
             return service.scenario.models
         begins = first * service.seconds
-        place = Place(begins, service.seconds, steps, service.time_zone)
+        place = EpochTimes(begins, service.seconds, steps, service.time_zone)
         return laid(service.pattern, place).models
 
 
@@ -203,7 +212,7 @@ def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
         yield record
 
 
-def _chain(report: Report, with_key: bool, with_heads: bool) -> Check:
+def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
     if report.first_bad is not None:
         text = f"Record {report.first_bad}: {report.reason} Nothing after it was looked at."
         return Check("chain", "failed", text, report.first_bad)
@@ -280,7 +289,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
         except (KeyError, TypeError, ValueError):
             break  # a body that does not fit: the chain says so
     made = tuple(
-        Epoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
+        RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
         for one in epochs
     )
     all_ = (tuple(charges), tuple(left), tuple(gaps))
@@ -340,11 +349,11 @@ class _Brought:
         return max(counted, default=0.0)
 
 
-def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> Entry:
+def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> RecordedRelease:
     def own(name: str) -> float:
         return float("inf") if body[name] is None else float(body[name])
 
-    return Entry(
+    return RecordedRelease(
         place=place,
         step=int(body["t"]) - first + 1,
         source=str(body["source"]),
@@ -462,7 +471,7 @@ def load_factory(name: str) -> Factory:
     return factory
 
 
-def attacked(case: Case, seed: int) -> dict[str, Any] | None:
+def attacked(case: AuditInput, seed: int) -> dict[str, Any] | None:
     """Two attacks on a trace that holds the truth, scored; None for anything else."""
     from hushgrid.attack import attack
     from hushgrid.report.attack import attack_figures

@@ -29,7 +29,7 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord, ResumeRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.ports import LedgerStore
-from hushgrid.live.placing import Place, as_before, in_epoch, laid, planned_otherwise
+from hushgrid.live.placing import EpochTimes, as_before, in_epoch, laid, planned_otherwise
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Task
@@ -87,7 +87,7 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, float]:
 
 
 def border(
-    service: ZoneService, standing: LedgerState, spans: Sequence[Span] | None = None
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch] | None = None
 ) -> Border | None:
     """Count the zone's new epoch together with what its ledger holds.
 
@@ -118,7 +118,7 @@ def border(
 
 
 def _refusal(
-    service: ZoneService, standing: LedgerState, found: Border, spans: Sequence[Span]
+    service: ZoneService, standing: LedgerState, found: Border, spans: Sequence[EarlierEpoch]
 ) -> str:
     """The figure, and the ways out."""
     least = _rounded_up(found.leakage)
@@ -143,7 +143,9 @@ def _rounded_up(figure: float) -> str:
     return f"{math.ceil(figure * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
 
 
-def _later(service: ZoneService, standing: LedgerState, spans: Sequence[Span]) -> int | None:
+def _later(
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch]
+) -> int | None:
     """How many intervals later the epoch may begin; whole days, so that its terms stay alike."""
     for days in PERIODS:
         begins = service.begins + days * _DAY
@@ -163,7 +165,7 @@ def _promised(service: ZoneService) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
+class _EpochReleases:
     """An epoch with its releases from readings and the steps of it that may be lost."""
 
     place: int  # among all epochs
@@ -198,20 +200,20 @@ class _Told:
         return max(time for time, _ in self.sources(seconds))
 
 
-def _told(standing: LedgerState) -> list[_Told]:
+def _told(standing: LedgerState) -> list[_EpochReleases]:
     """Every epoch that may have published from readings, in the order of the records.
 
     A later record may set an epoch aside that has published nothing; what is on record from then
     on is not of that one, wherever it begins.
     """
-    found: list[_Told] = []
+    found: list[_EpochReleases] = []
     for i, epoch in enumerate(standing.epochs):
         until = min((one.first for one in standing.epochs[i + 1 :]), default=math.inf)
         steps = [one for one in standing.releases if epoch.first <= one.t < until]
         releases = [one for one in steps if one.source == "readings"]
         gaps = [one for one in standing.booked if epoch.first <= one.first < until]
         if releases or gaps:
-            found.append(_Told(i, epoch, releases, gaps))
+            found.append(_EpochReleases(i, epoch, releases, gaps))
     return found
 
 
@@ -223,7 +225,9 @@ def accepted(epoch: EpochRecord) -> float:
     return counted if counted > (epoch.interval or 0.0) * (1 + _CLOSE) else 0.0
 
 
-def _allowed(standing: LedgerState, one: _Told, promised: float, until: int | None = None) -> float:
+def _allowed(
+    standing: LedgerState, one: _EpochReleases, promised: float, until: int | None = None
+) -> float:
     """What holds for an epoch's steps: its promise, or what was accepted since it began.
 
     Args:
@@ -280,16 +284,16 @@ def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
+class EarlierEpoch:
     """An earlier epoch whose terms are known: the zone as it ran then."""
 
     service: ZoneService
-    told: _Told
+    told: _EpochReleases
 
 
-def known(service: ZoneService, standing: LedgerState) -> list[Span]:
+def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
     """Earlier epochs of the same terms, back to where they are forgotten; the last one last."""
-    first, found = service.begins // service.seconds, list[Span]()
+    first, found = service.begins // service.seconds, list[EarlierEpoch]()
     if _promised(service) is None:
         return found
     for one in reversed(_told(standing)):
@@ -298,7 +302,7 @@ def known(service: ZoneService, standing: LedgerState) -> list[Span]:
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
         if then is None or first - epoch.first > _MOST:
             break
-        found.insert(0, Span(then, one))
+        found.insert(0, EarlierEpoch(then, one))
         if service.memory is not None and first - epoch.first >= service.memory:
             break
     return found
@@ -328,7 +332,10 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
 
 
 def _of_run(
-    service: ZoneService, standing: LedgerState, told: Sequence[_Told], spans: Sequence[Span]
+    service: ZoneService,
+    standing: LedgerState,
+    told: Sequence[_EpochReleases],
+    spans: Sequence[EarlierEpoch],
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = _promised(service)
@@ -346,7 +353,7 @@ def _of_run(
 
 
 def _continued(
-    service: ZoneService, standing: LedgerState, spans: Sequence[Span], inflow: float
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch], inflow: float
 ) -> list[tuple[float, float]]:
     """One chain through all epochs that are known, in local time."""
     pattern, promised = service.pattern, _promised(service)
@@ -354,7 +361,9 @@ def _continued(
     assert promised is not None
     begin, new = spans[0].told.epoch.first, service.begins // service.seconds
     steps = new - begin + service.policy.horizon
-    world = laid(pattern, Place(begin * service.seconds, service.seconds, steps, service.time_zone))
+    world = laid(
+        pattern, EpochTimes(begin * service.seconds, service.seconds, steps, service.time_zone)
+    )
     worlds = [world]
     if inflow > FORGOTTEN * promised and any(model.has_zeros for model in world.models):
         # who is certain where this chain begins need not have been so before
@@ -428,7 +437,10 @@ def _scales(service: ZoneService) -> dict[int, float]:
 
 
 def _of_others(
-    service: ZoneService, standing: LedgerState, told: Sequence[_Told], spans: Sequence[Span]
+    service: ZoneService,
+    standing: LedgerState,
+    told: Sequence[_EpochReleases],
+    spans: Sequence[EarlierEpoch],
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
 
@@ -459,9 +471,9 @@ def _of_others(
 def _inflow(
     service: ZoneService,
     standing: LedgerState,
-    before: Sequence[_Told],
+    before: Sequence[_EpochReleases],
     to: int,
-    run: _Told | None,
+    run: _EpochReleases | None,
 ) -> float:
     """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
 
@@ -506,7 +518,7 @@ def _together(service: ZoneService) -> int:
 
 
 def _fading(
-    service: ZoneService, before: Sequence[_Told], to: int
+    service: ZoneService, before: Sequence[_EpochReleases], to: int
 ) -> tuple[Callable[[int], float], float]:
     """The share of a leakage about the step at any time [s] that is left at `to` [s].
 
@@ -540,7 +552,7 @@ def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyM
     if service.pattern is None:
         ago = (service.begins - start) // seconds
         return [model.starting(-(day + ago)) for model in service.scenario.models]
-    place = Place(start - day * seconds, seconds, day + steps + 1, service.time_zone)
+    place = EpochTimes(start - day * seconds, seconds, day + steps + 1, service.time_zone)
     return laid(service.pattern, place).models
 
 

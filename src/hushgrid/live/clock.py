@@ -39,7 +39,7 @@ class FastClock:
         return self._origin + self._speed * (time.monotonic() - self._begun)
 
 
-class Watched:
+class WatchedClock:
     """A clock that is held against one that cannot be set; a jump is logged, not mended.
 
     Back: what is on record is not published again, the next interval waits. Forward: what passed is

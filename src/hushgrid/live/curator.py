@@ -32,11 +32,11 @@ from hushgrid.live.ledger.records import release, stand_in
 from hushgrid.live.ledger.state import ReleaseRecord, TransferRecord
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.ledger.witness import Witness
-from hushgrid.live.meters.ports import Closed, Source
+from hushgrid.live.meters.ports import Closed, IntervalSource
 from hushgrid.live.publish import Publisher
 from hushgrid.live.replay import Replay, brought_now
 from hushgrid.live.terms import begin
-from hushgrid.mechanism import Draws, State, bring, prepare, skip, step
+from hushgrid.mechanism import PreparedNoise, State, bring, prepare, skip, step
 from hushgrid.noise import Noise, Stepwise
 
 log = logging.getLogger("hushgrid.curator")
@@ -81,7 +81,7 @@ class Curator:
         self,
         service: ZoneService,
         ledger: Ledger,
-        meters: Source,
+        meters: IntervalSource,
         noise: Noise | Stepwise,
         publishers: Sequence[Publisher],
         mode: Mode,
@@ -103,7 +103,7 @@ class Curator:
         cls,
         service: ZoneService,
         store: LedgerStore,
-        meters: Source,
+        meters: IntervalSource,
         noise: Noise | Stepwise,
         key: Signer,
         publishers: Sequence[Publisher],
@@ -356,7 +356,7 @@ class Curator:
             return self._state
         return bring(self._state, brought_now(standing))
 
-    def _drawn(self) -> Draws | None:
+    def _drawn(self) -> PreparedNoise | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
 
         Terms that give no noise at all, whatever the reason, are not usable: then the fallback.

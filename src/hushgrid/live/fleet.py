@@ -23,7 +23,7 @@ ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles
 BODY, MESSAGE = 50_000, 1000  # readings in an HTTP body, in an MQTT message
 
 
-class Way(Protocol):
+class MeterChannel(Protocol):
     """Where a fleet sends its readings."""
 
     def send(self, readings: Readings) -> Receipt | None:
@@ -224,7 +224,7 @@ class MqttWay:
         self._client.loop_stop()
 
 
-def way_to(target: str, token: str, form: str, pattern: str | None) -> Way:
+def way_to(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
     """The way to a URL; `pattern` is the topic that the service listens to."""
     found = urlsplit(target)
     try:

@@ -24,7 +24,7 @@ from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters import open_meters
-from hushgrid.live.meters.ports import Source
+from hushgrid.live.meters.ports import IntervalSource
 from hushgrid.live.terms import check_same, first_state
 from hushgrid.sums import sum_up
 
@@ -33,7 +33,9 @@ log = logging.getLogger("hushgrid.curator")
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
 
 
-def note_loss(service: ZoneService, ledger: Ledger, meters: Source | None, now: float) -> None:
+def note_loss(
+    service: ZoneService, ledger: Ledger, meters: IntervalSource | None, now: float
+) -> None:
     """Record a gap where releases may have been shown that the ledger lacks.
 
     Args:
@@ -85,7 +87,7 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
         )
 
 
-def meters_of(service: ZoneService, meters: Source) -> Source | None:
+def meters_of(service: ZoneService, meters: IntervalSource) -> IntervalSource | None:
     """The meter store with the zone open; None where it holds the zone under other terms."""
     try:
         meters.open_zone(service.id, service.meters, service.seconds)
@@ -96,7 +98,7 @@ def meters_of(service: ZoneService, meters: Source) -> Source | None:
     return meters
 
 
-def _closed(service: ZoneService, standing: LedgerState, meters: Source) -> int:
+def _closed(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> int:
     """The last step whose interval was closed to be published; 0 where none was.
 
     Before its first release an epoch closes the intervals that passed without readings.

@@ -67,7 +67,7 @@ class Gate:
         parts = [p.readings for each in deliveries for p in each if len(p.readings)]
         sizes = [sum(len(p.readings) for p in each) for each in deliveries]
         told = [
-            _Told(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
+            _DeliveryResult(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
             for each, size in zip(deliveries, sizes, strict=True)
         ]
         if parts:
@@ -87,7 +87,7 @@ class Gate:
                 self._index.tell(names, found)
         return found.place
 
-    def _put(self, columns: _Placed, ends: list[int], told: list[_Told]) -> None:
+    def _put(self, columns: _Placed, ends: list[int], told: list[_DeliveryResult]) -> None:
         for zone, first, (bound, least) in zip(
             self._zones, self._first, self._bounds, strict=False
         ):
@@ -131,7 +131,7 @@ class _Placed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Told:
+class _DeliveryResult:
     """What a delivery is told in the end."""
 
     receipt: Receipt

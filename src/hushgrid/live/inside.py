@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.mechanism import Draws
+from hushgrid.mechanism import PreparedNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Inside:
     paid: int | None = None
 
     @classmethod
-    def of(cls, draws: Draws | None, away: tuple[int, ...] = (), paid: int | None = None) -> Inside:
+    def of(
+        cls, draws: PreparedNoise | None, away: tuple[int, ...] = (), paid: int | None = None
+    ) -> Inside:
         """Of what is drawn already; nothing where the next release has no noise of its own."""
         if draws is None:
             return cls(None, None, None, None, None, None, away)

@@ -25,7 +25,7 @@ from hushgrid.simulation import Scenario
 _DAY = 86_400  # [s]
 
 
-class Place(NamedTuple):
+class EpochTimes(NamedTuple):
     """When an epoch's steps are: `begins` [UTC epoch s], their length [s], their number, where."""
 
     begins: int
@@ -44,7 +44,7 @@ class Planned(NamedTuple):
 
 @lru_cache(maxsize=128)
 def interval_plan(
-    pattern: Pattern, promise: Promise, place: Place, *, alone: bool = False
+    pattern: Pattern, promise: Promise, place: EpochTimes, *, alone: bool = False
 ) -> Planned:
     """The policy that keeps an interval promise, among epochs like it before and after.
 
@@ -83,23 +83,23 @@ def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
     """
     if service.pattern is None:
         return None
-    place = Place(service.begins, service.seconds, service.policy.horizon, service.time_zone)
+    place = EpochTimes(service.begins, service.seconds, service.policy.horizon, service.time_zone)
     return _run(service.pattern, place, memory_of(service.pattern, place))
 
 
-def _run(pattern: Pattern, place: Place, memory: int | None) -> tuple[Scenario, int | None]:
+def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scenario, int | None]:
     if memory is None:
         return laid(pattern, place), None
     world = _among_others(pattern, place, memory)
     return world, len(world.models[0].calendar.slots)
 
 
-def laid(pattern: Pattern, place: Place) -> Scenario:
+def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
     """The pattern in local time over the epoch's steps."""
     return localised(pattern.scenario, **place._asdict())
 
 
-def memory_of(pattern: Pattern, place: Place) -> int | None:
+def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
     """Steps of silence, before the epoch and after it, that leave nothing of any leakage."""
     day = _DAY // place.seconds
     end = place.begins + (place.horizon - 1) * place.seconds
@@ -111,7 +111,7 @@ def memory_of(pattern: Pattern, place: Place) -> int | None:
     return None
 
 
-def kept(pattern: Pattern, place: Place, start: int, steps: int) -> float:
+def kept(pattern: Pattern, place: EpochTimes, start: int, steps: int) -> float:
     """The share of a leakage about the step at `start` [s] that so many silent steps leave.
 
     The chain begins a day earlier with every state possible, so that what is possible does not
@@ -124,7 +124,7 @@ def kept(pattern: Pattern, place: Place, start: int, steps: int) -> float:
     return kept_by_silence(world.models, day + 1, day + 1 + steps, starts=False)
 
 
-def _among_others(pattern: Pattern, place: Place, memory: int) -> Scenario:
+def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
     """The epoch and what follows it, then all that may precede, come and follow, in local time.
 
     The second part begins at the time of the day at which the first one ends.
@@ -151,7 +151,7 @@ def in_epoch(
     if pattern is None or promise is None or promise.secret != "interval":
         return None
     steps = service.policy.horizon if horizon is None else horizon
-    place = Place(begins, service.seconds, steps, service.time_zone)
+    place = EpochTimes(begins, service.seconds, steps, service.time_zone)
     policy, leakage, memory = interval_plan(pattern, promise, place, alone=alone)
     return replace(
         service,

@@ -204,13 +204,13 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
 def _check_rosters(
     deployment: Deployment, kept: dict[str, tuple[int, int, str]], found: _Found
 ) -> None:
-    from hushgrid.live.meters.roster import Epoch
+    from hushgrid.live.meters.roster import RosterEpoch
 
     for zone in deployment.zones:
         if zone.id in kept:
             with found.at("stores.meters"):
                 roster = Roster.of(zone.id, zone.meters, zone.seconds)
-                Epoch(Roster(*kept[zone.id])).check_same(roster, zone.id)
+                RosterEpoch(Roster(*kept[zone.id])).check_same(roster, zone.id)
 
 
 # ---- databases

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from hushgrid.errors import LedgerError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord
 from hushgrid.live.terms import first_state
@@ -22,7 +22,7 @@ class Replay:
     """The fold of an epoch's releases; `follow` goes on from where it was."""
 
     state: State
-    public: Public
+    public: PublicKnowledge
     spent: Spent
 
     def __init__(self, service: ZoneService) -> None:
@@ -55,7 +55,7 @@ class Replay:
         scenario = self._service.scenario
         self.state = begun(self._service, standing)
         policy = self.state.policy
-        self.public = Public.start(
+        self.public = PublicKnowledge.start(
             scenario.models,
             scenario.consumption,
             clamp=policy.clamp,

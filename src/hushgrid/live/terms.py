@@ -12,14 +12,14 @@ from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.records import charge, epoch, schedule
 from hushgrid.live.ledger.state import LedgerState
-from hushgrid.live.meters.ports import Source
+from hushgrid.live.meters.ports import IntervalSource
 from hushgrid.mechanism import State, init, known_as
 
 
 def begin(
     service: ZoneService,
     ledger: Ledger,
-    meters: Source,
+    meters: IntervalSource,
     key: Signer,
     new_epoch: bool,
     stated: Mapping[str, float] | None = None,
@@ -75,7 +75,7 @@ def check_new(service: ZoneService, standing: LedgerState) -> None:
         )
 
 
-def _new_roster(service: ZoneService, meters: Source) -> None:
+def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
     """Let the meter store take the new epoch's roster; a store that is new takes any."""
     try:
         meters.open_zone(service.id, service.meters, service.seconds)

@@ -12,7 +12,7 @@ from hushgrid.checks import is_real
 from hushgrid.daily import ANY, SECONDS
 from hushgrid.live.deployment import Pattern, Promise, ZoneService
 from hushgrid.live.local import localised
-from hushgrid.live.placing import Place, Planned, interval_plan
+from hushgrid.live.placing import EpochTimes, Planned, interval_plan
 from hushgrid.live.roster_ids import meter_ids
 from hushgrid.live.settings import GROUP_KEYS, POLICY_KEYS, Times
 from hushgrid.live.veil import veiled
@@ -68,7 +68,7 @@ def read_zone(
         own = local if learned.private else None
         local = veiled(local) if learned.private else local
         pattern = Pattern(scenario, policy)
-        place = Place(times.begins, seconds, policy.horizon, settings["time_zone"])
+        place = EpochTimes(times.begins, seconds, policy.horizon, settings["time_zone"])
         policy, leakage, memory = _planned(local, pattern, promise, faults, place)
         kept = {"budget", "accept_error", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
@@ -251,7 +251,7 @@ def _check_fallback(tariff: Table, rate: float, faults: Faults) -> None:
 
 
 def _planned(
-    local: Scenario, pattern: Pattern, promise: Promise, faults: Faults, place: Place
+    local: Scenario, pattern: Pattern, promise: Promise, faults: Faults, place: EpochTimes
 ) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
     terms = pattern.terms

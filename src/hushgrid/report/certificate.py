@@ -15,7 +15,7 @@ from hushgrid.audit.certificate import Certificate
 from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.ledger import Recomputed
 from hushgrid.audit.terms import Terms
-from hushgrid.audit.watched import Watched
+from hushgrid.audit.watched import LargestMove
 from hushgrid.report.plan import finite_or_none
 from hushgrid.report.sentence import promise_sentence
 
@@ -140,7 +140,9 @@ def _bound(bound: Bound, promised: float) -> dict[str, Any]:
     }
 
 
-def _zone(made: Recomputed, houses: Houses, seen: Watched | None, command: str) -> dict[str, Any]:
+def _zone(
+    made: Recomputed, houses: Houses, seen: LargestMove | None, command: str
+) -> dict[str, Any]:
     worst = houses.worst
     by = houses.total if houses.leakage is None else houses.leakage
     order = np.argsort(-np.where(np.isfinite(by), by, np.inf), kind="stable")[:MOST_HOUSES]
@@ -187,7 +189,7 @@ def _zone(made: Recomputed, houses: Houses, seen: Watched | None, command: str) 
     }
 
 
-def _watched(seen: Watched) -> dict[str, Any]:
+def _watched(seen: LargestMove) -> dict[str, Any]:
     return {
         "filter": seen.filter,
         "releases": seen.releases,

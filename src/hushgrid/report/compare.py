@@ -8,7 +8,7 @@ from typing import Any
 
 from hushgrid.baselines import Ready
 from hushgrid.baselines.battery import LABELS, NO_PROMISE
-from hushgrid.baselines.meters import Score
+from hushgrid.baselines.meters import BatteryScore
 from hushgrid.compare import AUCS, BATTERY_POWER, BATTERY_SIZE, FIGURES, OPEN, PARTS, Comparison
 from hushgrid.intervals import Summary, summarise
 from hushgrid.report.shared import table
@@ -23,7 +23,7 @@ def _summary(s: Summary) -> dict[str, Any]:
 
 
 def comparison_json(
-    result: Comparison, curve: Sequence[Comparison], batteries: Sequence[Score]
+    result: Comparison, curve: Sequence[Comparison], batteries: Sequence[BatteryScore]
 ) -> dict[str, Any]:
     """The figures under their public keys; estimated ratios first."""
     promise = result.promise
@@ -44,7 +44,7 @@ def comparison_json(
     }
 
 
-def _mechanisms(result: Comparison, batteries: Sequence[Score]) -> dict[str, Any]:
+def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[str, Any]:
     at_meter = {s.name: _summary(s.auc) for s in batteries if s.size == BATTERY_SIZE}
     out: dict[str, Any] = {}
     for method in result.methods:
@@ -204,7 +204,7 @@ def guarantee_prose(result: Comparison) -> str:
     return "\n".join(lines)
 
 
-def battery_table(scores: Sequence[Score]) -> str:
+def battery_table(scores: Sequence[BatteryScore]) -> str:
     """What a watcher of one meter still learns, by size."""
     rows = [("battery", "capacity, in u", "her AUC", "energy moved / used")]
     for s in scores:

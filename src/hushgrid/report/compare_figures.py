@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgrid.baselines import Method
 from hushgrid.baselines.battery import LABELS
-from hushgrid.baselines.meters import Score
+from hushgrid.baselines.meters import BatteryScore
 from hushgrid.compare import Comparison
 from hushgrid.intervals import Summary
 from hushgrid.report.shared import finish
@@ -94,7 +94,7 @@ def _line(
     ax.plot(at, [s.mean for s in found], markersize=4, label=label, **look)
 
 
-def battery_figure(scores: Sequence[Score]) -> Figure:
+def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
     """AUC against battery size and against energy moved."""
     from matplotlib.figure import Figure
 

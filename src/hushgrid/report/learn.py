@@ -11,12 +11,12 @@ import numpy as np
 
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learned import HeldOut, Learned
-from hushgrid.learn.offered import Asked, Figures, Offered
+from hushgrid.learn.offered import Figures, Offered, ZoneChoices
 from hushgrid.report.shared import table
 
 
 def learned_values(
-    found: Learned, made: Offered, figures: Figures, asked: Asked, given: Histories
+    found: Learned, made: Offered, figures: Figures, asked: ZoneChoices, given: Histories
 ) -> dict[str, Any]:
     """The JSON of the command; `given` knows what became of the rows of the file."""
     seen = max(int(found.own.readings.sum()), 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushgrid.arrays import Floats, Int8s, Ints
-from hushgrid.learn.publish import Public
+from hushgrid.learn.publish import PublishedGroup
 from hushgrid.report.shared import panels
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")
 
 
-def chain_figure(public: Sequence[Public], seconds: int) -> Figure:
+def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
     """Chances of leaving and coming, and of being at home, over a weekday and a weekend day."""
     figure, axes = panels(3, 7.8)
     steps = 86_400 // seconds
@@ -49,7 +49,7 @@ def chain_figure(public: Sequence[Public], seconds: int) -> Figure:
     return figure
 
 
-def law_figure(public: Sequence[Public], bound: int) -> Figure:
+def law_figure(public: Sequence[PublishedGroup], bound: int) -> Figure:
     """The laws of absent and present by slot group; the first bin is 0 Wh."""
     figure, axes = panels(len(public), 2.2 * len(public) + 0.9)
     edges = np.unique(np.round(np.geomspace(1, bound + 2, 60)).astype(int)) - 1

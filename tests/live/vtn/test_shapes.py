@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hushgrid.errors import ServiceError
 from hushgrid.live.history import History
-from hushgrid.live.vtn.public import Public
+from hushgrid.live.vtn.public import PublicObjects
 from hushgrid.live.vtn.shapes import (
     duration,
     event_id,
@@ -92,7 +92,7 @@ def test_zones_have_programs_of_their_own(names: set[str]) -> None:
 def test_zones_that_would_share_a_program_are_refused() -> None:
     other = program_id("Elm Street 3")
     with pytest.raises(ServiceError, match="same program"):
-        Public(History([service("Elm Street 3", 1), service(other, 1)]))
+        PublicObjects(History([service("Elm Street 3", 1), service(other, 1)]))
 
 
 @given(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hushgrid.errors import VtnError
-from hushgrid.live.vtn.store import Kept, TakenError, VtnStore, open_vtn
+from hushgrid.live.vtn.store import StoredObject, TakenError, VtnStore, open_vtn
 from tests.live.vtn.setup import HOSTILE
 from tests.services import Postgres
 
@@ -30,12 +30,14 @@ def store(url: str) -> Iterator[VtnStore]:
         yield made
 
 
-def ven(name: str, client: str = "c", number: int = 0) -> Kept:
-    return Kept("VEN", f"ven-{name}-{number}", client, 5, 7, {"venName": name, "x": [1.5, None]})
+def ven(name: str, client: str = "c", number: int = 0) -> StoredObject:
+    return StoredObject(
+        "VEN", f"ven-{name}-{number}", client, 5, 7, {"venName": name, "x": [1.5, None]}
+    )
 
 
-def report(number: int, client: str = "c", **body: Any) -> Kept:
-    return Kept("REPORT", f"report-{number}", client, number, number, body)
+def report(number: int, client: str = "c", **body: Any) -> StoredObject:
+    return StoredObject("REPORT", f"report-{number}", client, number, number, body)
 
 
 def test_what_is_kept_comes_back_in_order(store: VtnStore, url: str) -> None:
@@ -81,11 +83,11 @@ def test_names_are_taken_once(store: VtnStore) -> None:
         store.replace(replace(ven("b"), body={"venName": "a"}))
     for i, place in enumerate(("x", "y")):
         body = {"resourceName": "r", "venID": place}
-        store.add(Kept("RESOURCE", f"r{i}", "c", 0, 0, body))
+        store.add(StoredObject("RESOURCE", f"r{i}", "c", 0, 0, body))
     with pytest.raises(TakenError):
-        store.add(Kept("RESOURCE", "r9", "c", 0, 0, {"resourceName": "r", "venID": "x"}))
+        store.add(StoredObject("RESOURCE", "r9", "c", 0, 0, {"resourceName": "r", "venID": "x"}))
     for i in range(2):
-        store.add(Kept("SUBSCRIPTION", f"s{i}", "c", 0, 0, {"clientName": "the same"}))
+        store.add(StoredObject("SUBSCRIPTION", f"s{i}", "c", 0, 0, {"clientName": "the same"}))
     assert len(store.find("VEN")) == 2, "what was refused left nothing"
 
 
@@ -94,7 +96,7 @@ def test_a_ven_takes_its_resources_along(store: VtnStore) -> None:
     store.add(ven("b"))
     for name in "ab":
         body = {"resourceName": "r", "venID": f"ven-{name}-0"}
-        store.add(Kept("RESOURCE", f"r-{name}", "c", 0, 0, body))
+        store.add(StoredObject("RESOURCE", f"r-{name}", "c", 0, 0, body))
     store.remove("VEN", "ven-a-0")
     assert [one.id for one in store.find("RESOURCE")] == ["r-b"]
 
@@ -103,9 +105,9 @@ def test_a_ven_that_becomes_anothers_takes_its_resources_along(store: VtnStore) 
     for name in "ab":
         store.add(ven(name))
         body = {"resourceName": "r", "venID": f"ven-{name}-0"}
-        store.add(Kept("RESOURCE", f"r-{name}", "c", 0, 0, body))
+        store.add(StoredObject("RESOURCE", f"r-{name}", "c", 0, 0, body))
     body = {"resourceName": "of business logic", "venID": "ven-a-0"}
-    store.add(Kept("RESOURCE", "r-other", "someone", 0, 0, body))
+    store.add(StoredObject("RESOURCE", "r-other", "someone", 0, 0, body))
     assert store.replace(ven("a", "d"))
     assert {one.id: one.client for one in store.find("RESOURCE")} == {
         "r-a": "d", "r-b": "c", "r-other": "someone",
@@ -118,7 +120,7 @@ def test_a_ven_that_becomes_anothers_takes_its_resources_along(store: VtnStore) 
 @pytest.mark.parametrize("text", [*HOSTILE, ""], ids=repr)
 def test_any_text_is_text(store: VtnStore, text: str) -> None:
     store.add(ven("other"))
-    one = Kept("VEN", text, text, 1, 2, {"venName": text, "venID": text, text: [text]})
+    one = StoredObject("VEN", text, text, 1, 2, {"venName": text, "venID": text, text: [text]})
     store.add(one)
     assert store.get("VEN", text) == one
     assert store.find("VEN", client=text, where={"name": text, "ven": text}) == [one]

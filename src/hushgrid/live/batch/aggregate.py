@@ -9,8 +9,8 @@ from hushgrid.arrays import Int32s
 from hushgrid.grid import Tally
 from hushgrid.live.batch import expression
 from hushgrid.live.batch.engines import Engine, asking
-from hushgrid.live.batch.readings import Readings
-from hushgrid.live.batch.roster import Expected, Roster
+from hushgrid.live.batch.readings import BatchReadings
+from hushgrid.live.batch.roster import BatchRoster, ImputedSums
 from hushgrid.live.meters.ports import Expected as EachHouse
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -56,7 +56,7 @@ class Aggregated(NamedTuple):
 class Aggregator:
     """The engine with a roster in it."""
 
-    def __init__(self, engine: Engine, readings: Readings, roster: Roster) -> None:
+    def __init__(self, engine: Engine, readings: BatchReadings, roster: BatchRoster) -> None:
         self._engine, self._readings, self._roster = engine, readings, roster
         with asking(engine, "the roster"):
             self._houses = engine.put(roster.houses)
@@ -71,7 +71,7 @@ class Aggregator:
         unknown = found.get((None, None), _NOTHING)["rows"]
         return Aggregated(rows, unknown, self._sums(found, expected, first, end), broken)
 
-    def _asked(self, first: int, end: int, expected: Expected) -> list[dict[str, Any]]:
+    def _asked(self, first: int, end: int, expected: ImputedSums) -> list[dict[str, Any]]:
         """The totals; once more with what had to be mended, if anything had."""
         width = self._roster.width
         where = (self._readings.near(first, end), self._houses, width)
@@ -87,7 +87,7 @@ class Aggregator:
     def _sums(
         self,
         found: dict[tuple[int | None, int | None], dict[str, Any]],
-        expected: Expected,
+        expected: ImputedSums,
         first: int,
         end: int,
     ) -> dict[tuple[str, int], Sums]:

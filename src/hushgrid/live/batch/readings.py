@@ -14,17 +14,17 @@ from hushgrid.live.batch.expression import canonical, joined, within
 from hushgrid.live.batch.footers import Footer, Schema, footer_of
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Some of the readings."""
 
     def near(self, first: int, end: int) -> Any:
         """Those that start from `first` to `end` [epoch s], as a table of the engine."""
 
 
-class Readings:
+class BatchReadings:
     """All readings of a batch."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[BatchSource]) -> None:
         self._sources = sources
 
     def near(self, first: int, end: int) -> Any:
@@ -32,7 +32,7 @@ class Readings:
         return joined([source.near(first, end) for source in self._sources])
 
 
-class _Table:
+class _EngineTable:
     """What the engine has a name for."""
 
     def __init__(self, table: Any) -> None:
@@ -65,26 +65,26 @@ class _Files:
             return canonical(self._engine.parquet(paths), paths[0])
 
 
-def open_readings(engine: Engine, places: Sequence[str]) -> Readings:
+def open_readings(engine: Engine, places: Sequence[str]) -> BatchReadings:
     """All readings of the places.
 
     A place is a file, a folder, a pattern such as day/*.parquet, a URL such as s3://bucket/day/, or
     table:NAME. Files may differ in the width of their columns and in further ones.
     """
-    sources = list[Source]()
+    sources = list[BatchSource]()
     for place in places:
         if place.startswith("table:"):
             name = place.removeprefix("table:")
             with asking(engine, f"table {name}"):
-                sources.append(_Table(canonical(engine.table(name), f"table {name}")))
+                sources.append(_EngineTable(canonical(engine.table(name), f"table {name}")))
         elif "://" in place and not place.startswith("file://"):
             with asking(engine, place):
-                sources.append(_Table(canonical(engine.parquet([place]), place)))
+                sources.append(_EngineTable(canonical(engine.parquet([place]), place)))
         else:
             sources += _by_schema(engine, place)
     if not sources:
         raise BatchError("readings is empty; give a file, a folder, a URL or table:NAME.")
-    return Readings(sources)
+    return BatchReadings(sources)
 
 
 def _by_schema(engine: Engine, place: str) -> Iterator[_Files]:

@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roster:
+class BatchRoster:
     """All zones. `houses` has a row for each meter, `segments` one for each segment."""
 
     parts: tuple[Part, ...]
@@ -45,12 +45,12 @@ class Roster:
     houses: pa.Table
     segments: pa.Table
 
-    def expected(self, first: int, end: int) -> Expected:
+    def expected(self, first: int, end: int) -> ImputedSums:
         """The public expectations of all intervals from `first` to `end` [epoch s]."""
-        return Expected(self.parts, first, end)
+        return ImputedSums(self.parts, first, end)
 
 
-class Expected:
+class ImputedSums:
     """What stands for missing readings, by segment and interval, and all houses' sum of it."""
 
     def __init__(self, parts: Sequence[Part], first: int, end: int) -> None:
@@ -94,7 +94,7 @@ def cut_bounds(service: ZoneService) -> Int32s:
     return scenario.zone.cut(np.array(clamp, np.int64)[scenario.consumption.class_of]).bound
 
 
-def roster_of(zones: Sequence[ZoneService]) -> Roster:
+def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
     """The roster of some zones; a zone has its place among them as its number."""
     import pyarrow as pa
 
@@ -118,7 +118,7 @@ def roster_of(zones: Sequence[ZoneService]) -> Roster:
     if first * width < 1 << 31:  # narrow rows are joined faster
         kind = pa.field("house", pa.int32())
         every = every.cast(every.schema.set(every.schema.get_field_index("house"), kind))
-    return Roster(tuple(parts), width, every, _segments(parts))
+    return BatchRoster(tuple(parts), width, every, _segments(parts))
 
 
 def _groups(service: ZoneService) -> tuple[Int32s, int]:

@@ -51,7 +51,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Report:
+class BatchReport:
     """What became of a run. Counts of readings are of the aggregated time alone.
 
     `stopped`: zones that were not run to the end, and the start of the interval they lack
@@ -116,11 +116,11 @@ class SumsSource:
 
 def run(
     job: Job, engine: Engine, clock: Clock, advance: Callable[[int], None] = lambda _: None
-) -> Report:
+) -> BatchReport:
     """Run a job to its end. `advance` is told how many intervals are done."""
     chosen = _chosen(job)
     _check(job, chosen, clock.now())
-    report = Report(zones=len(chosen))
+    report = BatchReport(zones=len(chosen))
     readings = open_readings(engine, job.readings)
     with _curators(job, chosen, clock) as (curators, source):
         check_arrived({one.service.id: one.transfers for one in curators})
@@ -158,7 +158,7 @@ def _run_chunk(
     aggregator: Aggregator,
     chunk: tuple[int, int],
     clock: Clock,
-    report: Report,
+    report: BatchReport,
     advance: Callable[[int], None],
 ) -> None:
     open_ones = [
@@ -197,7 +197,7 @@ def _ticks(
         yield sums
 
 
-def _count(report: Report, sums: Sums) -> None:
+def _count(report: BatchReport, sums: Sums) -> None:
     report.intervals += 1
     report.repeated += sums.repeated
     report.late += sums.late

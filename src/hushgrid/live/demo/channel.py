@@ -55,7 +55,7 @@ class Channel:
         del request
         if len(self) >= MOST:
             return problem(503, "Too many listen already; try again later.", headers=RETRY)
-        return _Listening(self)
+        return _DemoListening(self)
 
     def join(self) -> asyncio.Queue[bytes]:
         """A new listener's queue."""
@@ -69,7 +69,7 @@ class Channel:
         self._listeners.discard(queue)
 
 
-class _Listening(Response):
+class _DemoListening(Response):
     """The answer to one listener, until either side ends it."""
 
     def __init__(self, channel: Channel) -> None:

@@ -16,8 +16,8 @@ from hushgrid.errors import HushgridError
 from hushgrid.live.access.hashing import new_secret
 from hushgrid.live.demo.broker import private_broker
 from hushgrid.live.demo.channel import Channel
-from hushgrid.live.demo.pace import Pace
-from hushgrid.live.demo.run import Run, telling_house
+from hushgrid.live.demo.pace import SimulatedPace
+from hushgrid.live.demo.run import DemoRun, telling_house
 from hushgrid.live.demo.setting import HORIZON, OPERATOR, Dials, Secrets, lay_out, promise_of
 from hushgrid.live.demo.show import DAY, Show
 from hushgrid.live.demo.ways import demo_routes
@@ -137,14 +137,14 @@ class _Living:
         """A new day under new dials."""
         (zone,) = self._next.zones
         self._dials, self._new_epoch = dials, False
-        self._clock = Pace(zone.begins, self._opening.speed)
+        self._clock = SimulatedPace(zone.begins, self._opening.speed)
         house = telling_house(zone, self._opening.seed, DAY // zone.seconds)
         self._show.begin(zone, house, dials, promise_of(zone))
 
     def play(self) -> None:
         """Days under one epoch, and the plan of what comes after them."""
         deployment = self._next
-        with Run(
+        with DemoRun(
             deployment,
             self._stage,
             self._clock,
@@ -161,7 +161,7 @@ class _Living:
             self._begin(wanted)
             rmtree(deployment.key.parent, ignore_errors=True)
 
-    def _days(self, run: Run) -> Dials | None:
+    def _days(self, run: DemoRun) -> Dials | None:
         """Play until the horizon ends (None), the demo does, or a plan for other dials is made."""
         while not run.over:
             seen = run.step(self._wishes.wake)
@@ -185,7 +185,7 @@ class _Living:
             return False
         return True
 
-    def _next_epoch(self, run: Run) -> None:
+    def _next_epoch(self, run: DemoRun) -> None:
         """The horizon has ended: the same terms again, from where it ended."""
         zone, folder = run.zone, self._next.key.parent
         begins = zone.begins + zone.policy.horizon * zone.seconds

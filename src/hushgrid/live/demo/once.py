@@ -19,9 +19,9 @@ from hushgrid.intervals import next_one
 from hushgrid.live.access.hashing import new_secret
 from hushgrid.live.audit import fingerprint, load_case
 from hushgrid.live.demo.living import HOST, Wishes
-from hushgrid.live.demo.pace import Pace
-from hushgrid.live.demo.panel import BELIEFS, Seen, by_adversary
-from hushgrid.live.demo.run import Run, telling_house
+from hushgrid.live.demo.pace import SimulatedPace
+from hushgrid.live.demo.panel import BELIEFS, PanelStep, by_adversary
+from hushgrid.live.demo.run import DemoRun, telling_house
 from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
 from hushgrid.live.demo.show import DAY
 from hushgrid.live.deployment import ZoneService
@@ -40,7 +40,7 @@ _FORESEEN = 2**31  # keeps the simulated days' seeds apart from the played one's
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DayFigures:
     """What is left of the day: its figures, and the files that were written."""
 
     day: Played
@@ -50,7 +50,7 @@ class Kept:
 
 def play_once(
     dials: Dials, out: Path, wishes: Wishes, *, seed: int, tick: Callable[[], None]
-) -> Kept:
+) -> DayFigures:
     """Play a day through real parts, check ledger and promise, and write what others can check."""
     with ExitStack() as stack:
         folder = Path(
@@ -66,16 +66,18 @@ def play_once(
         made = lay_out(folder, dials, secrets, begins=BEGINS, port=server.port)
         (zone,) = made.zones
         tick()
-        url, clock = f"http://{HOST}:{server.port}", Pace(BEGINS, math.inf)
-        with Run(made, stage, clock, url=url, token=secrets.token, seed=seed) as run:
+        url, clock = f"http://{HOST}:{server.port}", SimulatedPace(BEGINS, math.inf)
+        with DemoRun(made, stage, clock, url=url, token=secrets.token, seed=seed) as run:
             seen = [_step(run, wishes, tick) for _ in range(DAY // zone.seconds)]
         foreseen = foresee(zone, seed, len(seen), tick)
         found, records, files = _audited(folder, made.ledger, zone.id, out)
         tick()
-        return Kept(_played(dials, zone, seed, seen, foreseen, found, records), files, files[0])
+        return DayFigures(
+            _played(dials, zone, seed, seen, foreseen, found, records), files, files[0]
+        )
 
 
-def _step(run: Run, wishes: Wishes, tick: Callable[[], None]) -> Seen:
+def _step(run: DemoRun, wishes: Wishes, tick: Callable[[], None]) -> PanelStep:
     seen = run.step(wishes.wake)
     if seen is None:
         if wishes.stopping:
@@ -131,7 +133,7 @@ def _played(
     dials: Dials,
     zone: ZoneService,
     seed: int,
-    seen: list[Seen],
+    seen: list[PanelStep],
     foreseen: Foreseen,
     found: Certificate,
     records: int,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 LOOK = 0.25  # [s] between two looks at whether to stop
 
 
-class Pace:
+class SimulatedPace:
     """Simulated time from `origin` [UTC epoch s] on, at most `speed` times as fast as life.
 
     It goes as far as `reach` was told to and waits there, so a slow machine makes a slow day, not

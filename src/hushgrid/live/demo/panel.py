@@ -25,7 +25,7 @@ BELIEFS = ("prior", *(f"{knows} {shown}" for knows in KNOWS for shown in SHOWN))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Seen:
+class PanelStep:
     """One step: who was at home, and the chance that each adversary gives it, for every house.
 
     `home` has an array (houses,) for each of BELIEFS. `load` [Wh]; `optimal` and `rate`
@@ -53,7 +53,7 @@ class Panel:
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
 
-    def fold(self, shown: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> Seen:
+    def fold(self, shown: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> PanelStep:
         """Let everybody see one release; readings [Wh] and occupancy are the truth behind it."""
         t = shown.t - self._first + 1
         releases = dict(self._releases(shown, readings))
@@ -63,7 +63,7 @@ class Panel:
         if releases:
             load, rate = releases["open"].load_hat, releases["open"].rate
         home = {name: self._home(name) for name in BELIEFS}
-        return Seen(t, occupancy.copy(), home, load, rate, shown.rate)
+        return PanelStep(t, occupancy.copy(), home, load, rate, shown.rate)
 
     def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute
 
 from hushgrid.errors import ServiceError
 from hushgrid.live.clock import Clock
-from hushgrid.live.demo.pace import Pace
-from hushgrid.live.demo.panel import Panel, Seen
+from hushgrid.live.demo.pace import SimulatedPace
+from hushgrid.live.demo.panel import Panel, PanelStep
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.fleet import Fleet, HttpWay
 from hushgrid.live.ledger.state import ReleaseRecord
@@ -28,7 +28,7 @@ TRIES, PAUSE = 100, 0.2  # how often a release is waited for, and how long each 
 _PEOPLE, _NOISE = 0, 1  # what a seed is for
 
 
-class Run:
+class DemoRun:
     """The zone of one deployment from its first interval on; `with` opens and closes it.
 
     `step` plays one interval: readings go in over HTTP, the curator publishes, the panel watches.
@@ -38,7 +38,7 @@ class Run:
         self,
         deployment: Deployment,
         stage: Stage,
-        clock: Pace,
+        clock: SimulatedPace,
         *,
         url: str,
         token: str,
@@ -82,7 +82,7 @@ class Run:
         zone = self.zone
         return self._fleet.start >= zone.begins + zone.policy.horizon * zone.seconds
 
-    def step(self, wake: threading.Event) -> Seen | None:
+    def step(self, wake: threading.Event) -> PanelStep | None:
         """The next interval, whole; None where `wake` was set before it ended."""
         t = self._fleet.start // self.zone.seconds
         if not self._clock.reach(self._fleet.end, wake):

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from hushgrid.live.demo.channel import Channel
-from hushgrid.live.demo.panel import BELIEFS, KNOWS, Seen, by_adversary
+from hushgrid.live.demo.panel import BELIEFS, KNOWS, PanelStep, by_adversary
 from hushgrid.live.demo.scoring import Rolling
 from hushgrid.live.demo.setting import LIMITS, OPERATOR, Dials
 from hushgrid.live.deployment import ZoneService
@@ -58,7 +58,7 @@ class Show:
         self._occupancy: list[int] = []
         self._home: dict[str, list[float]] = {name: [] for name in BELIEFS}
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: PanelStep) -> None:
         """Draw one step more, and tell it."""
         start = self._zone.begins + (seen.t - 1) * self._zone.seconds
         day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hushgrid.estimate import GAUSSIAN, LAPLACE, Public
+from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess, Range
@@ -19,14 +19,14 @@ from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
 RANGED = 1000  # intervals back from the newest whose releases have a range
 
 
-class Known(NamedTuple):
+class ForecastPrices(NamedTuple):
     """The prices to expect, in order, and the ranges of published ones, by step."""
 
     guesses: tuple[Guess, ...] = ()
     ranges: Mapping[int, Range] = {}
 
 
-NOTHING = Known()
+NOTHING = ForecastPrices()
 
 
 class Forecaster:
@@ -39,7 +39,7 @@ class Forecaster:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
         scenario = zone.scenario
-        self._public = Public.start(
+        self._public = PublicKnowledge.start(
             scenario.models,
             scenario.consumption,
             clamp=zone.policy.clamp,
@@ -50,7 +50,7 @@ class Forecaster:
         self._ranges: dict[int, Range] = {}
         self._known = NOTHING
 
-    def after(self, releases: Sequence[ReleaseRecord]) -> Known:
+    def after(self, releases: Sequence[ReleaseRecord]) -> ForecastPrices:
         """The prices of the day after the newest of these releases; all there are, in order.
 
         None from private models: what they expect tells of the homes they were fitted to.
@@ -67,7 +67,7 @@ class Forecaster:
                     self._fold(one, since=newest.t - RANGED)
                 ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
                 self._ranges = ranges
-                self._known = Known(tuple(self._guesses(newest)), dict(ranges))
+                self._known = ForecastPrices(tuple(self._guesses(newest)), dict(ranges))
             return self._known
 
     def _fold(self, one: ReleaseRecord, since: int) -> None:

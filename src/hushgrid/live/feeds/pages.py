@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds import shapes
 from hushgrid.live.feeds.forecast import NOTHING, Forecaster
-from hushgrid.live.feeds.series import USUAL, Series, Span, bounds, series
+from hushgrid.live.feeds.series import USUAL, PriceRange, Series, bounds, series
 from hushgrid.live.history import KEPT, History
 from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.publish import price
@@ -67,7 +67,7 @@ class Pages:
     def __init__(self, history: History) -> None:
         self._history = history
         self._forecasters = {zone: Forecaster(one) for zone, one in history.zones.items()}
-        self._kept: dict[str, tuple[str, OrderedDict[tuple[str, Span], Page]]] = {}
+        self._kept: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
         self._mutex = threading.Lock()
 
     @property
@@ -75,7 +75,7 @@ class Pages:
         """Their names."""
         return tuple(self._history.zones)
 
-    def ready(self, path: str, zone: str, span: Span = USUAL) -> Page | None:
+    def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
         """A page that is made already."""
         newest = self._history.newest(zone)
         head, pages = self._kept.get(zone, ("", None))
@@ -83,7 +83,7 @@ class Pages:
             return None
         return pages.get((path, span))
 
-    def page(self, path: str, zone: str, span: Span = USUAL) -> Page | None:
+    def page(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
         """A page of the newest release; None before the first. It may take a while."""
         page = self.ready(path, zone, span)
         while page is None:
@@ -96,12 +96,14 @@ class Pages:
                 self._keep(zone, newest.head, (path, span), page)
         return page
 
-    def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: Span) -> Page:
+    def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange) -> Page:
         due = newest.start + 2 * zone.seconds + zone.grace
         etag = f'"{FORM}-{newest.head[:40]}"'.encode()
         return Page(self._body(feed, zone, newest, span), feed.media, etag, due)
 
-    def _body(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: Span) -> bytes:
+    def _body(
+        self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange
+    ) -> bytes:
         if feed.shape is None:
             return json.dumps(price(zone, newest), separators=(",", ":")).encode()
         since, until = bounds(newest, span)
@@ -112,7 +114,7 @@ class Pages:
         named = (zone.id, zone.currency, zone.seconds)
         return feed.shape(series(*named, newest, releases, known.guesses, span, known.ranges))
 
-    def _keep(self, zone: str, head: str, key: tuple[str, Span], page: Page) -> None:
+    def _keep(self, zone: str, head: str, key: tuple[str, PriceRange], page: Page) -> None:
         if len(page.body) > LARGE and key[1] != USUAL:
             return
         with self._mutex:

@@ -27,7 +27,7 @@ class Guess(NamedTuple):
     within: Range | None = None
 
 
-class Span(NamedTuple):
+class PriceRange(NamedTuple):
     """What is asked for: prices that start in since..until [UTC epoch s, until not in].
 
     None: from a day before the newest, to the end of the forecast.
@@ -38,11 +38,11 @@ class Span(NamedTuple):
     limit: int = LIMIT
 
 
-USUAL = Span()
+USUAL = PriceRange()
 NO_RANGES: Mapping[int, Range] = {}
 
 
-class Entry(NamedTuple):
+class PriceEntry(NamedTuple):
     """One price: its interval [UTC epoch s], the rate [currency/kWh], whether it is a forecast."""
 
     start: int
@@ -61,7 +61,7 @@ class Series(NamedTuple):
     seconds: int
     simulated: bool
     head: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PriceEntry, ...]
     following: int | None
 
 
@@ -73,7 +73,7 @@ def standing(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
     return list({one.applies_start: one for one in releases}.values())
 
 
-def bounds(newest: ReleaseRecord, span: Span) -> tuple[int, int]:
+def bounds(newest: ReleaseRecord, span: PriceRange) -> tuple[int, int]:
     """The range asked for, with what is left open filled in."""
     since = newest.applies_start - DAY if span.since is None else span.since
     return since, 2**53 if span.until is None else span.until
@@ -86,7 +86,7 @@ def series(
     newest: ReleaseRecord,
     releases: Iterable[ReleaseRecord],
     guesses: Sequence[Guess],
-    span: Span = USUAL,
+    span: PriceRange = USUAL,
     ranges: Mapping[int, Range] = NO_RANGES,
 ) -> Series:
     """What is asked for. `releases` are those of the range; guesses begin after the newest.
@@ -95,7 +95,7 @@ def series(
     """
     since, until = bounds(newest, span)
     found = [
-        Entry(
+        PriceEntry(
             one.applies_start,
             one.applies_start + seconds,
             one.rate,
@@ -104,7 +104,9 @@ def series(
             ranges.get(one.t),
         )
         for one in standing(releases)
-    ] + [Entry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses]
+    ] + [
+        PriceEntry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses
+    ]
     within = [entry for entry in found if since <= entry.start < until]
     rest = within[span.limit : span.limit + 1]
     return Series(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hushgrid.live.feeds.series import Entry, Series
+from hushgrid.live.feeds.series import PriceEntry, Series
 from hushgrid.live.publish import utc
 
 
@@ -31,7 +31,7 @@ def prices(found: Series) -> bytes:
     )
 
 
-def _own(entry: Entry) -> dict[str, Any]:
+def _own(entry: PriceEntry) -> dict[str, Any]:
     said = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
     return said if entry.within is None else said | entry.within._asdict()
 

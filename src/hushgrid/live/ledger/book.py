@@ -38,7 +38,7 @@ class Signer(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class OpenedLedger(NamedTuple):
     """What a ledger was found to be when it was opened.
 
     Attributes:
@@ -68,11 +68,11 @@ class Ledger:
         key: Signer,
         fold: Fold,
         witness: Witness | None = None,
-        found: Found | None = None,
+        found: OpenedLedger | None = None,
     ) -> None:
         self._store, self._zone, self._key, self._fold = store, zone, key, fold
         self._sure, self._witness = True, witness
-        self.found = Found() if found is None else found
+        self.found = OpenedLedger() if found is None else found
         # whether records added here prove that nothing else was written: a new ledger, or judged
         self._settled = self.found.own or fold.place is None
 
@@ -226,11 +226,11 @@ def _resumed(
     fold: Fold,
     witness: Witness | None,
     key: str,
-) -> Found:
+) -> OpenedLedger:
     """All records checked and folded; none may be missing that was known to be durable."""
     noted = store.witness(zone)  # before the records: see there
     refold(store, zone, fold)
-    found = Found()
+    found = OpenedLedger()
     if witness is not None:
         found = recover(store, zone, fold, witness, key)
         moved = store.moved(zone) if isinstance(store, Replicated) else None
@@ -277,12 +277,12 @@ def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
         fold.take(record)
 
 
-def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> Found:
+def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:
     """Append again what the witness has and the store has lost; the zone's `writer` is held here.
 
     `fold` holds all that the store has, and takes what is appended.
     """
-    found, tails = Found(), witness.tails()
+    found, tails = OpenedLedger(), witness.tails()
     for tail in tails:
         first = tail.records[0].seq
         stored = {one.seq: one.digest for one in store.records(zone, first - 1)}

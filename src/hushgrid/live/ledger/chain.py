@@ -30,7 +30,7 @@ Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChainPosition:
     """Where a chain stands, as far as the rules go; small however long the chain."""
 
     zone: str
@@ -46,7 +46,9 @@ class Place:
     gap: GapRecord | None = None  # open: no release from readings until it is booked
 
 
-def follow(place: Place | None, record: Record, verify: Verify | None = None) -> Place:
+def follow(
+    place: ChainPosition | None, record: Record, verify: Verify | None = None
+) -> ChainPosition:
     """The place after the record, or LedgerError with the rule it breaks. None: before any."""
     _check_link(place, record)
     check_body(record.kind, record.body)
@@ -63,13 +65,13 @@ def follow(place: Place | None, record: Record, verify: Verify | None = None) ->
         )
     head = Head(record.seq, record.digest)
     if place is None:
-        return Place(record.zone, record.body["mode"], key, head)
+        return ChainPosition(record.zone, record.body["mode"], key, head)
     if record.kind == "gap":
         return replace(_gap(place, record.body, head), head=head)
     return replace(_RULES[record.kind](place, record.body), head=head)
 
 
-def _check_link(place: Place | None, record: Record) -> None:
+def _check_link(place: ChainPosition | None, record: Record) -> None:
     seq, digest = place.head if place else Head(0, NOTHING)
     if place is not None and record.zone != place.zone:
         raise LedgerError(
@@ -93,7 +95,7 @@ def _check_link(place: Place | None, record: Record) -> None:
         )
 
 
-def _epoch(place: Place, body: Mapping[str, Any]) -> Place:
+def _epoch(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     _check_no_gap(place, "an epoch")
     if body["first"] <= place.last_t:
         raise LedgerError(
@@ -103,7 +105,7 @@ def _epoch(place: Place, body: Mapping[str, Any]) -> Place:
     return replace(place, epoch=EpochRecord(**body), schedule=None)
 
 
-def _schedule(place: Place, body: Mapping[str, Any]) -> Place:
+def _schedule(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     if place.epoch is None:
         raise LedgerError(f"zone {place.zone!r} has a schedule but no epoch; append one first.")
     if place.schedule is not None:
@@ -114,7 +116,7 @@ def _schedule(place: Place, body: Mapping[str, Any]) -> Place:
     return replace(place, schedule=body["digest"])
 
 
-def _release(place: Place, body: Mapping[str, Any]) -> Place:
+def _release(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     _check_marks(place, body)
     _check_time(place, body)
     if body["source"] == "fallback":
@@ -137,7 +139,7 @@ def _release(place: Place, body: Mapping[str, Any]) -> Place:
 _COSTS = ("put_back", "scale", "look", "epsilon", "delta", "epsilon_any")
 
 
-def _check_marks(place: Place, body: Mapping[str, Any]) -> None:
+def _check_marks(place: ChainPosition, body: Mapping[str, Any]) -> None:
     if body["zone"] != place.zone:
         raise LedgerError(
             f"release is of zone {body['zone']!r} in the ledger of {place.zone!r};"
@@ -150,7 +152,7 @@ def _check_marks(place: Place, body: Mapping[str, Any]) -> None:
         )
 
 
-def _check_time(place: Place, body: Mapping[str, Any]) -> None:
+def _check_time(place: ChainPosition, body: Mapping[str, Any]) -> None:
     t, start = body["t"], body["start"]
     if t <= place.last_t:
         raise LedgerError(
@@ -169,7 +171,7 @@ def _check_time(place: Place, body: Mapping[str, Any]) -> None:
         )
 
 
-def _check_terms(place: Place, body: Mapping[str, Any]) -> None:
+def _check_terms(place: ChainPosition, body: Mapping[str, Any]) -> None:
     t, epoch = body["t"], place.epoch
     if epoch is None or t < epoch.first:
         raise LedgerError(f"step {t} of zone {place.zone!r} is in no epoch; append one first.")
@@ -185,7 +187,7 @@ def _check_terms(place: Place, body: Mapping[str, Any]) -> None:
         )
 
 
-def _check_noise(place: Place, body: Mapping[str, Any]) -> None:
+def _check_noise(place: ChainPosition, body: Mapping[str, Any]) -> None:
     t, epoch = body["t"], place.epoch
     if epoch is None or epoch.step(t) > epoch.horizon:
         raise LedgerError(
@@ -204,7 +206,7 @@ def _check_noise(place: Place, body: Mapping[str, Any]) -> None:
         )
 
 
-def _transfer(place: Place, body: Mapping[str, Any]) -> Place:
+def _transfer(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     if (body["direction"] == "in") != (body["out"] is not None):
         raise LedgerError(
             f"transfer has direction {body['direction']} and out = {body['out']}; a house that"
@@ -222,7 +224,7 @@ def _transfer(place: Place, body: Mapping[str, Any]) -> Place:
     return replace(place, spent=MappingProxyType({**place.spent, body["house"]: now}))
 
 
-def _charge(place: Place, body: Mapping[str, Any]) -> Place:
+def _charge(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     if body["digest"] in place.charged:
         raise LedgerError(
             f"{body['what']} of zone {place.zone!r} are charged already"
@@ -233,7 +235,7 @@ def _charge(place: Place, body: Mapping[str, Any]) -> Place:
     )
 
 
-def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
+def _gap(place: ChainPosition, body: Mapping[str, Any], head: Head) -> ChainPosition:
     if (before := place.gap) is not None and not (
         body["first"] <= before.first
         and before.last <= body["last"]
@@ -249,7 +251,7 @@ def _gap(place: Place, body: Mapping[str, Any], head: Head) -> Place:
     return replace(place, gap=found, last_t=max(place.last_t, body["last"]))
 
 
-def _resume(place: Place, body: Mapping[str, Any]) -> Place:
+def _resume(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
     gap = place.gap
     if gap is None or (gap.first, gap.last) != (body["first"], body["last"]):
         raise LedgerError(
@@ -259,7 +261,7 @@ def _resume(place: Place, body: Mapping[str, Any]) -> Place:
     return replace(place, gap=None)
 
 
-def _check_no_gap(place: Place, what: str) -> None:
+def _check_no_gap(place: ChainPosition, what: str) -> None:
     if place.gap is not None:
         raise LedgerError(
             f"{what} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
@@ -267,7 +269,7 @@ def _check_no_gap(place: Place, what: str) -> None:
         )
 
 
-_RULES: Mapping[str, Callable[[Place, Mapping[str, Any]], Place]] = {
+_RULES: Mapping[str, Callable[[ChainPosition, Mapping[str, Any]], ChainPosition]] = {
     "epoch": _epoch,
     "schedule": _schedule,
     "release": _release,
@@ -281,7 +283,7 @@ class Fold:
     """A fold under way: `take` records in order, ask for the `standing` whenever wanted."""
 
     def __init__(self, verify: Verify | None = None) -> None:
-        self.place: Place | None = None
+        self.place: ChainPosition | None = None
         self._verify = verify
         self._signature = ""
         self._epochs: list[EpochRecord] = []
@@ -309,7 +311,7 @@ class Fold:
         self._gaps.clear()
         self._booked.clear()
 
-    def check(self, record: Record) -> Place:
+    def check(self, record: Record) -> ChainPosition:
         """The place after the record, or the rule it breaks; nothing changes."""
         return follow(self.place, record, self._verify)
 
@@ -367,7 +369,7 @@ def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChainReport:
     """What a check found: `records` that stand, the `head` of them, and the first that does not.
 
     `first_bad` is its place among those given, from 1: for one zone the number it should have,
@@ -385,7 +387,7 @@ def check(
     records: Iterable[Record],
     verify: Verify | None = None,
     known: Mapping[str, str | None] = MappingProxyType({}),
-) -> Report:
+) -> ChainReport:
     """Verify a zone's chain, or several zones' one after the other in the order of their names.
 
     `known` are digests from elsewhere that must be among the records, with their zones where
@@ -412,7 +414,7 @@ def check(
     if reason is None and (misfit := unmatched(standings)):
         before = sum(s.head.seq for zone, s in standings.items() if zone < misfit.zone)
         first_bad, reason = before + misfit.seq, misfit.reason
-    return Report(n, head, first_bad, reason, standings)
+    return ChainReport(n, head, first_bad, reason, standings)
 
 
 def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) -> None:
@@ -429,6 +431,6 @@ def check_export(
     lines: Iterable[bytes],
     verify: Verify | None = None,
     known: Mapping[str, str | None] = MappingProxyType({}),
-) -> Report:
+) -> ChainReport:
     """Verify an export: one record a line, each line with its end."""
     return check(map(from_line, lines), verify, known)

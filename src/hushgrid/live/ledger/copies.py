@@ -14,19 +14,19 @@ from pathlib import Path
 
 from hushgrid.errors import LedgerError
 from hushgrid.files import sync_folder
-from hushgrid.live.ledger.chain import Report, Verify, check
+from hushgrid.live.ledger.chain import ChainReport, Verify, check
 from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 
 
-def back_up(store: Path, target: Path, verify: Verify | None = None) -> Report:
+def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainReport:
     """Copy a ledger file as it is now; its writers need not stop."""
     with SqliteLedger(store, create=False) as source:
         durable = {d: zone for zone in source.zones() if (d := source.witness(zone))}
         return _copied(source, target, durable, verify)
 
 
-def restore(copy: Path, store: Path, verify: Verify | None = None) -> Report:
+def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainReport:
     """Put a copy where a ledger was; refused where a record is missing that was known there."""
     for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
         if (left := store.with_name(store.name + end)).exists():
@@ -54,7 +54,7 @@ def _check_known_zones(store: Path, zones: tuple[str, ...]) -> None:
 
 def _copied(
     source: SqliteLedger, target: Path, durable: Mapping[str, str], verify: Verify | None
-) -> Report:
+) -> ChainReport:
     if not target.parent.is_dir():
         raise LedgerError(f"{target} is in no folder; make {target.parent} first.")
     if target.exists():
@@ -77,7 +77,7 @@ def _copied(
     return report
 
 
-def _checked(path: Path, durable: Mapping[str, str], verify: Verify | None) -> Report:
+def _checked(path: Path, durable: Mapping[str, str], verify: Verify | None) -> ChainReport:
     with SqliteLedger(path, create=False) as copy:
         records = (record for zone in copy.zones() for record in copy.records(zone))
         report = check(records, verify, durable)

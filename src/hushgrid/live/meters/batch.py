@@ -13,7 +13,7 @@ from hushgrid.arrays import Bools, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.kernels.meters import ACCEPTED, sieve, tally_codes
 from hushgrid.live.meters.ports import Counts
-from hushgrid.live.meters.roster import Epoch
+from hushgrid.live.meters.roster import RosterEpoch
 
 
 class Columns(NamedTuple):
@@ -89,7 +89,7 @@ class Sorted(NamedTuple):
         return self.codes
 
 
-def sort(columns: Columns, epoch: Epoch) -> Sorted:
+def sort(columns: Columns, epoch: RosterEpoch) -> Sorted:
     """Codes from what each reading alone tells, and the shares of the intervals that are open."""
     house, start, duration, _ = columns
     codes = np.empty(house.size, np.int8)

@@ -14,7 +14,7 @@ from hushgrid.live.meters.batch import Columns, check_ends, counts_of, marks_of
 from hushgrid.live.meters.ports import Counts
 
 
-class _Waiting:
+class _WaitingCommit:
     __slots__ = ("codes", "columns", "error")
 
     def __init__(self, columns: Columns) -> None:
@@ -31,7 +31,7 @@ class GroupCommit:
 
     def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Int8s]) -> None:
         self._lock, self._commit = lock, commit
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingCommit] = deque()
 
     def put(
         self, columns: Columns, ends: Sequence[int], marked: ArrayLike | None = None
@@ -42,7 +42,7 @@ class GroupCommit:
         """
         marks = marks_of(marked, columns.house.size)
         check_ends(ends, columns.house.size)
-        mine = _Waiting(columns)
+        mine = _WaitingCommit(columns)
         self._waiting.append(mine)
         with self._lock:
             if mine.codes is None and mine.error is None:
@@ -52,13 +52,13 @@ class GroupCommit:
         assert mine.codes is not None
         return counts_of(mine.codes, ends, marks)
 
-    def _all(self) -> list[_Waiting]:
+    def _all(self) -> list[_WaitingCommit]:
         group = []
         while self._waiting:
             group.append(self._waiting.popleft())
         return group
 
-    def _store(self, group: list[_Waiting]) -> None:
+    def _store(self, group: list[_WaitingCommit]) -> None:
         try:
             codes = self._commit([each.columns for each in group])
         except BaseException as error:

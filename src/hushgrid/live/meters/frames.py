@@ -42,7 +42,7 @@ _TYPES = {"house": "<i4", "start": "<i8", "duration": "<i4", "wh": "<i8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHeader:
     """What a log is about."""
 
     salt: bytes
@@ -86,7 +86,7 @@ def _frame_crc(head: bytes, offset: int) -> int:
 class LogReader:
     """A log as it lies on disk: its head, its readings frame by frame, where the good part ends."""
 
-    def __init__(self, path: Path, data: mmap.mmap, head: Head) -> None:
+    def __init__(self, path: Path, data: mmap.mmap, head: LogHeader) -> None:
         self._path, self._data, self.head = path, data, head
         self.end = HEAD_SIZE
 
@@ -130,11 +130,11 @@ def damaged(path: Path, offset: int) -> MeterError:
     return MeterError(f"meter log {path} is damaged at byte {offset}; restore it from a copy.")
 
 
-def _head(data: mmap.mmap, path: Path) -> Head | None:
+def _head(data: mmap.mmap, path: Path) -> LogHeader | None:
     raw = data[: _HEAD.size]
     magic, salt, start, interval, houses, digest = _HEAD.unpack(raw)
     if magic == MAGIC and data[_HEAD.size : HEAD_SIZE] == _CRC.pack(zlib.crc32(raw)):
-        return Head(salt, start, Roster(houses, interval, digest.hex()))
+        return LogHeader(salt, start, Roster(houses, interval, digest.hex()))
     if len(data) > HEAD_SIZE:
         raise damaged(path, 0)
     return None

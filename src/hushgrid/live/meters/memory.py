@@ -16,7 +16,7 @@ from hushgrid.kernels.meters import (
 )
 from hushgrid.live.meters.batch import Columns, Share, sort
 from hushgrid.live.meters.ports import Interval
-from hushgrid.live.meters.roster import Epoch, Roster
+from hushgrid.live.meters.roster import Roster, RosterEpoch
 
 
 class IntervalMemory:
@@ -105,7 +105,7 @@ class IntervalMemory:
 
     def load(self, columns: Columns) -> bool:
         """Take readings from a store; False when some cannot have been accepted."""
-        codes, shares, _ = sort(columns, Epoch(self._roster))
+        codes, shares, _ = sort(columns, RosterEpoch(self._roster))
         if len(shares) != 1 or shares[0].opens != self._opens:
             return not codes.size
         self.weigh(shares[0])

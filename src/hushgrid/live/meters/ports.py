@@ -90,7 +90,7 @@ class Closed(Protocol):
         ...
 
 
-class Source(Protocol):
+class IntervalSource(Protocol):
     """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
 
     def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:

@@ -73,7 +73,7 @@ def _digest(meters: Sequence[str], interval: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class RosterEpoch:
     """What a store remembers of a zone beside its readings.
 
     Times in [epoch s], -1 for never. Intervals that begin before `closed_end` are closed; those
@@ -90,27 +90,29 @@ class Epoch:
         length = self.roster.interval
         return None if self.closed_end < 0 else (self.closed_end - 1) // length * length
 
-    def closed(self, start: int) -> Epoch:
+    def closed(self, start: int) -> RosterEpoch:
         """After the interval at `start` is closed."""
-        return Epoch(self.roster, max(self.closed_end, start + self.roster.interval), self.floor)
+        return RosterEpoch(
+            self.roster, max(self.closed_end, start + self.roster.interval), self.floor
+        )
 
-    def purged(self, before: int) -> Epoch:
+    def purged(self, before: int) -> RosterEpoch:
         """After the closed intervals that ended by `before` are purged."""
         if not is_whole(before):
             raise MeterError(f"readings are to be purged before {before}; give epoch seconds.")
         length = self.roster.interval
         floor = min(int(before), self.closed_end) // length * length
-        return Epoch(self.roster, self.closed_end, max(self.floor, floor))
+        return RosterEpoch(self.roster, self.closed_end, max(self.floor, floor))
 
-    def ended(self, begins: int) -> Epoch:
+    def ended(self, begins: int) -> RosterEpoch:
         """After all intervals that start before `begins` are closed."""
         if not is_whole(begins):
             raise MeterError(f"a new epoch begins at {begins}; give epoch seconds.")
-        return Epoch(self.roster, max(self.closed_end, int(begins)), self.floor)
+        return RosterEpoch(self.roster, max(self.closed_end, int(begins)), self.floor)
 
-    def renewed(self, roster: Roster) -> Epoch:
+    def renewed(self, roster: Roster) -> RosterEpoch:
         """With another roster: what is closed stays so and belongs to the old one."""
-        return Epoch(roster, self.closed_end, max(self.floor, self.closed_end))
+        return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
 
     def check_readable(self, start: int, zone: str) -> None:
         """Refuse an interval whose readings are gone, so that nobody takes them for missing."""

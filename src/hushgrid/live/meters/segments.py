@@ -23,7 +23,7 @@ from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.disk import lock, make_folder
 from hushgrid.live.meters.memory import IntervalMemory
 from hushgrid.live.meters.ports import Counts, Interval
-from hushgrid.live.meters.roster import Epoch, Roster
+from hushgrid.live.meters.roster import Roster, RosterEpoch
 from hushgrid.live.meters.zonefolder import ZoneFolder
 
 MOST_OPEN = 1000  # intervals of a zone that may be open at a time
@@ -56,7 +56,7 @@ class SegmentMeters:
             folder = ZoneFolder(self._root, zone)
             epoch = folder.read_epoch()
             if epoch is None:
-                epoch = Epoch(roster)
+                epoch = RosterEpoch(roster)
                 folder.write_epoch(epoch)
             epoch.check_same(roster, zone)
             self._zones[zone] = _Zone(zone, folder, epoch)
@@ -163,7 +163,7 @@ class _Zone:
     interval: it sees nothing that is not durable.
     """
 
-    def __init__(self, zone: str, folder: ZoneFolder, epoch: Epoch) -> None:
+    def __init__(self, zone: str, folder: ZoneFolder, epoch: RosterEpoch) -> None:
         self._zone, self._folder, self.epoch = zone, folder, epoch
         self._writing = threading.RLock()
         self.group = GroupCommit(self._writing, self._commit)
@@ -263,7 +263,7 @@ class _Zone:
                 self._folder.remove_from(ended.closed_end)
                 self._enter(ended.renewed(roster), keep_from=END)
 
-    def _enter(self, epoch: Epoch, keep_from: int) -> None:
+    def _enter(self, epoch: RosterEpoch, keep_from: int) -> None:
         """Make an epoch durable, then true; older intervals leave memory."""
         self._check_open()
         if epoch == self.epoch:

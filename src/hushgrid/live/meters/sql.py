@@ -23,7 +23,7 @@ from hushgrid.live.meters.batch import Columns, Share, joined, sort
 from hushgrid.live.meters.commit import GroupCommit
 from hushgrid.live.meters.memory import IntervalMemory
 from hushgrid.live.meters.ports import Counts, Interval
-from hushgrid.live.meters.roster import Epoch, Roster
+from hushgrid.live.meters.roster import Roster, RosterEpoch
 
 # `span` is the start of the interval: readings of an interval lie side by side in the primary key
 TABLES = (
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     """A zone in the database."""
 
     key: int
-    epoch: Epoch
+    epoch: RosterEpoch
 
 
 class SqlMeters(ABC):
@@ -134,7 +134,7 @@ class SqlMeters(ABC):
         if found is None:
             raise MeterError(f"zone {zone!r} is new; call open_zone.")
         key, houses, interval, digest, closed_end, floor = found
-        return _Row(key, Epoch(Roster(houses, interval, digest), closed_end, floor))
+        return _Row(key, RosterEpoch(Roster(houses, interval, digest), closed_end, floor))
 
     def _known_row(self, link: Any, zone: str) -> _Row:
         """A zone with the roster that this process opened it with."""
@@ -145,7 +145,7 @@ class SqlMeters(ABC):
         row.epoch.check_same(roster, zone)
         return row
 
-    def _update(self, link: Any, key: int, epoch: Epoch) -> None:
+    def _update(self, link: Any, key: int, epoch: RosterEpoch) -> None:
         roster = epoch.roster
         self._ask(
             link,

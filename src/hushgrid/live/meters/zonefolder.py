@@ -20,9 +20,9 @@ from hushgrid.live.meters.disk import (
     sync_folder,
     write_state,
 )
-from hushgrid.live.meters.frames import Head, LogReader, damaged, frame
+from hushgrid.live.meters.frames import LogHeader, LogReader, damaged, frame
 from hushgrid.live.meters.memory import IntervalMemory
-from hushgrid.live.meters.roster import Epoch, Roster
+from hushgrid.live.meters.roster import Roster, RosterEpoch
 
 FORMAT = "hushgrid-meter-zone/1"
 _LOG = re.compile(r"(\d+)\.log")
@@ -42,7 +42,7 @@ class ZoneFolder:
 
     # ---- the epoch
 
-    def read_epoch(self) -> Epoch | None:
+    def read_epoch(self) -> RosterEpoch | None:
         """The zone's epoch; None for a zone that was never opened."""
         path = self._folder / "zone.json"
         if not path.exists():
@@ -53,9 +53,9 @@ class ZoneFolder:
         if state["format"] != FORMAT or state["zone"] != self._zone:
             raise MeterError(f"meter file {path} is not about zone {self._zone!r}; move it away.")
         roster = Roster(state["houses"], state["interval"], state["roster"])
-        return Epoch(roster, state["closed_end"], state["floor"])
+        return RosterEpoch(roster, state["closed_end"], state["floor"])
 
-    def write_epoch(self, epoch: Epoch) -> None:
+    def write_epoch(self, epoch: RosterEpoch) -> None:
         """Make an epoch durable."""
         self.check_sound()
         state = {
@@ -126,7 +126,7 @@ class ZoneFolder:
         reader = LogReader.open(path) if path.exists() else None
         if reader is None:
             salt = os.urandom(8)
-            return Appender.create(path, salt, Head(salt, opens, roster).pack())
+            return Appender.create(path, salt, LogHeader(salt, opens, roster).pack())
         self._check_head(reader.head, opens, roster)
         return Appender.resume(path, reader.head.salt, path.stat().st_size)
 
@@ -174,7 +174,7 @@ class ZoneFolder:
                     raise damaged(self._path(opens), reader.end)
         return memory, reader
 
-    def _check_head(self, head: Head, opens: int, roster: Roster) -> None:
+    def _check_head(self, head: LogHeader, opens: int, roster: Roster) -> None:
         if head.start != opens or head.roster != roster:
             raise MeterError(
                 f"meter log {self._path(opens)} is of another interval or roster; move it away."

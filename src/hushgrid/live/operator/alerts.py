@@ -32,7 +32,7 @@ class Alert(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ZoneHealth:
     """Where a zone stands, as its operator may know it.
 
     `open`: its loop passed lately; `away`: names of publishers that fail; `jumped`: the clock did.
@@ -90,13 +90,13 @@ class Seen:
         return lost, None if lost is None else lost / len(self.zone.meters)
 
 
-def alerts(seen: Seen) -> list[Alert]:
+def alerts(seen: ZoneHealth) -> list[Alert]:
     """The worst first."""
     found = [*_running(seen), *_source(seen), *_spending(seen), *_ways(seen)]
     return sorted(found, key=lambda alert: alert.level != "error")
 
 
-def _running(seen: Seen) -> list[Alert]:
+def _running(seen: ZoneHealth) -> list[Alert]:
     newest, zone = seen.newest, seen.zone
     if newest is not None and seen.now < newest.published_at - 1:
         behind = newest.published_at - math.floor(seen.now)
@@ -116,7 +116,7 @@ def _running(seen: Seen) -> list[Alert]:
     return []
 
 
-def _source(seen: Seen) -> list[Alert]:
+def _source(seen: ZoneHealth) -> list[Alert]:
     if seen.status is None:
         return []
     zone = seen.zone
@@ -142,7 +142,7 @@ def _source(seen: Seen) -> list[Alert]:
     return [Alert("error", f"{what}, so the price is {shown}; {fix}.")]
 
 
-def _spending(seen: Seen) -> list[Alert]:
+def _spending(seen: ZoneHealth) -> list[Alert]:
     if seen.inside.scale is None:
         return []
     ends, steps = seen.runs_out, seen.releases_left
@@ -160,7 +160,7 @@ def _whole(zone: ZoneService) -> int:
     return zone.policy.horizon * zone.seconds
 
 
-def _ways(seen: Seen) -> list[Alert]:
+def _ways(seen: ZoneHealth) -> list[Alert]:
     found = []
     lost, share = seen.missing
     if share is not None and share > MANY:

@@ -24,7 +24,7 @@ class Sum(NamedTuple):
     missing: int
 
 
-class Readings(Protocol):
+class ReadingSource(Protocol):
     """Where readings are looked at."""
 
     def peek(self, zone: str, start: int) -> Interval | None:
@@ -35,7 +35,7 @@ class Readings(Protocol):
 class Loads:
     """Each load is added up once: a closed interval never changes. Any thread may call it."""
 
-    def __init__(self, zones: Iterable[ZoneService], readings: Readings | None) -> None:
+    def __init__(self, zones: Iterable[ZoneService], readings: ReadingSource | None) -> None:
         self._readings = readings
         self._zones = {zone.id: zone for zone in zones}
         self._expected = {

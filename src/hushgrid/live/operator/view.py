@@ -13,7 +13,7 @@ from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
 from hushgrid.live.inside import Inside, why
 from hushgrid.live.ledger.state import ReleaseRecord
-from hushgrid.live.operator.alerts import Seen, alerts
+from hushgrid.live.operator.alerts import ZoneHealth, alerts
 from hushgrid.live.operator.loads import Loads, Sum
 from hushgrid.live.promise import assumed, promise_of, sentence
 from hushgrid.live.publish import utc
@@ -105,13 +105,13 @@ class Operator:
             "head": None if seen.newest is None else seen.newest.head,
         }
 
-    def _seen(self, zones: Iterable[ZoneService]) -> Iterator[Seen]:
+    def _seen(self, zones: Iterable[ZoneService]) -> Iterator[ZoneHealth]:
         statuses = {one.zone: one for one in self._board.statuses}
         waiting, now = set(self._board.waiting()), self._clock.now()
         jumped = self._steady() - self._jumped < JUMPED
         for zone in zones:
             inside = self._inside.get(zone.id, NOT_OPEN)
-            yield Seen(
+            yield ZoneHealth(
                 zone,
                 now,
                 statuses.get(zone.id),
@@ -140,7 +140,7 @@ class Operator:
         return [_row(zone, one, loads.get(one.start)) for one in shown]
 
 
-def _state(seen: Seen) -> str:
+def _state(seen: ZoneHealth) -> str:
     return "not open" if seen.status is None else seen.status.state
 
 
@@ -173,7 +173,7 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     }
 
 
-def _budget(seen: Seen) -> dict[str, Any]:
+def _budget(seen: ZoneHealth) -> dict[str, Any]:
     status, ends = seen.status, seen.runs_out
     return {
         "spent": None if status is None else _finite(status.spent),

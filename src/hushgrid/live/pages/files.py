@@ -28,7 +28,7 @@ POLICY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StaticBody:
     """A body that never changes while the process runs."""
 
     body: bytes
@@ -36,9 +36,9 @@ class Kept:
     etag: str
 
     @staticmethod
-    def of(body: bytes, media: str) -> Kept:
+    def of(body: bytes, media: str) -> StaticBody:
         """With a tag made of what it holds."""
-        return Kept(body, media, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        return StaticBody(body, media, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
     def answer(self, request: Request, cache: str = "no-cache", status: int = 200) -> Response:
         """The answer to a request; 304 where the browser has it already."""
@@ -54,13 +54,13 @@ class Kept:
 
 
 @cache
-def assets() -> dict[str, Kept]:
+def assets() -> dict[str, StaticBody]:
     """Every file under static/ by its path there; nothing else can be asked for.
 
     >>> sorted(name for name in assets() if name.endswith(".css"))
     ['style.css', 'vendor/uplot/uPlot.min.css']
     """
-    found: dict[str, Kept] = {}
+    found: dict[str, StaticBody] = {}
     waiting = [("", resources.files(__package__) / "static")]
     while waiting:
         under, place = waiting.pop()
@@ -69,7 +69,7 @@ def assets() -> dict[str, Kept]:
             if one.is_dir():
                 waiting.append((f"{name}/", one))
             else:
-                found[name] = Kept.of(one.read_bytes(), MEDIA[PurePosixPath(name).suffix])
+                found[name] = StaticBody.of(one.read_bytes(), MEDIA[PurePosixPath(name).suffix])
     return found
 
 

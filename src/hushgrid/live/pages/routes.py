@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hushgrid.live.pages.files import Kept, assets, frame
+from hushgrid.live.pages.files import StaticBody, assets, frame
 
 HTML = "text/html; charset=utf-8"
 Handler = Callable[[Request], Awaitable[Response]]
@@ -102,7 +102,7 @@ class _Pages:
             return self._made("missing", None).answer(request, "no-store", 404)
         return self._made(name, zone).answer(request, cache)
 
-    def _make(self, name: str, zone: str | None) -> Kept:
+    def _make(self, name: str, zone: str | None) -> StaticBody:
         fields = {
             "title": escape(TITLES[name] + (f", {zone}" if name == "zone" else "")),
             "page": name,
@@ -113,7 +113,7 @@ class _Pages:
             "choice": self._choice(name, zone),
         }
         fields["main"] = filled(frame(name), fields)
-        return Kept.of(filled(frame("layout"), fields).encode(), HTML)
+        return StaticBody.of(filled(frame("layout"), fields).encode(), HTML)
 
     def _links(self, name: str, zone: str | None) -> str:
         """The links on top; they stay with the zone."""

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Sequence
 
 from hushgrid.live.ledger.stores.shared import SharedLedger
-from hushgrid.live.share.rules import Pace, Peer, Seen
+from hushgrid.live.share.rules import LeasePace, LeaseTable, Peer
 
 # a curator's row is written many times a minute and worth nothing after a crash, so it has no log
 _SCHEMA = """
@@ -68,7 +68,7 @@ WHERE one.until > clock_timestamp() AND EXISTS (
 class Leases:
     """The leases of one curator and what it sees of others."""
 
-    def __init__(self, store: SharedLedger, me: str, names: Sequence[str], pace: Pace) -> None:
+    def __init__(self, store: SharedLedger, me: str, names: Sequence[str], pace: LeasePace) -> None:
         self._store, self._me, self._pace = store, me, pace
         self._names = sorted(names)
         self._service = hashlib.sha256("\n".join(self._names).encode()).hexdigest()[:16]
@@ -92,15 +92,15 @@ class Leases:
         """
         self._store.run(_BEAT, self._pace.lease, self._me, self._me)
 
-    def look(self) -> Seen:
+    def look(self) -> LeaseTable:
         """All curators and the leases of this service."""
         rows = self._store.run(_LOOK, self._names)
         curators = sorted(row[1:] for row in rows if row[0])
         now = max((row[4] for row in curators), default=0.0)
         leases = {name: curator for is_peer, name, curator, *_ in rows if not is_peer}
-        return Seen(now, tuple(Peer(*row[:4]) for row in curators), leases)
+        return LeaseTable(now, tuple(Peer(*row[:4]) for row in curators), leases)
 
-    def take(self, names: Collection[str], seen: Seen) -> frozenset[str]:
+    def take(self, names: Collection[str], seen: LeaseTable) -> frozenset[str]:
         """Take leases that are still as they were seen; those that were taken."""
         if not names:
             return frozenset()

@@ -22,7 +22,7 @@ from hushgrid.live.running import ZoneRun
 from hushgrid.live.serve import Process, make_noise
 from hushgrid.live.share.following import Following
 from hushgrid.live.share.leases import marked
-from hushgrid.live.share.rules import Pace
+from hushgrid.live.share.rules import LeasePace
 from hushgrid.live.share.sharing import Sharing
 from hushgrid.live.status import status_of
 from hushgrid.live.terms import check_all_here, check_same
@@ -45,7 +45,7 @@ class SharedProcess(Process):
             [zone.id for zone in deployment.zones],
             [BROKER] if mqtt is not None and mqtt.readings else [],
             name=deployment.name,
-            pace=Pace.of(min(zone.seconds for zone in deployment.zones)),
+            pace=LeasePace.of(min(zone.seconds for zone in deployment.zones)),
         )
         stack.callback(self._sharing.stop)
         self._following = Following(self._sharing.zones, verify, self._witness)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Pace(NamedTuple):
+class LeasePace(NamedTuple):
     """How often a curator says that it lives, and how long that holds [s].
 
     >>> Pace.of(2), Pace.of(900)
@@ -24,7 +24,7 @@ class Pace(NamedTuple):
     lease: float
 
     @classmethod
-    def of(cls, seconds: int) -> Pace:
+    def of(cls, seconds: int) -> LeasePace:
         """For intervals of so many seconds: what a dead curator left is taken within one."""
         lease = min(max(float(seconds), 2.0), 16.0)
         return cls(lease / 8, lease)
@@ -53,7 +53,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LeaseTable:
     """All curators and leases (their curators, or None) at a time of the database's clock [s]."""
 
     now: float
@@ -82,14 +82,16 @@ class Seen:
         return frozenset(name for name, owner in self.leases.items() if owner == curator)
 
 
-class Plan(NamedTuple):
+class LeasePlan(NamedTuple):
     """Leases to reach for, and how many to give back."""
 
     take: tuple[str, ...] = ()
     give: int = 0
 
 
-def plan(seen: Seen, me: str, overdue: Collection[str] = (), refused: Collection[str] = ()) -> Plan:
+def plan(
+    seen: LeaseTable, me: str, overdue: Collection[str] = (), refused: Collection[str] = ()
+) -> LeasePlan:
     """What a curator should do now.
 
     Nobody takes more than an equal share, rounded up; those with least take first. `overdue` are
@@ -105,7 +107,7 @@ def plan(seen: Seen, me: str, overdue: Collection[str] = (), refused: Collection
     take = [name for name in _reach(seen.free, peers, held, most, me) if name not in refused]
     take += [name for name in seen.free if name in overdue and name not in (*take, *refused)]
     room = sum(max(most - held[peer], 0) for peer in peers if peer != me)
-    return Plan(tuple(take), min(max(held[me] - most, 0), room))
+    return LeasePlan(tuple(take), min(max(held[me] - most, 0), room))
 
 
 def _reach(

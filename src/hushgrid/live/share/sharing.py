@@ -24,7 +24,7 @@ from contextlib import suppress
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.share.leases import Leases, marked
-from hushgrid.live.share.rules import Pace, Seen, plan
+from hushgrid.live.share.rules import LeasePace, LeaseTable, plan
 
 log = logging.getLogger("hushgrid.share")
 
@@ -48,7 +48,7 @@ class Sharing:
         more: Iterable[str] = (),
         *,
         name: str,
-        pace: Pace,
+        pace: LeasePace,
         steady: Callable[[], float] = since_start,
     ) -> None:
         self.me = f"{name}-{secrets.token_hex(3)}"
@@ -56,7 +56,7 @@ class Sharing:
         self.pace, self._steady = pace, steady
         self.store = SharedLedger(marked(url, self.me), self.me)
         self._leases = Leases(self.store, self.me, [*self.zones, *self._more], pace)
-        self.seen = Seen(0.0, (), {})
+        self.seen = LeaseTable(0.0, (), {})
         self.ready: frozenset[str] = frozenset()  # what this process may do now
         self.surplus = 0  # how many others wait for
         self.taken = 0  # leases taken from others, who did not give them back
@@ -130,7 +130,7 @@ class Sharing:
         """Whether a beat has passed since this curator looked around."""
         return self._steady() >= self._next
 
-    def _look(self) -> Seen:
+    def _look(self) -> LeaseTable:
         seen = self._leases.look()
         if self.me not in seen.living:  # others took this one for dead
             self.lapses += 1
@@ -170,7 +170,7 @@ class Sharing:
         before = self.seen.leases
         self.taken += sum(before[name] is not None for name in taken)
         leases = {**before, **dict.fromkeys(taken, self.me)}
-        self.seen = Seen(self.seen.now, self.seen.peers, leases)
+        self.seen = LeaseTable(self.seen.now, self.seen.peers, leases)
         log.info("leases taken", extra={"curator": self.me, "zones": len(taken)})
 
     def _lock(self) -> None:
@@ -193,7 +193,7 @@ class Sharing:
         self.ready -= set(some)
         self._leases.give(some)
         leases = {**self.seen.leases, **dict.fromkeys(some, None)}
-        self.seen = Seen(self.seen.now, self.seen.peers, leases)
+        self.seen = LeaseTable(self.seen.now, self.seen.peers, leases)
         log.info("leases given back", extra={"curator": self.me, "zones": len(some)})
 
     def leave(self) -> None:

@@ -23,11 +23,11 @@ from hushgrid.live.vtn.answers import Call, Refused, answer, problem
 from hushgrid.live.vtn.checking import Unfit, fitting, parsed
 from hushgrid.live.vtn.description import description
 from hushgrid.live.vtn.objects import KEYS, Objects
-from hushgrid.live.vtn.public import Public
+from hushgrid.live.vtn.public import PublicObjects
 from hushgrid.live.vtn.schemas import OBJECT_ID, REQUESTS, Schema
 from hushgrid.live.vtn.store.ports import Kind
 from hushgrid.live.vtn.table import OPERATIONS, Operation
-from hushgrid.live.vtn.tokens import Tokens
+from hushgrid.live.vtn.tokens import OpenAdrTokens
 from hushgrid.live.web.front import asked as sender_of
 
 log = logging.getLogger("hushgrid.openadr")
@@ -42,7 +42,7 @@ Handler = Callable[[Call], Any]
 
 
 def make_vtn(
-    public: Public,
+    public: PublicObjects,
     objects: Objects,
     access: Access,
     clock: Clock,
@@ -59,7 +59,7 @@ def make_vtn(
     ]
     routes += [
         Route("/auth/server", door.server, methods=["GET"]),
-        Route("/auth/token", Tokens(access).token, methods=["POST"]),
+        Route("/auth/token", OpenAdrTokens(access).token, methods=["POST"]),
         Route("/openapi.json", door.describe, methods=["GET"]),
     ]
     errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
@@ -96,7 +96,7 @@ async def _by_method(
     return await ways[request.method](request)
 
 
-def _handlers(public: Public, objects: Objects) -> dict[str, Handler]:
+def _handlers(public: PublicObjects, objects: Objects) -> dict[str, Handler]:
     """What answers each operation that is not closed."""
     made: dict[str, Handler] = {
         "searchAllPrograms": public.programs,
@@ -135,7 +135,7 @@ _VERBS: dict[str, Callable[[Objects, Kind, Call], Any]] = {
 }
 
 
-def _of_ven(public: Public, objects: Objects, under: str, call: Call) -> Any:
+def _of_ven(public: PublicObjects, objects: Objects, under: str, call: Call) -> Any:
     """A ven hears what everybody hears: nothing here has targets."""
     objects.check_ven(call)
     return public.topics(call, under)

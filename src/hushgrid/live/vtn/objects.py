@@ -14,9 +14,9 @@ from typing import Any
 from hushgrid.live.publish import utc
 from hushgrid.live.vtn.answers import Call, Refused, nothing
 from hushgrid.live.vtn.callbacks import ForbiddenTargetError, check_callback
-from hushgrid.live.vtn.public import Public, page
+from hushgrid.live.vtn.public import PublicObjects, page
 from hushgrid.live.vtn.shapes import step_of
-from hushgrid.live.vtn.store import Kept, TakenError, VtnStore
+from hushgrid.live.vtn.store import StoredObject, TakenError, VtnStore
 from hushgrid.live.vtn.store.ports import Kind
 
 MOST = 10_000  # objects of one kind that one client may keep
@@ -43,7 +43,7 @@ class Objects:
     def __init__(
         self,
         store: VtnStore,
-        public: Public,
+        public: PublicObjects,
         *,
         private_callbacks: bool = False,
         webhooks: bool = True,
@@ -58,7 +58,7 @@ class Objects:
         where = {_FILTERS[name]: each for name, each in call.query.items() if name in _FILTERS}
         targets, objects = call.query.get("targets"), call.query.get("objects")
 
-        def such(one: Kept) -> bool:
+        def such(one: StoredObject) -> bool:
             named = {each for o in one.body.get("objectOperations", ()) for each in o["objects"]}
             return (not targets or not set(targets).isdisjoint(one.body.get("targets") or ())) and (
                 not objects or not set(objects).isdisjoint(named)
@@ -83,7 +83,7 @@ class Objects:
         client, body = self._made(kind, call, None)
         if self._store.count(kind, client) >= MOST:
             raise Refused(403, f"There are {MOST} of them already; remove some first.")
-        one = Kept(kind, secrets.token_urlsafe(18), client, call.now, call.now, body)
+        one = StoredObject(kind, secrets.token_urlsafe(18), client, call.now, call.now, body)
         self._write(lambda: self._store.add(one))
         return self._told(one, "CREATE", call)
 
@@ -107,13 +107,13 @@ class Objects:
         """That the ven of a path may be seen."""
         self._seen("VEN", call)
 
-    def _seen(self, kind: Kind, call: Call) -> Kept:
+    def _seen(self, kind: Kind, call: Call) -> StoredObject:
         one = self._store.get(kind, call.path[KEYS[kind]])
         if one is None or (one.client != call.client and not _sees_all(kind, call)):
             raise nothing(kind.lower())
         return one
 
-    def _writable(self, kind: Kind, call: Call) -> Kept:
+    def _writable(self, kind: Kind, call: Call) -> StoredObject:
         one = self._seen(kind, call)
         shared = kind in ("VEN", "RESOURCE") and call.grant.may("read_all")
         if one.client != call.client and not shared and not call.grant.may("operate"):
@@ -126,13 +126,15 @@ class Objects:
         except TakenError:
             raise Refused(409, "The name is in use already; give another one.") from None
 
-    def _told(self, one: Kept, operation: str, call: Call) -> dict[str, Any]:
+    def _told(self, one: StoredObject, operation: str, call: Call) -> dict[str, Any]:
         self._tell(one.kind, operation, shown(one, None), one.client)
         return shown(one, call.client)
 
     # ---- what is kept of a request
 
-    def _made(self, kind: Kind, call: Call, before: Kept | None) -> tuple[str, dict[str, Any]]:
+    def _made(
+        self, kind: Kind, call: Call, before: StoredObject | None
+    ) -> tuple[str, dict[str, Any]]:
         """Whose an object is, and what of a request is kept."""
         body = {name: each for name, each in call.body.items() if name not in _METADATA}
         client = call.client if before is None else before.client
@@ -183,7 +185,7 @@ def _sees_all(kind: Kind, call: Call) -> bool:
     return call.grant.may("operate") or (kind != "REPORT" and call.grant.may("read_all"))
 
 
-def shown(one: Kept, reader: str | None) -> dict[str, Any]:
+def shown(one: StoredObject, reader: str | None) -> dict[str, Any]:
     """An object as it is answered; secrets of a subscription only to the client it is of."""
     body = dict(one.body)
     if one.kind in ("VEN", "RESOURCE"):

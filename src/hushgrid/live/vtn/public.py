@@ -17,7 +17,7 @@ from hushgrid.live.vtn.shapes import event_id, event_of, program_id, program_of,
 PAGE = 50  # the most of a list at once, and what comes where nothing is asked
 
 
-class Public:
+class PublicObjects:
     """Programs and events. They have no targets, so every reader sees all of them."""
 
     def __init__(self, history: History, mqtt_uris: Iterable[str] = ()) -> None:

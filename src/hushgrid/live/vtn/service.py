@@ -17,7 +17,7 @@ from hushgrid.live.ledger.state import ReleaseRecord
 from hushgrid.live.vtn.answers import written
 from hushgrid.live.vtn.app import make_vtn
 from hushgrid.live.vtn.objects import Objects
-from hushgrid.live.vtn.public import Public
+from hushgrid.live.vtn.public import PublicObjects
 from hushgrid.live.vtn.shapes import event_of, notification
 from hushgrid.live.vtn.store import VtnStore
 from hushgrid.live.vtn.webhooks import Callback, Note, Webhooks
@@ -42,7 +42,7 @@ class Vtn:
         private = settings.allow_private_callbacks
         self.webhooks = Webhooks(self.callbacks, private=private, counted=counted)
         self._sends, self._alone = settings.webhooks, alone
-        public = Public(history, mqtt_uris)
+        public = PublicObjects(history, mqtt_uris)
         objects = Objects(
             store, public, private_callbacks=private, webhooks=self._sends, tell=self._changed
         )

@@ -18,7 +18,7 @@ AT_ONCE = 8
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
-class Tokens:
+class OpenAdrTokens:
     """Gives out tokens; the scope that was asked for comes back as it was."""
 
     def __init__(self, access: Access) -> None:

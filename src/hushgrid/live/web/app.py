@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+from starlette.routing import Route as HttpRoute
 
 from hushgrid.live.access import NOBODY, Access
 from hushgrid.live.access.sessions import Sessions
@@ -34,7 +35,7 @@ from hushgrid.live.web.operators import Certify, OperatorWays, no_certificate
 from hushgrid.live.web.problems import BEARER, UnfitError, failed, problem, refused
 from hushgrid.live.web.promises import PromiseWays
 from hushgrid.live.web.readings import TakeReadings
-from hushgrid.live.web.routes import Way, ways
+from hushgrid.live.web.routes import Route, ways
 from hushgrid.live.web.sessions import SessionWays
 from hushgrid.live.web.stream import Streams
 from hushgrid.live.web.tokens import Tokens
@@ -114,13 +115,13 @@ def make_app(
     return front
 
 
-def _routes(table: Sequence[Way], handlers: Mapping[str, Handler]) -> list[Route]:
+def _routes(table: Sequence[Route], handlers: Mapping[str, Handler]) -> list[HttpRoute]:
     """One for each path: so that what it is not for is told with all that it is for."""
     by_path: dict[str, dict[str, Handler]] = {}
     for way in table:
         own = by_path.setdefault(way.path, {})
         own[way.method] = guarded(handlers[way.name], *way.scopes)
-    return [Route(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
+    return [HttpRoute(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
 
 
 def _by_method(own: Mapping[str, Handler]) -> Handler:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from hushgrid.durations import instant_of
 from hushgrid.live.clock import Clock
 from hushgrid.live.feeds.pages import BY_PATH, Pages
-from hushgrid.live.feeds.series import LIMIT, MOST, USUAL, Span
+from hushgrid.live.feeds.series import LIMIT, MOST, USUAL, PriceRange
 from hushgrid.live.web.front import page_answer
 from hushgrid.live.web.problems import UnfitError, problem
 
@@ -55,13 +55,13 @@ def zone_asked(query: Mapping[str, str], zones: Iterable[str]) -> str:
     return zone
 
 
-def span_asked(query: Mapping[str, str]) -> Span:
+def span_asked(query: Mapping[str, str]) -> PriceRange:
     """The range of a request."""
     given = {ALIASES.get(name, name): (name, value) for name, value in query.items()}
     since, until = (_instant(*given[name]) if name in given else None for name in ("from", "to"))
     if since is not None and until is not None and until < since:
         raise UnfitError(*given["to"], "give an instant that is not before from")
-    return Span(since, until, _limit(*given["limit"]) if "limit" in given else LIMIT)
+    return PriceRange(since, until, _limit(*given["limit"]) if "limit" in given else LIMIT)
 
 
 def _instant(name: str, value: str) -> int:

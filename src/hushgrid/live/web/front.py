@@ -36,17 +36,17 @@ PRESENT = "hushgrid.asked"  # where a scope keeps who asks
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Caller:
     """Who asks, and from where."""
 
     grant: Grant
     sender: str
 
 
-def asked(scope: Scope) -> Asked:
+def asked(scope: Scope) -> Caller:
     """Who makes a request, as the front found out."""
     found = scope.get(PRESENT)
-    return found if isinstance(found, Asked) else Asked(NOBODY, "")
+    return found if isinstance(found, Caller) else Caller(NOBODY, "")
 
 
 class Front:
@@ -132,7 +132,7 @@ class Front:
             if page is not None:
                 await self._give(page, unless, send)
                 return
-        scope[PRESENT] = Asked(grant, sender)
+        scope[PRESENT] = Caller(grant, sender)
         handler = self._direct.get((scope["method"], scope["path"]))
         if handler is None:
             await self._inner(scope, receive, self._adorning(send))

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from hushgrid.live.formats import BY_MEDIA_TYPE
 from hushgrid.live.web.cookies import NAME
-from hushgrid.live.web.routes import Way
+from hushgrid.live.web.routes import Route
 from hushgrid.live.web.schemas import BODIES, PARAMETERS, PROBLEM, RESPONSES, SCHEMAS
 
 STYLE = (
@@ -32,7 +32,7 @@ HOUR = "public, max-age=3600"
 class Description:
     """Made once from the table of paths."""
 
-    def __init__(self, table: Sequence[Way]) -> None:
+    def __init__(self, table: Sequence[Route]) -> None:
         self._openapi, self._page = described(table), page(table)
         self.handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "openapi": self._machines,
@@ -49,7 +49,7 @@ class Description:
         return HTMLResponse(self._page, headers=headers)
 
 
-def described(table: Sequence[Way]) -> dict[str, Any]:
+def described(table: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI description of some paths."""
     from hushgrid import __version__
 
@@ -75,7 +75,7 @@ def described(table: Sequence[Way]) -> dict[str, Any]:
     }
 
 
-def _operation(way: Way) -> dict[str, Any]:
+def _operation(way: Route) -> dict[str, Any]:
     answers: dict[str, Any] = {
         status: _answer(*said) for status, said in _said(RESPONSES, way).items()
     }
@@ -103,12 +103,12 @@ def _operation(way: Way) -> dict[str, Any]:
     return made
 
 
-def _said(about: Mapping[str, Any], way: Way) -> Any:
+def _said(about: Mapping[str, Any], way: Route) -> Any:
     """What is said of a way: under its method and path, or under its path alone."""
     return about.get(f"{way.method} {way.path}", about.get(way.path))
 
 
-def _name(way: Way) -> str:
+def _name(way: Route) -> str:
     name = way.path.removeprefix("/v1/").replace("/", "-").replace(".", "-")
     return f"{way.method.lower()}-{name}" if way.path == "/v1/session" else name
 
@@ -120,7 +120,7 @@ def _answer(text: str, media: str | None = None, schema: Any = None) -> dict[str
     return made
 
 
-def page(table: Sequence[Way]) -> str:
+def page(table: Sequence[Route]) -> str:
     """The description as one page that loads nothing."""
     parts = [_section(way) for way in table]
     return (
@@ -132,7 +132,7 @@ def page(table: Sequence[Way]) -> str:
     )
 
 
-def _section(way: Way) -> str:
+def _section(way: Route) -> str:
     who = f"needs the scope {' or '.join(way.scopes)}" if way.scopes else "for anyone"
     rows = "".join(
         f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['description'])}</td></tr>"

@@ -21,7 +21,7 @@ from hushgrid.live.gate import Gate
 MOST = 64  # bodies of a group
 
 
-class _Waiting(NamedTuple):
+class _WaitingBatch(NamedTuple):
     delivery: Delivery
     batches: Iterator[Parsed]
     done: asyncio.Future[None]
@@ -32,12 +32,12 @@ class Together:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingBatch] = deque()
         self._storing: asyncio.Task[None] | None = None
 
     async def take(self, delivery: Delivery, batches: Iterator[Parsed]) -> None:
         """Put all batches; returns when they are durable, as `Delivery.take` does."""
-        mine = _Waiting(delivery, batches, asyncio.get_running_loop().create_future())
+        mine = _WaitingBatch(delivery, batches, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         if self._storing is None:
             self._storing = asyncio.create_task(self._store())

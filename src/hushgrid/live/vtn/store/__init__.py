@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hushgrid.errors import ExtraError, VtnError
-from hushgrid.live.vtn.store.ports import Kept, TakenError, VtnStore
+from hushgrid.live.vtn.store.ports import StoredObject, TakenError, VtnStore
 
-__all__ = ["Kept", "TakenError", "VtnStore", "open_vtn"]
+__all__ = ["StoredObject", "TakenError", "VtnStore", "open_vtn"]
 
 
 def open_vtn(url: str) -> VtnStore:

@@ -16,7 +16,7 @@ class TakenError(VtnError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredObject:
     """An object of a client; `created` and `modified` in UTC epoch s. Its body may be secret."""
 
     kind: Kind
@@ -34,11 +34,11 @@ class VtnStore(Protocol):
     resources along. VtnError where the store cannot do its work.
     """
 
-    def add(self, one: Kept) -> None:
+    def add(self, one: StoredObject) -> None:
         """Keep a new object; TakenError where its name is another's."""
         ...
 
-    def get(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002
+    def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """An object by its id."""
         ...
 
@@ -48,10 +48,10 @@ class VtnStore(Protocol):
         *,
         client: str | None = None,
         where: Mapping[str, str] | None = None,
-        such: Callable[[Kept], bool] | None = None,
+        such: Callable[[StoredObject], bool] | None = None,
         skip: int = 0,
         limit: int | None = None,
-    ) -> list[Kept]:
+    ) -> list[StoredObject]:
         """Objects, oldest first: of a client, with these values of `COLUMNS`, such as asked."""
         ...
 
@@ -59,14 +59,14 @@ class VtnStore(Protocol):
         """How many a client has."""
         ...
 
-    def replace(self, one: Kept) -> bool:
+    def replace(self, one: StoredObject) -> bool:
         """Put this in the place of the object with its id; False where there is none.
 
         Resources of a ven that becomes another client's become that client's, too.
         """
         ...
 
-    def remove(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002
+    def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Remove an object, and say what it was."""
         ...
 
@@ -85,7 +85,7 @@ COLUMNS = ("name", "program", "event", "ven")  # what lists can be narrowed to
 _NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
 
 
-def columns_of(one: Kept) -> dict[str, str | None]:
+def columns_of(one: StoredObject) -> dict[str, str | None]:
     """The columns of an object, and the name that nobody else may have."""
     body = one.body
     name = body.get(_NAMES.get(one.kind, "clientName"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Self
 
-from hushgrid.live.vtn.store.ports import COLUMNS, Kept, Kind, columns_of
+from hushgrid.live.vtn.store.ports import COLUMNS, Kind, StoredObject, columns_of
 
 VERSION = 1
 SCHEMA = """CREATE TABLE IF NOT EXISTS hushgrid_vtn (
@@ -35,7 +35,7 @@ class SqlVtn(ABC):
     def close(self) -> None:
         """See VtnStore."""
 
-    def add(self, one: Kept) -> None:
+    def add(self, one: StoredObject) -> None:
         """See VtnStore."""
         own = map(text, columns_of(one).values())
         values = (one.kind, text(one.id), text(one.client), *own, one.created, one.modified)
@@ -47,7 +47,7 @@ class SqlVtn(ABC):
             )
         )
 
-    def get(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002
+    def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """See VtnStore."""
         found = self._run(
             (f"SELECT {_ROW} FROM hushgrid_vtn WHERE kind = ? AND id = ?", (kind, text(id)))
@@ -60,10 +60,10 @@ class SqlVtn(ABC):
         *,
         client: str | None = None,
         where: Mapping[str, str] | None = None,
-        such: Callable[[Kept], bool] | None = None,
+        such: Callable[[StoredObject], bool] | None = None,
         skip: int = 0,
         limit: int | None = None,
-    ) -> list[Kept]:
+    ) -> list[StoredObject]:
         """See VtnStore."""
         asked = {name: where[name] for name in COLUMNS if where and name in where}
         asked |= {} if client is None else {"client": client}
@@ -82,7 +82,7 @@ class SqlVtn(ABC):
         query = "SELECT count(*) FROM hushgrid_vtn WHERE kind = ? AND client = ?"
         return int(self._run((query, (kind, text(client))))[0][0])
 
-    def replace(self, one: Kept) -> bool:
+    def replace(self, one: StoredObject) -> bool:
         """See VtnStore."""
         own = map(text, columns_of(one).values())
         values = (text(one.client), *own, one.modified, text(one.body), one.kind, text(one.id))
@@ -98,7 +98,7 @@ class SqlVtn(ABC):
         found = self._run(*([with_it] if one.kind == "VEN" else []), (statement, values))
         return bool(found)
 
-    def remove(self, kind: Kind, id: str) -> Kept | None:  # noqa: A002
+    def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """See VtnStore."""
         with_it = (
             "DELETE FROM hushgrid_vtn WHERE kind = 'RESOURCE' AND ven = ?",
@@ -123,5 +123,9 @@ def text(value: Any) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-def _kept(kind: Any, name: str, client: str, created: int, modified: int, body: str) -> Kept:
-    return Kept(kind, json.loads(name), json.loads(client), created, modified, json.loads(body))
+def _kept(
+    kind: Any, name: str, client: str, created: int, modified: int, body: str
+) -> StoredObject:
+    return StoredObject(
+        kind, json.loads(name), json.loads(client), created, modified, json.loads(body)
+    )

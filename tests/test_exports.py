@@ -1,0 +1,146 @@
+"""The public names are pinned, load in any order, and no name of a class has two meanings."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import hushgrid
+from hushgrid import arrays
+
+SOURCE = Path(hushgrid.__file__).parent
+NAMES = [
+    "Answer",
+    "Calendar",
+    "Calibration",
+    "Calibrator",
+    "Case",
+    "Consumption",
+    "ConsumptionError",
+    "Elasticity",
+    "Exact",
+    "Exposure",
+    "ExtraError",
+    "Factored",
+    "FileError",
+    "Gamma",
+    "Histogram",
+    "HorizonError",
+    "HushgridError",
+    "IntakeError",
+    "Knowledge",
+    "Law",
+    "LedgerError",
+    "LogNormal",
+    "Mechanism",
+    "ModelError",
+    "Naive",
+    "NeverMixes",
+    "Noise",
+    "NoiseError",
+    "OccupancyModel",
+    "Plan",
+    "PlanError",
+    "Policy",
+    "PolicyError",
+    "Population",
+    "Protected",
+    "ReadingError",
+    "Release",
+    "Scenario",
+    "SecureNoise",
+    "SimulatedNoise",
+    "State",
+    "Tally",
+    "Tariff",
+    "Trace",
+    "TruncatedNormal",
+    "TrustCalibrator",
+    "Uniform",
+    "Window",
+    "Zone",
+    "ZoneError",
+    "aggregate",
+    "compose",
+    "cost",
+    "house_losses",
+    "init",
+    "load_zone",
+    "look_back",
+    "optimal_rate",
+    "plan",
+    "play",
+    "possible_states",
+    "posterior_mean",
+    "protected",
+    "public_rate",
+    "schedule",
+    "simulate",
+    "smallest_scale",
+    "step",
+    "tally",
+    "temporal_leakage",
+    "watch",
+    "worst_loss",
+]
+
+ORDERS = {
+    "modules first": "import_all(); print(kinds())",
+    "names first": "kinds(); import_all(); print(kinds())",
+}
+SCRIPT = """
+import importlib, pkgutil, sys, hushgrid
+
+def import_all():
+    for home in sorted(set(hushgrid._HOMES.values())):
+        found = importlib.import_module(home)
+        for part in pkgutil.iter_modules(getattr(found, "__path__", ())):
+            importlib.import_module(f"{home}.{part.name}")
+
+def kinds():
+    return sum(isinstance(getattr(hushgrid, name), type(sys)) for name in hushgrid.__all__)
+
+"""
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert hushgrid.__all__ == sorted(NAMES)
+    for name in NAMES:
+        assert getattr(hushgrid, name).__name__ == name or name == "Law"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_public_name_is_a_module_in_any_order(order: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT + ORDERS[order]], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["0"]
+
+
+def test_no_two_classes_share_a_name() -> None:
+    classes = Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_array_aliases_are_defined_once() -> None:
+    aliases = {name for name in vars(arrays) if name[0].isupper()} - {"NDArray"}
+    again = [
+        f"{path.name}: {target.id}"
+        for path in SOURCE.rglob("*.py")
+        if path != SOURCE / "arrays.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in aliases
+    ]
+    assert again == []
