@@ -12,13 +12,13 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import ChainReport, check
 from hushgrid.live.ledger.keys import Key, verify
 from hushgrid.live.ledger.record import NOTHING, Record, seal
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.mechanism import Release
+from tests import bodies
 
 KEY = Key(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 TERMS, OTHER_TERMS = "ab" * 32, "cd" * 32

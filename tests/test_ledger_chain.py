@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import check, check_export, fold
 from hushgrid.live.ledger.keys import Key, verify
 from hushgrid.live.ledger.record import from_line, seal
+from tests import bodies
 from tests.ledgers import (
     KEY,
     OTHER_TERMS,
@@ -79,14 +79,14 @@ def test_the_fold() -> None:
     assert standing.spent == {"house-17": (1.5, 0.0)}
     second = standing.at(2)
     assert second is not None
-    assert second.release(standing.epochs[0]) == released(2)
+    assert second.in_epoch(standing.epochs[0]) == released(2)
     assert (second.seq, second.head) == (5, RECORDS[4].digest)
     assert standing.at(7) is None
     sixth = standing.releases[5]
     again = released(1, digest=OTHER_TERMS, epsilon=float("inf"))
-    assert sixth.release(standing.epochs[1]) == again
+    assert sixth.in_epoch(standing.epochs[1]) == again
     with pytest.raises(LedgerError, match="fallback"):
-        standing.releases[4].release(standing.epochs[0])
+        standing.releases[4].in_epoch(standing.epochs[0])
 
 
 def test_spending_is_rounded_up() -> None:

@@ -25,10 +25,10 @@ from hushgrid import (
 from hushgrid.accounting.compose import Account
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger import keys
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.mechanism import State
+from tests import bodies
 from tests.ledgers import KEY, epoch, opened, times
 
 
@@ -65,7 +65,7 @@ def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> Non
     with opened(path) as ledger:
         standing = ledger.standing
     assert standing.epoch is not None
-    assert [one.release(standing.epoch) for one in standing.releases] == made
+    assert [one.in_epoch(standing.epoch) for one in standing.releases] == made
     assert standing.rates == now.rates
     standing.check_schedule(scales(state()))
     again = Account.resume(state(), standing.account())
@@ -99,7 +99,7 @@ def test_gaussian_noise_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
         begin(ledger, first, 1)
         shown = ledger.publish(bodies.release(release, mode="production", **times(1)))
         assert ledger.standing.epoch is not None
-        assert shown.release(ledger.standing.epoch) == release
+        assert shown.in_epoch(ledger.standing.epoch) == release
         assert shown.epsilon == float("inf")
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger import witness
 from hushgrid.live.ledger.book import Ledger, OpenedLedger
 from hushgrid.live.ledger.chain import check
@@ -24,6 +23,7 @@ from hushgrid.live.ledger.state import Head
 from hushgrid.live.ledger.stores.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.live.ledger.witness import KEPT, Witness, Witnesses
+from tests import bodies
 from tests.ledgers import KEY, START, ZONE, instead, opening, read, sealed
 
 

@@ -29,11 +29,11 @@ from hushgrid import (
 )
 from hushgrid.accounting.compose import Account
 from hushgrid.calibration import Answer, Exposure
-from hushgrid.live.ledger import records as bodies
-from hushgrid.live.ledger.state import EpochRecord, ReleaseRecord
+from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord
 from hushgrid.mechanism import Release
 from hushgrid.recording import Recording
 from hushgrid.tracefile import load_trace, save_trace
+from tests import bodies
 from tests.ledgers import epoch, genesis, instead, read, sealed
 from tests.ledgers import lines_of as lines
 from tests.test_ledger_chain import SCRIPTED
@@ -92,7 +92,7 @@ def test_so_do_traces_and_ledgers(kind: type, tmp_path: Path) -> None:
     opened = EpochRecord(made[0].digest, 1, STEPS, 1, None, False)
     for written in (body, {name: body[name] for name in body if name != "noise"}):
         (record,) = sealed([("release", dict(written))], zone="z")
-        assert ReleaseRecord.of(record).release(opened) == made[0]
+        assert ReleaseRecord.from_record(record).in_epoch(opened) == made[0]
     world = (WORLD.zone, WORLD.tariff, WORLD.models, WORLD.consumption)
     account = Account(init(*world, Policy(0.5, horizon=STEPS), kind()))
     assert account.add(made[0]).pure.max() <= 0.5

@@ -268,12 +268,8 @@ def test_the_same_terms_under_two_digests_are_the_same_terms() -> None:
     for number, name in enumerate(digests_of):
         made = releases(given, seed=number, steps=2)
         entries = tuple(
-            RecordedRelease(
-                10 * number + one.t, one.t, "readings", one.load_hat, one.put_back, one.estimate,
-                one.rate, one.scale, one.look, one.epsilon, one.epsilon_any, name,
-            )
-            for one in made
-        )  # fmt: skip
+            RecordedRelease(10 * number + one.t, replace(one, digest=name)) for one in made
+        )
         epochs.append(RecordedEpoch(10 * number, name, 1 + 2 * number, 6, entries))
     found = certify([Evidence("elm", "ledger", tuple(epochs))], [given])
     assert len(found.recomputed) == 2

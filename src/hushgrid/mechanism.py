@@ -9,11 +9,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
 
 from hushgrid.calibration import Calibration, Calibrator, Exposures, Scheduler, exposures_of
+from hushgrid.checks import (
+    CHANCE,
+    HASH,
+    LOSS,
+    TEXT,
+    TRUTH,
+    number,
+    one_of,
+    optional,
+    or_null,
+    whole,
+)
 from hushgrid.consumption import Consumption
 from hushgrid.digests import calibrator_name, terms_digest, terms_digest_before
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
@@ -43,22 +55,23 @@ class Release:
     policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
     """
 
-    zone: str
-    t: int
-    applies_from: int
-    load_hat: int
-    put_back: float
-    estimate: float | None
-    rate: float
-    scale: float
-    look: float
-    epsilon: float
-    delta: float
-    epsilon_any: float
-    rule: str
-    digest: str
-    simulated: bool
-    noise: NoiseName = None  # type: ignore[assignment]  # absent before releases named their noise
+    zone: Annotated[str, TEXT]
+    t: Annotated[int, whole(1)]
+    applies_from: Annotated[int, whole(1)]
+    load_hat: Annotated[int, whole()]
+    put_back: Annotated[float, LOSS]
+    estimate: Annotated[float | None, or_null(number(-math.inf))]
+    rate: Annotated[float, number(-math.inf)]
+    scale: Annotated[float, LOSS]
+    look: Annotated[float, LOSS]
+    epsilon: Annotated[float, or_null(LOSS, infinite=True)]
+    delta: Annotated[float, CHANCE]
+    epsilon_any: Annotated[float, or_null(LOSS, infinite=True)]
+    rule: Annotated[str, TEXT]
+    digest: Annotated[str, HASH]
+    simulated: Annotated[bool, TRUTH]
+    # absent before releases named their noise
+    noise: Annotated[NoiseName, optional(one_of(NoiseName))] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.noise is None:
@@ -67,6 +80,26 @@ class Release:
             raise PolicyError(
                 f"release noise is {self.noise!r}; give one of {', '.join(get_args(NoiseName))}."
             )
+
+    @classmethod
+    def free(cls, **stated: Any) -> Release:
+        """A release whose costs are 0: one without readings, or of a method without our costs.
+
+        Args:
+            **stated: The fields that have other values, among them all that name the release.
+        """
+        costs = dict.fromkeys(("put_back", "scale", "look", "epsilon", "delta", "epsilon_any"), 0.0)
+        return cls(**{"estimate": None, "rate": 0.0, **costs, **stated})
+
+
+class HasRelease:
+    """A record that holds a `release`, and answers for its fields: `record.rate`."""
+
+    __slots__ = ()
+    release: Release
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "release"), name)
 
 
 def unnamed_noise(rule: str, scale: float, epsilon: float) -> NoiseName:

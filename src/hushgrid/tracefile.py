@@ -7,18 +7,16 @@ One JSON object a line: a header, then every release (public), then the truth of
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
+from hushgrid.checks import from_json, rules_of, to_json
 from hushgrid.errors import FileError
 from hushgrid.files import read_text, write_text
 from hushgrid.mechanism import Release
-from hushgrid.policy import NoiseName
 from hushgrid.recording import Recording, Truth
 
 FORMAT = "hushgrid-trace/1"
@@ -34,8 +32,8 @@ _HEADER = {
     "houses": int,
     "truth": bool,
 }
-_FIELDS = {field.name for field in fields(Release)}
-_LATER = {"noise"}  # fields that the first traces did not have
+_RULES = rules_of(Release)
+_REQUIRED = {name for name, rule in _RULES.items() if not rule.optional}
 
 
 def save_trace(path: Path, recorded: Recording) -> Path:
@@ -54,7 +52,7 @@ def save_trace(path: Path, recorded: Recording) -> Path:
         "truth": truth is not None,
     }
     lines: list[dict[str, Any]] = [header]
-    lines += [{"release": _finite(asdict(one))} for one in recorded.releases]
+    lines += [{"release": to_json(one)} for one in recorded.releases]
     if truth is not None:
         lines.append({"secret": SECRET})
         for t, (occupancy, readings) in enumerate(
@@ -116,36 +114,18 @@ def _release(
     path: Path, n: int, line: Mapping[str, Any], t: int, header: Mapping[str, Any]
 ) -> Release:
     body = line.get("release")
-    if not isinstance(body, dict) or not _FIELDS - _LATER <= set(body) <= _FIELDS:
+    if not isinstance(body, dict) or not _REQUIRED <= set(body) <= set(_RULES):
         raise _bad(path, n, "is no release with exactly its fields")
-    values: dict[str, Any] = {
-        name: math.inf if value is None and name in ("epsilon", "epsilon_any") else value
-        for name, value in body.items()
-    }
-    for name, value in values.items():
-        if not _fits(name, value):
+    for name, value in body.items():
+        if not _RULES[name].fits(value):
             raise _bad(path, n, f"has a {name} that cannot be")
+    values = from_json(Release, body)
     if values["t"] != t:
         raise _bad(path, n, f"is of step {values['t']} where step {t} is due")
     for name in ("zone", "digest"):
         if values[name] != header[name]:
             raise _bad(path, n, f"is of another {name} than the header's")
     return Release(**values)
-
-
-def _fits(name: str, value: Any) -> bool:
-    if name in ("zone", "rule", "digest"):
-        return isinstance(value, str)
-    if name == "simulated":
-        return isinstance(value, bool)
-    if name == "noise":
-        return value in get_args(NoiseName)
-    if name in ("t", "applies_from", "load_hat"):
-        return type(value) is int
-    if name == "estimate" and value is None:
-        return True
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and not math.isnan(value)
 
 
 def _truth(path: Path, lines: list[dict[str, Any]], header: Mapping[str, Any]) -> Truth:
@@ -168,10 +148,6 @@ def _truth(path: Path, lines: list[dict[str, Any]], header: Mapping[str, Any]) -
             raise _bad(path, n, f"has readings that are not {houses} whole numbers of Wh")
         occupancy[t], readings[t] = [int(digit) for digit in at_home], read
     return Truth(occupancy, readings)
-
-
-def _finite(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if value == math.inf else value for name, value in body.items()}
 
 
 def _bad(path: Path, line: int, why: str) -> FileError:

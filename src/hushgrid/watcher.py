@@ -61,19 +61,12 @@ class Watcher:
         seen = made.seen if self._outside is None else made.seen - self._outside
         noise: NoiseName = "laplace" if made.laplace else "gaussian"
         return [
-            Release(
+            Release.free(
                 zone=self._zone,
                 t=t,
                 applies_from=t + 1,
                 load_hat=round(z),
-                put_back=0.0,
-                estimate=None,
-                rate=0.0,
                 scale=scale,
-                look=0.0,
-                epsilon=0.0,
-                delta=0.0,
-                epsilon_any=0.0,
                 rule="compare",
                 digest="compare",
                 simulated=True,

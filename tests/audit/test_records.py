@@ -18,10 +18,11 @@ from hushgrid.estimate import PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.live.audit import load_ledger
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.records import charge, schedule_digest, stand_in, transfer
+from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.mechanism import Release, State
 from hushgrid.report import certificate_json, certificate_page
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
+from tests.bodies import charge, stand_in, transfer
 from tests.ledgers import START, lines_of, sealed
 
 

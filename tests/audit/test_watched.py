@@ -32,15 +32,7 @@ from tests.live.test_curator import Shown, curator
 
 def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:
     made = releases(given, seed=seed)
-    entries = tuple(
-        RecordedRelease(
-            place=one.t, step=one.t, source="readings", load_hat=one.load_hat,
-            put_back=one.put_back, estimate=one.estimate, rate=one.rate, scale=one.scale,
-            look=one.look, epsilon=one.epsilon, epsilon_any=one.epsilon_any, digest=one.digest,
-        )
-        for one in made
-        if one.t not in without
-    )  # fmt: skip
+    entries = tuple(RecordedRelease(one.t, one) for one in made if one.t not in without)
     return RecordedEpoch(1, made[0].digest, 1, len(made), entries)
 
 
@@ -84,7 +76,9 @@ def test_many_houses_and_gaps_are_watched_too() -> None:
 def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     """A publisher that adds nothing: its record states a scale, but the loads are bare."""
     given, made = terms(epsilon=0.05), recomputed(terms(epsilon=0.05))
-    bare = tuple(replace(one, scale=1.0) for one in made.epoch.entries)
+    bare = tuple(
+        replace(one, release=replace(one.release, scale=1.0)) for one in made.epoch.entries
+    )
     seen = watched(replace(made, epoch=replace(made.epoch, entries=bare)))
     honest = watched(made)
     assert seen is not None

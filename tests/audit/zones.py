@@ -20,10 +20,10 @@ from hushgrid import (
 )
 from hushgrid.audit import Terms
 from hushgrid.grid import tally
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.record import Record
 from hushgrid.mechanism import Release, State, step
 from hushgrid.simulation import Scenario, World
+from tests import bodies
 from tests.ledgers import KEY, START, sealed
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]

@@ -30,7 +30,8 @@ from hushgrid.live.deployment import Deployment, Http, ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import load as load_key
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.state import LedgerState, ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.logs import JsonLines
 from hushgrid.live.meters import open_meters

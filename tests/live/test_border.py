@@ -29,13 +29,14 @@ from hushgrid.live.deployment import Promise, ZoneService
 from hushgrid.live.example import example
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.records import schedule_digest
-from hushgrid.live.ledger.state import LedgerState, ResumeRecord, TransferRecord
+from hushgrid.live.ledger.records import ResumeRecord, TransferRecord, schedule_digest
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import EpochTimes, in_epoch, kept
 from hushgrid.live.promise import promise_json, sentence
 from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
+from tests.bodies import stating
 from tests.live.setups import service as made_by_hand
 from tests.live.test_curator import Shown, curator
 
@@ -501,7 +502,7 @@ def test_houses_that_move_together_count_together(tmp_path: Path) -> None:
     by_hand = {"pattern": None, "leakage": None, "memory": None}
     alone = replace(one, scenario=replace(one.scenario, models=(model,)), **by_hand)
     blocked = border(alone, standing(tmp_path))
-    losses = [replace(each, epsilon_any=0.0) for each in standing(tmp_path).releases]
+    losses = [stating(each, epsilon_any=0.0) for each in standing(tmp_path).releases]
     nothing = border(alone, replace(standing(tmp_path), releases=tuple(losses)))
     assert blocked is not None
     assert nothing is not None
@@ -524,7 +525,7 @@ def test_the_figure_that_is_asked_for_is_enough(tmp_path: Path) -> None:
     epoch(tmp_path, zone(tmp_path, BEGINS, STEP), 1)
     after, found = zone(tmp_path, BEGINS + HOUR), standing(tmp_path)
     for lost in (205.5110, 205.5113, 205.5116, 205.5119, 1234.5672):
-        told = replace(found, releases=(replace(found.releases[0], epsilon_any=lost),))
+        told = replace(found, releases=(stating(found.releases[0], epsilon_any=lost),))
         told = replace(told, releases=(replace(told.releases[0], start=BEGINS + HOUR),))
         counted = border(after, told)
         assert counted is not None

@@ -20,7 +20,6 @@ from hushgrid.audit.ledger import budget
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gaps import largest_loss
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.stores import open_store
@@ -28,6 +27,7 @@ from hushgrid.live.operator.alerts import ZoneHealth
 from hushgrid.live.outlook import outlook, zone_json, zone_prose
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
+from tests import bodies
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator, feed
 from tests.services import in_memory

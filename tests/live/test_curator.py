@@ -27,7 +27,7 @@ from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.status import status_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -25,7 +25,7 @@ from hushgrid.live.demo.panel import KNOWS, SHOWN, Panel
 from hushgrid.live.demo.scoring import BINS, Rolling
 from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.web import stage as staging
 from hushgrid.live.web.stage import Stage
 from hushgrid.mechanism import Release
@@ -84,11 +84,9 @@ def test_rolling_scores_are_those_of_the_last_steps(
 
 
 def published(made: Release, zone: ZoneService) -> ReleaseRecord:
-    own = {one.name: getattr(made, one.name) for one in fields(Release)}
     first = zone.begins // zone.seconds
-    own |= {"t": made.t + first - 1, "applies_from": made.applies_from + first - 1}
-    rest = {"source": "readings", "start": 0, "applies_start": 0, "published_at": 0, "counts": {}}
-    return ReleaseRecord(**own, **rest, seq=1, head="", signature="")
+    own = replace(made, t=made.t + first - 1, applies_from=made.applies_from + first - 1)
+    return ReleaseRecord(own, "readings", 0, 0, 0, {}, seq=1)
 
 
 def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
@@ -120,10 +118,8 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
 def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneService) -> None:
     day = record(zone.scenario, zone.policy, seed=5)
     shown = published(day.releases[0], zone)
-    stand_in = ReleaseRecord(
-        **{one.name: getattr(shown, one.name) for one in fields(ReleaseRecord)}
-        | {"source": "forecast", "load_hat": None}
-    )
+    own = replace(shown.release, load_hat=None)  # type: ignore[arg-type]
+    stand_in = replace(shown, source="forecast", release=own)
     nobody = np.zeros(len(zone.meters), np.int32)
     seen = Panel(zone).fold(stand_in, nobody, nobody.astype(np.uint8))
     for each in seen.home.values():

@@ -22,7 +22,7 @@ from hushgrid.live.feeds.homeassistant import discovery, object_id
 from hushgrid.live.feeds.pages import FEEDS, Pages
 from hushgrid.live.feeds.series import Guess, PriceRange, series, standing
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import utc
 from hushgrid.provenance import Provenance
 from tests.live.test_web import Face, refused, shown

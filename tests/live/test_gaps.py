@@ -18,13 +18,13 @@ from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.gaps import book, note_loss, resume_zones
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.records import gap, resume
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.meters import open_meters
 from hushgrid.live.spending import spent_by
 from hushgrid.live.status import from_ledger
 from hushgrid.live.transfer import move
+from tests.bodies import gap, resume
 from tests.live.faults import FIRST, QUARTER, World, service, zone
 
 

@@ -6,12 +6,14 @@ import pytest
 
 from hushgrid.live import history as module
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from tests.ledgers import sealed, story
 from tests.live.worlds import service
 
 ZONE = service("elm-street")
-RELEASES = [ReleaseRecord.of(record) for record in sealed(story()) if record.kind == "release"]
+RELEASES = [
+    ReleaseRecord.from_record(record) for record in sealed(story()) if record.kind == "release"
+]
 
 
 def test_a_release_enters_once_and_is_told_once() -> None:

@@ -26,7 +26,7 @@ from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import create, load, verify
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.live.meters.segments import SegmentMeters

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hushgrid import LedgerError, Noise
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.chain import follow
 from hushgrid.live.ledger.record import NOTHING, seal
 from hushgrid.provenance import Provenance
+from tests import bodies
 from tests.live.setups import BEGINS, reading, service
 from tests.live.test_curator import FIRST, Shown, curator, feed
 

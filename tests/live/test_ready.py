@@ -27,10 +27,10 @@ from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.example import example
 from hushgrid.live.ledger.keys import create, load
-from hushgrid.live.ledger.records import transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.meters.segments import SegmentMeters
 from hushgrid.live.serve import serve
+from tests.bodies import transfer
 from tests.live.brokers import free_port
 from tests.services import Postgres
 

@@ -20,18 +20,18 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.gaps import book
-from hushgrid.live.ledger import records as bodies
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import load, verify
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.records import transfer
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_by
 from hushgrid.live.status import from_ledger, status_of
 from hushgrid.live.terms import first_state
 from hushgrid.live.transfer import move
 from hushgrid.provenance import Provenance
+from tests import bodies
+from tests.bodies import transfer
 from tests.live.faults import FIRST, QUARTER, World, service, zone
 from tests.live.setups import BEGINS
 from tests.live.setups import service as service_of

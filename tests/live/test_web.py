@@ -22,12 +22,13 @@ from hushgrid.live.curator import Status
 from hushgrid.live.deployment import Http
 from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import utc
 from hushgrid.live.web.app import make_app
 from hushgrid.live.web.board import Board
 from hushgrid.live.web.metrics import Counted, Metrics
 from hushgrid.live.web.server import Server
+from hushgrid.mechanism import Release
 from tests.live.worlds import START, TOKEN, MemoryMeters, service, unavailable
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -297,11 +298,13 @@ def test_many_small_batches_share_a_sync(face: Face, monkeypatch: pytest.MonkeyP
 
 
 def shown(zone: str = "elm-street", **changes: Any) -> ReleaseRecord:
-    fields: dict[str, Any] = dict.fromkeys(ReleaseRecord.__dataclass_fields__, 0)
-    fields |= {"zone": zone, "t": 7, "rate": 0.25, "rule": "eta=1 block union", "head": "ab" * 32}
-    fields |= {"source": "readings", "simulated": True, "applies_start": START, "signature": "cd"}
-    fields |= {"counts": {}}
-    return ReleaseRecord(**(fields | changes))
+    fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)
+    fields |= {"zone": zone, "t": 7, "rate": 0.25, "rule": "eta=1 block union", "simulated": True}
+    fields |= {"noise": "none"}
+    own = {name: changes.pop(name, value) for name, value in fields.items()}
+    rest = {"source": "readings", "start": 0, "applies_start": START, "published_at": 0}
+    rest |= {"counts": {}, "head": "ab" * 32, "signature": "cd"}
+    return ReleaseRecord(Release(**own), **(rest | changes))
 
 
 def test_prices_are_for_everyone(face: Face) -> None:

@@ -20,8 +20,8 @@ from hushgrid.audit.ledger import budget, recompute
 from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger import records as bodies
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
+from tests import bodies
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator
 from tests.services import in_memory

@@ -5,31 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hushgrid.mechanism import HasRelease, Release
 from hushgrid.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRelease:
-    """A release as recorded; `place` is its record or line, `step` counts in its epoch from 1."""
+class RecordedRelease(HasRelease):
+    """A release as recorded; its fields can be read here as well: `entry.rate`.
+
+    Attributes:
+        place: Its record or line.
+        release: What is on record; its steps count in its epoch from 1.
+        source: What it is made from.
+        houses: How many the publisher says there are.
+        carried: The most that a house had spent elsewhere before.
+        start: [UTC epoch s] of its interval, where it is on record.
+    """
 
     place: int
-    step: int
-    source: str
-    load_hat: int | None
-    put_back: float
-    estimate: float | None
-    rate: float
-    scale: float
-    look: float
-    epsilon: float
-    epsilon_any: float
-    digest: str | None
-    delta: float = 0.0
-    rule: str | None = None  # where it is on record
-    noise: str | None = None  # likewise
-    houses: int | None = None  # how many the publisher says there are
-    carried: float = 0.0  # the most that a house had spent elsewhere before
-    start: int | None = None  # [UTC epoch s] of its interval, where it is on record
+    release: Release
+    source: str = "readings"
+    houses: int | None = None
+    carried: float = 0.0
+    start: int | None = None
+
+    @property
+    def step(self) -> int:
+        """Its step, counted in its epoch from 1."""
+        return self.release.t
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +106,7 @@ class Evidence:
 
 def from_recording(recorded: Recording) -> Evidence:
     """The public part of a trace."""
-    entries = tuple(
-        RecordedRelease(
-            place=n,
-            step=one.t,
-            source="readings",
-            load_hat=one.load_hat,
-            put_back=one.put_back,
-            estimate=one.estimate,
-            rate=one.rate,
-            scale=one.scale,
-            look=one.look,
-            epsilon=one.epsilon,
-            epsilon_any=one.epsilon_any,
-            digest=one.digest,
-            delta=one.delta,
-            rule=one.rule,
-            noise=one.noise,
-        )
-        for n, one in enumerate(recorded.releases, 2)
-    )
+    entries = tuple(RecordedRelease(n, one) for n, one in enumerate(recorded.releases, 2))
     return Evidence(recorded.zone, "trace", (_epoch(recorded.digest, entries),))
 
 

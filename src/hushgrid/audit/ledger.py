@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -55,22 +55,13 @@ class Recomputed:
 
 
 def _release(first: State, entry: RecordedRelease) -> Release:
-    return Release(
+    """Under the names and the noise that the terms lead to, whatever is stated."""
+    return replace(
+        entry.release,
         zone=first.zone.id,
-        t=entry.step,
-        applies_from=entry.step + 1,
         load_hat=int(entry.load_hat or 0),
-        put_back=entry.put_back,
-        estimate=entry.estimate,
-        rate=entry.rate,
-        scale=entry.scale,
-        look=entry.look,
-        epsilon=entry.epsilon,
-        delta=entry.delta,
-        epsilon_any=entry.epsilon_any,
         rule=first.rule,
         digest=first.digest,
-        simulated=True,
         noise=first.policy.noise_at(entry.scale),
     )
 

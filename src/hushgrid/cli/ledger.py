@@ -215,8 +215,8 @@ def _judge(key: str | None) -> Verify:
 
 
 def _hexadecimal(name: str, value: str) -> str:
+    from hushgrid.checks import is_hex
     from hushgrid.errors import LedgerError
-    from hushgrid.live.ledger.record import is_hex
 
     if not is_hex(value, 64):
         raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")

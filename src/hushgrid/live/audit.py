@@ -25,14 +25,15 @@ from hushgrid.audit import (
     from_recording,
 )
 from hushgrid.audit.publishers import Factory
+from hushgrid.checks import is_hex
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files import read_text
 from hushgrid.live.border import accepted, same_terms
 from hushgrid.live.config import is_service, load_deployment
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.chain import ChainReport, Verify, check
-from hushgrid.live.ledger.record import Record, from_line, is_hex
-from hushgrid.live.ledger.state import EpochRecord
+from hushgrid.live.ledger.record import Record, from_line
+from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.placing import EpochTimes, laid
 from hushgrid.live.promise import stated
@@ -254,7 +255,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                         "entries": [],
                         "lost": set(),
                         "came": (),
-                        "accepted": accepted(EpochRecord(**body)),
+                        "accepted": accepted(EpochRecord.from_record(record)),
                     }
                 )
             elif record.kind == "schedule" and epochs:
@@ -267,7 +268,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                     came = moved.at(int(body["start"]), own["seconds"])
                     own["came"] = own["came"] if own["entries"] else came
                     own["entries"].append(
-                        _entry(body, place, own["first"], brought.at(int(body["start"]), epochs))
+                        _entry(record, place, own["first"], brought.at(int(body["start"]), epochs))
                     )
                 seen.add(body["t"])
             elif record.kind == "charge":
@@ -286,7 +287,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
             elif record.kind == "resume" and gaps:
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, LedgerError):
             break  # a body that does not fit: the chain says so
     made = tuple(
         RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
@@ -349,29 +350,11 @@ class _Brought:
         return max(counted, default=0.0)
 
 
-def _entry(body: Mapping[str, Any], place: int, first: int, carried: float) -> RecordedRelease:
-    def own(name: str) -> float:
-        return float("inf") if body[name] is None else float(body[name])
-
+def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRelease:
+    found = ReleaseRecord.from_record(record)
+    own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
     return RecordedRelease(
-        place=place,
-        step=int(body["t"]) - first + 1,
-        source=str(body["source"]),
-        load_hat=body["load_hat"],
-        put_back=float(body["put_back"]),
-        estimate=body["estimate"],
-        rate=float(body["rate"]),
-        scale=float(body["scale"]),
-        look=float(body["look"]),
-        epsilon=own("epsilon"),
-        epsilon_any=own("epsilon_any"),
-        digest=body["digest"],
-        delta=float(body["delta"]),
-        rule=str(body["rule"]),
-        noise=body.get("noise"),
-        houses=body["counts"].get("houses"),
-        carried=carried,
-        start=int(body["start"]),
+        place, own, found.source, found.counts.get("houses"), carried, found.start
     )
 
 

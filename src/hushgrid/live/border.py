@@ -26,7 +26,8 @@ from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.arrays import Floats, Indices
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import Deployment, ZoneService
-from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord, ResumeRecord
+from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord, ResumeRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.placing import EpochTimes, as_before, in_epoch, laid, planned_otherwise
@@ -266,11 +267,12 @@ def _exists(ledger: str) -> bool:
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not planned_otherwise(service):
         return service
-    bodies = [one.body for one in store.records(service.id) if one.kind == "epoch"]
-    if not bodies:
+    epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
+    if not epochs:
         return service
-    begun = zone_as_begun(service, str(bodies[-1]["digest"]))
-    return replace(begun, accepts=accepted(EpochRecord(**bodies[-1])) or None)
+    epoch = EpochRecord.from_record(epochs[-1])
+    begun = zone_as_begun(service, epoch.digest)
+    return replace(begun, accepts=accepted(epoch) or None)
 
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:

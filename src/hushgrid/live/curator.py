@@ -28,8 +28,7 @@ from hushgrid.live.gaps import book, held_back, meters_of, note_loss
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.chain import Fold
-from hushgrid.live.ledger.records import release, stand_in
-from hushgrid.live.ledger.state import ReleaseRecord, TransferRecord
+from hushgrid.live.ledger.records import ReleaseRecord, TransferRecord
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Closed, IntervalSource
@@ -298,49 +297,40 @@ class Curator:
         """What to record, and the state: after a release from readings, else before the step."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
-        applies_from = applies_start // seconds  # the first that starts after publication
+        interval = self._meters.get(self.service.id, start)
+        self._watch("read")
+        self._missing = interval.missing
         when: dict[str, Any] = {
             "mode": self._mode,
             "start": start,
             "applies_start": applies_start,
+            "applies_from": applies_start // seconds,  # the first that starts after publication
             "published_at": now,
+            "counts": {"houses": interval.houses},
         }
-        interval = self._meters.get(self.service.id, start)
-        self._watch("read")
-        self._missing = interval.missing
-        counts = {"houses": interval.houses}
         # nothing of a reading in it: no noise is used, and what was drawn for the step never is
         draws = self._draws if self._missing < interval.houses else None
         if not self._usable or (draws is None and self.service.learned.private):
-            body = stand_in(
-                self.service.id,
-                "fallback",
-                t=self.t,
-                rate=self.service.fallback_rate,
-                applies_from=applies_from,
-                counts=counts,
-                **when,
-            )
-            return dict(body), self._counted
+            rate = self.service.fallback_rate
+            made = ReleaseRecord.stand_in(self.service.id, "fallback", t=self.t, rate=rate, **when)
+            return made.to_body(), self._counted
         if draws is None:
             law = self._public.predicted(self._state.rates)
             guess = float((law.weights * law.mean).sum())
-            body = stand_in(
+            made = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",
                 t=self.t,
                 rate=public_rate(guess, self._scenario.tariff),
-                applies_from=applies_from,
                 digest=self._state.digest,
                 estimate=guess,
-                counts=counts,
                 **when,
             )
-            return dict(body), self._counted
+            return made.to_body(), self._counted
         found = interval.tally(self._state.zone.bound, self._expected)
-        made, state = step(self._counted, found, draws)
-        body = dict(release(made, first=self._epoch.first, counts=counts, **when))
-        return body | {"applies_from": applies_from}, state
+        release, state = step(self._counted, found, draws)
+        made = ReleaseRecord.of(release, first=self._epoch.first, **when)
+        return made.to_body(), state
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""

@@ -19,7 +19,7 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import fold
 from hushgrid.live.ledger.keys import load, verify
-from hushgrid.live.ledger.records import Cause, gap, resume
+from hushgrid.live.ledger.records import Cause, GapRecord, ResumeRecord
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import LedgerStore, open_store
 from hushgrid.live.ledger.witness import Witness
@@ -73,7 +73,7 @@ def note_loss(
             return
     if last < first:
         return
-    ledger.append("gap", gap(max(first, epoch.first), last, why))
+    ledger.write(GapRecord(max(first, epoch.first), last, why))
     told = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=told)
 
@@ -178,7 +178,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     if standing.gap is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    ledger.append("resume", resume(first, last, epsilon=epsilon, delta=delta))
+    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta)))
     ledger.resumed()
     told = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=told)

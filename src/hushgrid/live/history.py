@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 
 log = logging.getLogger("hushgrid.history")
 
@@ -114,4 +114,4 @@ def _applies(release: ReleaseRecord) -> int:
 
 
 def _step(release: ReleaseRecord) -> int:
-    return release.t
+    return release.release.t

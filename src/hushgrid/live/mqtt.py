@@ -26,7 +26,7 @@ from hushgrid.live.deployment import Mqtt, ZoneService
 from hushgrid.live.feeds.homeassistant import discovery
 from hushgrid.live.formats import sniffed
 from hushgrid.live.gate import Gate, Receipt
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import price
 
 log = logging.getLogger("hushgrid.mqtt")

@@ -15,7 +15,8 @@ from hushgrid.clamp import RHO
 from hushgrid.durations import duration_text
 from hushgrid.live.deployment import Deployment, Promise, ZoneService
 from hushgrid.live.gaps import CLOSE
-from hushgrid.live.ledger.state import EpochRecord, LedgerState
+from hushgrid.live.ledger.records import EpochRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.promise import stated
 from hushgrid.live.publish import utc
 from hushgrid.live.replay import begun, brought_now, spent_before

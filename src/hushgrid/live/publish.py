@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 
 
 class Publisher(Protocol):

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from hushgrid.errors import LedgerError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import EpochRecord, LedgerState, ReleaseRecord
+from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State, bring, carry, replay, skip
 from hushgrid.sums import Spent
@@ -69,7 +70,7 @@ class Replay:
         if shown.source != "readings":
             self._pass(shown.rate)
             return
-        again = shown.release(epoch)
+        again = shown.in_epoch(epoch)
         _, self.public = self.public.learn(again.load_hat, again.scale, self.state.rates)
         self.state = replay(self.state, again)
         self.spent = self.spent.add(again.epsilon)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from hushgrid.errors import HushgridError
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 
 log = logging.getLogger("hushgrid.serve")
 

@@ -11,7 +11,8 @@ from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, Gaussian
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import LedgerState, ReleaseRecord, ResumeRecord
+from hushgrid.live.ledger.records import ReleaseRecord, ResumeRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.terms import first_state
 from hushgrid.mechanism import State
 from hushgrid.sums import sum_up
@@ -115,7 +116,7 @@ def _steps(service: ZoneService, standing: LedgerState) -> Iterator[_Step]:
 
 def _loss(state: State, step: _Step, house: int) -> float:
     if not step.shown.scale:  # published without noise: what is booked is 0 or without a bound
-        return step.shown.epsilon
+        return step.shown.release.epsilon
     scales = [scale for scale in (step.shown.scale, step.shown.look) if scale]
     lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)

@@ -10,7 +10,7 @@ from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.book import Ledger, Signer
-from hushgrid.live.ledger.records import charge, epoch, schedule
+from hushgrid.live.ledger.records import ChargeRecord, EpochRecord, ScheduleRecord
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.meters.ports import IntervalSource
 from hushgrid.mechanism import State, init, known_as
@@ -96,9 +96,8 @@ def _begin(
             _commit(service, ledger)
         return
     state = first_state(service)
-    ledger.append(
-        "epoch",
-        epoch(
+    ledger.write(
+        EpochRecord(
             state.digest,
             first=service.begins // service.seconds,
             horizon=service.policy.horizon,
@@ -119,8 +118,7 @@ def _charge(service: ZoneService, ledger: Ledger) -> None:
         given = re.fullmatch("[0-9a-f]{64}", made.digest)
         digest = made.digest if given else service.scenario.models[0].digest
         if digest not in ledger.standing.charged:
-            cost = charge("models", made.epsilon, digest=digest, homes=max(made.homes, 1))
-            ledger.append("charge", cost)
+            ledger.write(ChargeRecord("models", float(made.epsilon), digest, max(made.homes, 1)))
 
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
@@ -129,7 +127,7 @@ def _commit(service: ZoneService, ledger: Ledger) -> None:
     state = first_state(service, None if epoch is None else epoch.digest)
     known = state.scheduler.ahead and service.policy.window is None
     steps = range(1, service.policy.horizon + 1) if known else ()
-    ledger.append("schedule", schedule(state.digest, [state.scheduler.at(t).scale for t in steps]))
+    ledger.write(ScheduleRecord.of(state.digest, [state.scheduler.at(t).scale for t in steps]))
 
 
 def first_state(service: ZoneService, digest: str | None = None) -> State:

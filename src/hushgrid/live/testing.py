@@ -16,7 +16,13 @@ from typing import Any
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.record import NOTHING, Record, seal
-from hushgrid.live.ledger.records import epoch, genesis, schedule, stand_in
+from hushgrid.live.ledger.records import (
+    EpochRecord,
+    GenesisRecord,
+    LedgerEntry,
+    ReleaseRecord,
+    ScheduleRecord,
+)
 from hushgrid.live.ledger.stores.ports import LedgerStore
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
@@ -30,29 +36,29 @@ def unsigned(digest: str) -> str:
 
 def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[Record]:
     """A small valid chain: genesis, epoch, schedule, then fallbacks."""
-    bodies: list[tuple[str, Any]] = [
-        ("genesis", genesis(mode, "0" * 64, 1_700_000_000)),
-        ("epoch", epoch("a" * 64, first=1, horizon=96, seconds=900)),
-        ("schedule", schedule("a" * 64, [1 / 3] * 96)),
+    entries: list[LedgerEntry] = [
+        GenesisRecord(mode, "0" * 64, 1_700_000_000),
+        EpochRecord("a" * 64, first=1, horizon=96, seconds=900),
+        ScheduleRecord.of("a" * 64, [1 / 3] * 96),
     ]
     records: list[Record] = []
-    for kind, body in bodies:
-        records.append(following(zone, records, kind, body))
+    for entry in entries:
+        records.append(following(zone, records, entry))
     for t in range(1, releases + 1):
         records.append(fallback(zone, records, t, mode=mode))
     return records
 
 
-def following(zone: str, records: list[Record], kind: str, body: Any) -> Record:
+def following(zone: str, records: list[Record], entry: LedgerEntry) -> Record:
     """The next record of a chain."""
     prev = records[-1].digest if records else NOTHING
-    return seal(zone, len(records) + 1, kind, body, prev, unsigned)
+    return seal(zone, len(records) + 1, entry.kind, entry.to_body(), prev, unsigned)
 
 
 def fallback(zone: str, records: list[Record], t: int, *, mode: Any = "simulation") -> Record:
     """The next record of a chain, a release of step t that costs nothing."""
     start = 1_700_000_100 + 900 * t
-    body = stand_in(
+    entry = ReleaseRecord.stand_in(
         zone,
         "fallback",
         t=t,
@@ -62,7 +68,7 @@ def fallback(zone: str, records: list[Record], t: int, *, mode: Any = "simulatio
         applies_start=start + 900,
         published_at=start + 901,
     )
-    return following(zone, records, "release", body)
+    return following(zone, records, entry)
 
 
 def check_ledger_store(make: Make) -> None:

@@ -17,8 +17,8 @@ from hushgrid.live.gaps import look_for_loss
 from hushgrid.live.houses import house_names
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.records import transfer
-from hushgrid.live.ledger.state import LedgerState, TransferRecord
+from hushgrid.live.ledger.records import TransferRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.spending import spent_here
 from hushgrid.live.terms import check_same
@@ -66,10 +66,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             into = _came(new.standing, out)
             if into is None:
                 anew = True
-                body = transfer(
-                    name, "in", other=source, epsilon=out.epsilon, delta=out.delta, out=out.head
-                )
-                into = TransferRecord.of(new.append("transfer", body))
+                entry = TransferRecord(name, "in", source, out.epsilon, out.delta, out.head)
+                into = TransferRecord.from_record(new.write(entry))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
 
 
@@ -111,8 +109,8 @@ def _leave(
             " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
             " releases are older than the longest horizon of both zones."
         )
-    body = transfer(name, "out", other=target, epsilon=cost.epsilon, delta=cost.delta)
-    return TransferRecord.of(old.append("transfer", body))
+    entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta))
+    return TransferRecord.from_record(old.write(entry))
 
 
 def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:

@@ -18,7 +18,7 @@ from hushgrid.live.access.hashing import hashed
 from hushgrid.live.deployment import Http, OpenAdr, ZoneService
 from hushgrid.live.gate import Gate
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.vtn.app import BASE, mounted
 from hushgrid.live.vtn.service import Vtn
 from hushgrid.live.vtn.store import open_vtn
@@ -26,6 +26,7 @@ from hushgrid.live.web.app import make_app
 from hushgrid.live.web.board import Board
 from hushgrid.live.web.metrics import Metrics
 from hushgrid.live.web.server import Server
+from hushgrid.mechanism import Release
 from tests.live.vtn.judge import judged
 from tests.live.worlds import START, MemoryMeters, service
 
@@ -57,11 +58,14 @@ def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> ReleaseRec
         "zone": zone, "t": t, "applies_from": t + 2, "load_hat": 2000, "put_back": 0.0,
         "estimate": None, "rate": rate, "scale": 1000.0, "look": 1.0, "epsilon": 0.5, "delta": 0.0,
         "epsilon_any": 1.0, "rule": "block", "digest": None, "simulated": False,
+    }  # fmt: skip
+    rest: dict[str, Any] = {
         "source": "readings", "start": start, "applies_start": start + 2 * SECONDS,
         "published_at": start + SECONDS + 1, "counts": {"houses": 6, "missing": 0}, "seq": t,
         "head": "ab" * 32, "signature": "cd" * 64,
     }  # fmt: skip
-    return ReleaseRecord(**(own | changes))
+    own = {name: changes.pop(name, value) for name, value in own.items()}
+    return ReleaseRecord(Release(**own), **(rest | changes))
 
 
 class Clock:

@@ -107,7 +107,7 @@ def test_ids_differ_and_of_one_interval_the_newest_has_the_best_priority(
     assert event_id(one) != event_id(two)
     if one.applies_start == two.applies_start:
         assert event_of(ELM, two)["priority"] < event_of(ELM, one)["priority"]
-    same = replace(one, t=newer, start=newer * SECONDS)
+    same = replace(one, release=replace(one.release, t=newer), start=newer * SECONDS)
     if same.applies_start > same.start:
         assert event_of(ELM, same)["priority"] < event_of(ELM, one)["priority"]
 

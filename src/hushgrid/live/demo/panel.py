@@ -15,7 +15,7 @@ from hushgrid.adversary import Beliefs, Factored, Knowledge, KnownReadings
 from hushgrid.arrays import Floats, Int32s, UInt8s
 from hushgrid.attack import bared
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import EpochRecord, ReleaseRecord
+from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord
 from hushgrid.live.terms import roster_digest
 from hushgrid.mechanism import Release
 
@@ -86,7 +86,7 @@ class Panel:
         epoch = EpochRecord(
             shown.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
         )
-        release = shown.release(epoch)
+        release = shown.in_epoch(epoch)
         yield "private", release
         yield "open", bared(release, readings, zone.scenario)
 

@@ -18,7 +18,7 @@ from hushgrid.live.demo.pace import SimulatedPace
 from hushgrid.live.demo.panel import Panel, PanelStep
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.fleet import Fleet, HttpWay
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.serve import Process
 from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SimulatedNoise

@@ -13,7 +13,7 @@ from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess, Range
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
 
 RANGED = 1000  # intervals back from the newest whose releases have a range

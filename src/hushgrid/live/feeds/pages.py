@@ -18,7 +18,7 @@ from hushgrid.live.feeds import shapes
 from hushgrid.live.feeds.forecast import NOTHING, Forecaster
 from hushgrid.live.feeds.series import USUAL, PriceRange, Series, bounds, series
 from hushgrid.live.history import KEPT, History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import price
 
 FORM = 2  # counts on when a shape changes, so that no proxy keeps an old one

@@ -1,7 +1,7 @@
 """One zone's ledger in the hands of its one writer: check, then store, then fold.
 
     with open_store(url) as store, Ledger.open(store, zone, key, "production", now) as ledger:
-        ledger.append("epoch", epoch(...))
+        ledger.write(EpochRecord(...))
 
 Nothing may be shown before `append` has returned. A retry shows `standing.at(t)`; it never draws
 again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
@@ -10,6 +10,7 @@ again. With a `Witness` a ledger that lost its end gets the missing records back
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import NOTHING, Body, Record, seal
-from hushgrid.live.ledger.records import Mode, genesis
-from hushgrid.live.ledger.state import GapRecord, Head, LedgerState, ReleaseRecord
+from hushgrid.live.ledger.records import GapRecord, GenesisRecord, LedgerEntry, Mode, ReleaseRecord
+from hushgrid.live.ledger.state import Head, LedgerState
 from hushgrid.live.ledger.stores.ports import LedgerStore, Replicated
 from hushgrid.live.ledger.witness import KEPT, Witness
 
@@ -114,7 +115,7 @@ class Ledger:
                 raise _forked(zone, found.forked)
             ledger = cls(store, zone, key, under_way, witness, found)
             if ledger._fold.place is None:
-                ledger.append("genesis", genesis(mode, key.public, now))
+                ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
             ledger._check_mine(mode)
             yield ledger
 
@@ -214,9 +215,13 @@ class Ledger:
         if self._witness is not None:
             self._witness.answer()
 
+    def write(self, entry: LedgerEntry) -> Record:
+        """Append what an entry says; see `append`."""
+        return self.append(entry.kind, entry.to_body())
+
     def publish(self, body: Body) -> ReleaseRecord:
         """Append a release and return it as it may now be shown."""
-        return ReleaseRecord.of(self.append("release", body))
+        return ReleaseRecord.from_record(self.append("release", body))
 
 
 def _resumed(

@@ -13,18 +13,19 @@ from typing import Any
 
 from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.record import NOTHING, Record, digest_of, from_line
-from hushgrid.live.ledger.records import check_body
-from hushgrid.live.ledger.state import (
+from hushgrid.live.ledger.records import (
+    TYPES,
     ChargeRecord,
     EpochRecord,
     GapRecord,
-    Head,
-    LedgerState,
+    GenesisRecord,
+    LedgerEntry,
     ReleaseRecord,
     ResumeRecord,
+    ScheduleRecord,
     TransferRecord,
-    unmatched,
 )
+from hushgrid.live.ledger.state import Head, LedgerState, unmatched
 
 Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
 
@@ -50,25 +51,30 @@ def follow(
     place: ChainPosition | None, record: Record, verify: Verify | None = None
 ) -> ChainPosition:
     """The place after the record, or LedgerError with the rule it breaks. None: before any."""
+    return _followed(place, record, verify)[0]
+
+
+def _followed(
+    place: ChainPosition | None, record: Record, verify: Verify | None
+) -> tuple[ChainPosition, LedgerEntry]:
+    """The place after the record, and what the record says."""
     _check_link(place, record)
-    check_body(record.kind, record.body)
-    if (place is None) != (record.kind == "genesis"):
+    entry = TYPES[record.kind].from_record(record)
+    if (place is None) != isinstance(entry, GenesisRecord):
         raise LedgerError(
             f"record {record.seq} of zone {record.zone!r} is of kind {record.kind};"
             " a chain begins with genesis and has no other."
         )
-    key = record.body["key"] if place is None else place.key
+    key = entry.key if isinstance(entry, GenesisRecord) else place.key if place else ""
     if verify is not None and not verify(key, record.digest, record.signature):
         raise LedgerError(
             f"the signature of record {record.seq} of zone {record.zone!r} is not of the key in"
             " its genesis; it was forged or changed."
         )
     head = Head(record.seq, record.digest)
-    if place is None:
-        return ChainPosition(record.zone, record.body["mode"], key, head)
-    if record.kind == "gap":
-        return replace(_gap(place, record.body, head), head=head)
-    return replace(_RULES[record.kind](place, record.body), head=head)
+    if isinstance(entry, GenesisRecord):
+        return ChainPosition(record.zone, entry.mode, key, head), entry
+    return replace(_RULES[record.kind](place, entry), head=head), entry
 
 
 def _check_link(place: ChainPosition | None, record: Record) -> None:
@@ -95,17 +101,17 @@ def _check_link(place: ChainPosition | None, record: Record) -> None:
         )
 
 
-def _epoch(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
+def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
     _check_no_gap(place, "an epoch")
-    if body["first"] <= place.last_t:
+    if entry.first <= place.last_t:
         raise LedgerError(
-            f"epoch begins at step {body['first']} but step {place.last_t} of zone {place.zone!r}"
+            f"epoch begins at step {entry.first} but step {place.last_t} of zone {place.zone!r}"
             " is published; begin after it."
         )
-    return replace(place, epoch=EpochRecord(**body), schedule=None)
+    return replace(place, epoch=entry, schedule=None)
 
 
-def _schedule(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
+def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
     if place.epoch is None:
         raise LedgerError(f"zone {place.zone!r} has a schedule but no epoch; append one first.")
     if place.schedule is not None:
@@ -113,47 +119,48 @@ def _schedule(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
             f"the epoch of zone {place.zone!r} has a second schedule; a schedule is committed to"
             " once, open a new epoch for another."
         )
-    return replace(place, schedule=body["digest"])
+    return replace(place, schedule=entry.digest)
 
 
-def _release(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
-    _check_marks(place, body)
-    _check_time(place, body)
-    if body["source"] == "fallback":
-        if body["digest"] is not None or body["estimate"] is not None:
-            raise LedgerError(f"step {body['t']} is a fallback but names a model; leave it out.")
+def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
+    _check_marks(place, entry)
+    _check_time(place, entry)
+    if entry.source == "fallback":
+        if entry.digest is not None or entry.estimate is not None:
+            raise LedgerError(f"step {entry.t} is a fallback but names a model; leave it out.")
     else:
-        _check_terms(place, body)
-    if body["source"] == "readings":
-        _check_no_gap(place, f"step {body['t']} from readings")
-        _check_noise(place, body)
-    elif body["load_hat"] is not None or "noise" in body or any(body[n] != 0 for n in _COSTS):
+        _check_terms(place, entry)
+    if entry.source == "readings":
+        _check_no_gap(place, f"step {entry.t} from readings")
+        _check_noise(place, entry)
+    elif entry.load_hat is not None or any(getattr(entry, name) != 0 for name in _COSTS):
         raise LedgerError(
-            f"step {body['t']} is a {body['source']} but has a load or a cost;"
+            f"step {entry.t} is a {entry.source} but has a load or a cost;"
             " only what comes from readings has them."
         )
     seconds = place.epoch.seconds if place.epoch else 1
-    return replace(place, last_t=body["t"], end=body["start"] + seconds)
+    return replace(place, last_t=entry.t, end=entry.start + seconds)
 
 
+# no field beyond these: a release without readings has no optional ones
 _COSTS = ("put_back", "scale", "look", "epsilon", "delta", "epsilon_any")
 
 
-def _check_marks(place: ChainPosition, body: Mapping[str, Any]) -> None:
-    if body["zone"] != place.zone:
+def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:
+    if entry.zone != place.zone:
         raise LedgerError(
-            f"release is of zone {body['zone']!r} in the ledger of {place.zone!r};"
+            f"release is of zone {entry.zone!r} in the ledger of {place.zone!r};"
             " each zone has a chain of its own."
         )
-    if body["simulated"] != (place.mode == "simulation"):
+    if entry.simulated != (place.mode == "simulation"):
         raise LedgerError(
-            f"step {body['t']} has simulated = {body['simulated']} in a {place.mode} ledger;"
+            f"step {entry.t} has simulated = {entry.simulated} in a {place.mode} ledger;"
             " simulated noise goes into a simulation ledger alone, which marks every release."
         )
 
 
-def _check_time(place: ChainPosition, body: Mapping[str, Any]) -> None:
-    t, start = body["t"], body["start"]
+def _check_time(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, start = entry.t, entry.start
     if t <= place.last_t:
         raise LedgerError(
             f"step t is {t} but step {place.last_t} of zone {place.zone!r} is published; each step"
@@ -164,15 +171,15 @@ def _check_time(place: ChainPosition, body: Mapping[str, Any]) -> None:
             f"step {t} starts at {start} but what is published of zone {place.zone!r} reaches to"
             f" {place.end}; intervals may not overlap. Did the clock go back?"
         )
-    if body["applies_from"] <= t or body["applies_start"] <= start:
+    if entry.applies_from <= t or entry.applies_start <= start:
         raise LedgerError(
-            f"step {t} has a rate from step {body['applies_from']}, {body['applies_start']} on;"
+            f"step {t} has a rate from step {entry.applies_from}, {entry.applies_start} on;"
             " a rate holds for later steps than its own."
         )
 
 
-def _check_terms(place: ChainPosition, body: Mapping[str, Any]) -> None:
-    t, epoch = body["t"], place.epoch
+def _check_terms(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
     if epoch is None or t < epoch.first:
         raise LedgerError(f"step {t} of zone {place.zone!r} is in no epoch; append one first.")
     if place.schedule is None:
@@ -180,82 +187,80 @@ def _check_terms(place: ChainPosition, body: Mapping[str, Any]) -> None:
             f"step {t} is in an epoch of zone {place.zone!r} without a schedule; commit to one"
             " before the first release."
         )
-    if body["digest"] != epoch.digest:
+    if entry.digest != epoch.digest:
         raise LedgerError(
-            f"step {t} has digest {str(body['digest'])[:12]} but its epoch {epoch.digest[:12]};"
+            f"step {t} has digest {str(entry.digest)[:12]} but its epoch {epoch.digest[:12]};"
             " open a new epoch when zone, models or policy change."
         )
 
 
-def _check_noise(place: ChainPosition, body: Mapping[str, Any]) -> None:
-    t, epoch = body["t"], place.epoch
+def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
     if epoch is None or epoch.step(t) > epoch.horizon:
         raise LedgerError(
             f"step {t} is beyond the horizon of its epoch; publish the public forecast."
         )
-    if body["load_hat"] is None:
+    if entry.load_hat is None:
         raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
-    if body["scale"] == 0 and not epoch.exact:
+    if entry.scale == 0 and not epoch.exact:
         raise LedgerError(
             f"step {t} has scale 0 Wh and its epoch does not say exact; a release needs noise."
         )
-    if "noise" in body and (body["noise"] == "none") != (body["scale"] == 0):
+    if (entry.noise == "none") != (entry.scale == 0):
         raise LedgerError(
-            f"step {t} has noise {body['noise']} at scale {body['scale']:g} Wh; noise is none"
+            f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; noise is none"
             " where the scale is 0 and nowhere else."
         )
 
 
-def _transfer(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
-    if (body["direction"] == "in") != (body["out"] is not None):
+def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
+    if (entry.direction == "in") != (entry.out is not None):
         raise LedgerError(
-            f"transfer has direction {body['direction']} and out = {body['out']}; a house that"
+            f"transfer has direction {entry.direction} and out = {entry.out}; a house that"
             " comes in names the record by which it left, one that goes out has none yet."
         )
-    if body["direction"] == "out":
+    if entry.direction == "out":
         _check_no_gap(place, "a house that leaves")
-    now = (body["epsilon"], body["delta"])
-    before = place.spent.get(body["house"], (0.0, 0.0))
+    now = (entry.epsilon, entry.delta)
+    before = place.spent.get(entry.house, (0.0, 0.0))
     if now[0] < before[0] or now[1] < before[1]:
         raise LedgerError(
             f"a transfer of zone {place.zone!r} says less than the house had spent before;"
             " what is spent stays spent."
         )
-    return replace(place, spent=MappingProxyType({**place.spent, body["house"]: now}))
+    return replace(place, spent=MappingProxyType({**place.spent, entry.house: now}))
 
 
-def _charge(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
-    if body["digest"] in place.charged:
+def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
+    if entry.digest in place.charged:
         raise LedgerError(
-            f"{body['what']} of zone {place.zone!r} are charged already"
-            f" ({body['digest'][:12]}); the same thing is charged once."
+            f"{entry.what} of zone {place.zone!r} are charged already"
+            f" ({entry.digest[:12]}); the same thing is charged once."
         )
-    return replace(
-        place, charged=MappingProxyType({**place.charged, body["digest"]: body["epsilon"]})
-    )
+    return replace(place, charged=MappingProxyType({**place.charged, entry.digest: entry.epsilon}))
 
 
-def _gap(place: ChainPosition, body: Mapping[str, Any], head: Head) -> ChainPosition:
+def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
     if (before := place.gap) is not None and not (
-        body["first"] <= before.first
-        and before.last <= body["last"]
-        and (body["first"], body["last"]) != (before.first, before.last)
+        entry.first <= before.first
+        and before.last <= entry.last
+        and (entry.first, entry.last) != (before.first, before.last)
     ):
         _check_no_gap(place, "a gap that does not extend the open one")
-    if place.epoch is None or not place.epoch.first <= body["first"] <= body["last"]:
+    if place.epoch is None or not place.epoch.first <= entry.first <= entry.last:
         raise LedgerError(
-            f"a gap of zone {place.zone!r} goes from step {body['first']} to {body['last']}; give"
+            f"a gap of zone {place.zone!r} goes from step {entry.first} to {entry.last}; give"
             " steps of the present epoch, in order."
         )
-    found = GapRecord(**body, seq=before.seq if before else head.seq, head=head.digest)
-    return replace(place, gap=found, last_t=max(place.last_t, body["last"]))
+    found = replace(entry, seq=before.seq) if before else entry
+    return replace(place, gap=found, last_t=max(place.last_t, entry.last))
 
 
-def _resume(place: ChainPosition, body: Mapping[str, Any]) -> ChainPosition:
+def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
     gap = place.gap
-    if gap is None or (gap.first, gap.last) != (body["first"], body["last"]):
+    if gap is None or (gap.first, gap.last) != (entry.first, entry.last):
         raise LedgerError(
-            f"zone {place.zone!r} is resumed after steps {body['first']} to {body['last']}, which"
+            f"zone {place.zone!r} is resumed after steps {entry.first} to {entry.last}, which"
             " are no open gap; book the gap that is open."
         )
     return replace(place, gap=None)
@@ -269,12 +274,13 @@ def _check_no_gap(place: ChainPosition, what: str) -> None:
         )
 
 
-_RULES: Mapping[str, Callable[[ChainPosition, Mapping[str, Any]], ChainPosition]] = {
+_RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
     "epoch": _epoch,
     "schedule": _schedule,
     "release": _release,
     "transfer": _transfer,
     "charge": _charge,
+    "gap": _gap,
     "resume": _resume,
 }
 
@@ -286,12 +292,7 @@ class Fold:
         self.place: ChainPosition | None = None
         self._verify = verify
         self._signature = ""
-        self._epochs: list[EpochRecord] = []
-        self._releases: list[ReleaseRecord] = []
-        self._transfers: list[TransferRecord] = []
-        self._charges: list[ChargeRecord] = []
-        self._gaps: list[GapRecord] = []
-        self._booked: list[ResumeRecord] = []
+        self._kept: dict[type[LedgerEntry], list[Any]] = {one: [] for one in TYPES.values()}
 
     @property
     def seq(self) -> int:
@@ -301,15 +302,13 @@ class Fold:
     @property
     def gaps(self) -> tuple[GapRecord, ...]:
         """The gaps so far, in order."""
-        return tuple(self._gaps)
+        return tuple(self._kept[GapRecord])
 
     def clear(self) -> None:
         """Forget everything: the ledger that was read is no longer the one that is there."""
         self.place, self._signature = None, ""
-        for one in (self._epochs, self._releases, self._transfers, self._charges):
+        for one in self._kept.values():
             one.clear()
-        self._gaps.clear()
-        self._booked.clear()
 
     def check(self, record: Record) -> ChainPosition:
         """The place after the record, or the rule it breaks; nothing changes."""
@@ -317,22 +316,14 @@ class Fold:
 
     def take(self, record: Record) -> None:
         """One more record, if the rules allow it; else nothing changes."""
-        self.place = self.check(record)
+        self.place, entry = _followed(self.place, record, self._verify)
         self._signature = record.signature
-        if record.kind == "epoch":
-            self._epochs.append(EpochRecord(**record.body))
-        elif record.kind == "release":
-            self._releases.append(ReleaseRecord.of(record))
-        elif record.kind == "transfer":
-            self._transfers.append(TransferRecord.of(record))
-        elif record.kind == "charge":
-            self._charges.append(ChargeRecord(record.body["epsilon"], record.seq))
-        elif record.kind == "gap" and self.place.gap is not None:
-            if self._gaps and self._gaps[-1].seq == self.place.gap.seq:  # the open one, extended
-                self._gaps.pop()
-            self._gaps.append(self.place.gap)
-        elif record.kind == "resume":
-            self._booked.append(ResumeRecord.of(record))
+        kept = self._kept[type(entry)]
+        if isinstance(entry, GapRecord) and self.place.gap is not None:
+            entry = self.place.gap
+            if kept and kept[-1].seq == entry.seq:  # the open one, extended
+                kept.pop()
+        kept.append(entry)
 
     @property
     def standing(self) -> LedgerState:
@@ -348,15 +339,15 @@ class Fold:
             signature=self._signature,
             epoch=place.epoch,
             schedule=place.schedule,
-            epochs=tuple(self._epochs),
-            releases=tuple(self._releases),
-            transfers=tuple(self._transfers),
+            epochs=tuple(self._kept[EpochRecord]),
+            releases=tuple(self._kept[ReleaseRecord]),
+            transfers=tuple(self._kept[TransferRecord]),
             spent=place.spent,
             charged=place.charged,
-            charges=tuple(self._charges),
+            charges=tuple(self._kept[ChargeRecord]),
             gap=place.gap,
-            gaps=tuple(self._gaps),
-            booked=tuple(self._booked),
+            gaps=tuple(self._kept[GapRecord]),
+            booked=tuple(self._kept[ResumeRecord]),
         )
 
 

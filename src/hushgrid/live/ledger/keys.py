@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hushgrid.checks import is_hex
 from hushgrid.errors import ExtraError, LedgerError
 from hushgrid.files import sync_folder
-from hushgrid.live.ledger.record import is_hex, signed_text
+from hushgrid.live.ledger.record import signed_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from hushgrid.checks import is_hex
 from hushgrid.errors import LedgerError
 
 FORMAT = "hushgrid-ledger/1"
@@ -176,8 +176,3 @@ def _check_form(record: Record) -> None:
             raise LedgerError(
                 f"{name} of record {seq} is not {length} small hexadecimal digits; it was changed."
             )
-
-
-def is_hex(value: Any, length: int) -> bool:
-    """So many digits 0-9a-f."""
-    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", value) is not None

@@ -1,21 +1,37 @@
-"""What each kind of record says: functions that make the bodies, and the fields they must have.
+"""One type for each kind of record: its fields, what each must be, and the body it makes.
 
-A release says what the public may know and nothing else: no load, no optimal rate, no reading.
+The fields of a type that have a `Rule` are its body; the others are where the record is in its
+chain. A release says what the public may know and nothing else: no load, no optimal rate, no
+reading. It is the mechanism's `Release`, whose fields are declared there alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from hushgrid.checks import is_real
+from hushgrid.checks import (
+    CHANCE,
+    HASH,
+    LOSS,
+    TEXT,
+    TRUTH,
+    Rule,
+    from_json,
+    one_of,
+    optional,
+    or_null,
+    rules_of,
+    to_json,
+    whole,
+)
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.record import FORMAT, Body, canonical, is_hex
-from hushgrid.mechanism import Release
-from hushgrid.policy import NoiseName
+from hushgrid.live.ledger.record import FORMAT, Body, Record, canonical
+from hushgrid.mechanism import HasRelease, Release
 
 Mode = Literal["production", "simulation"]
 Source = Literal["readings", "forecast", "fallback"]
@@ -29,49 +45,115 @@ Cause = Literal["witness", "meters", "failover", "fork"]
 COUNTS = ("houses", "missing", "late")
 
 
-def genesis(mode: Mode, key: str, created_at: float) -> Body:
-    """The first record: whether anything is real, and the public key (hex) of all signatures."""
-    return {"format": FORMAT, "mode": mode, "key": key, "created_at": math.floor(created_at)}
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        name in COUNTS and type(count) is int and count >= 0 for name, count in value.items()
+    )
 
 
-def epoch(
-    digest: str,
-    *,
-    first: int,
-    horizon: int,
-    seconds: int,
-    roster: str | None = None,
-    exact: bool = False,
-    interval: float | None = None,
-    leakage: float | None = None,
-    accepted: float | None = None,
-) -> Body:
-    """Terms that hold from step `first` on: `digest` is the mechanism's, `roster` the meters'.
+_FORMAT = Rule(lambda v: v == FORMAT, FORMAT)
+_COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
-    `horizon` steps may be published from readings, each `seconds` [s] long. `exact` says that the
-    policy publishes without noise where no house is uncertain. Where occupancy at one step is
-    promised from all releases, `interval` is that promise and `leakage` what was counted, releases
-    of earlier epochs included. `accepted` is the leakage that the operator accepted where this
-    epoch takes its own steps or those of an earlier one above their promise.
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What one record says."""
+
+    kind: ClassVar[str]
+
+    @classmethod
+    def rules(cls) -> Mapping[str, Rule]:
+        """The fields of its body, the required ones first."""
+        return rules_of(cls)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """The entry of a record of its kind, whose body is checked.
+
+        Raises:
+            LedgerError: A field is missing, too many, or cannot be.
+        """
+        check_body(cls.kind, record.body)
+        return cls(**cls._values(record.body), **cls._place(record))
+
+    @classmethod
+    def _values(cls, body: Body) -> dict[str, Any]:
+        return from_json(cls, body)
+
+    @classmethod
+    def _place(cls, record: Record) -> dict[str, Any]:
+        """Where the record is in its chain, as far as the type keeps it."""
+        place = {"seq": record.seq, "head": record.digest, "signature": record.signature}
+        return {one.name: place[one.name] for one in fields(cls) if one.name in place}
+
+    def to_body(self) -> dict[str, Any]:
+        """The body of its record."""
+        return to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisRecord(LedgerEntry):
+    """The first record: whether anything is real, and the public key (hex) of all signatures.
+
+    Attributes:
+        created_at: [UTC epoch s]
     """
-    body: Body = {
-        "digest": digest,
-        "first": first,
-        "horizon": horizon,
-        "seconds": seconds,
-        "roster": roster,
-        "exact": exact,
-    }
-    counted = {"interval": interval, "leakage": leakage, "accepted": accepted}
-    return {**body, **{name: value for name, value in counted.items() if value is not None}}
+
+    kind = "genesis"
+    mode: Annotated[Mode, one_of(Mode)]
+    key: Annotated[str, HASH]
+    created_at: Annotated[int, whole(0)]
+    format: Annotated[str, _FORMAT] = FORMAT
 
 
-def schedule(terms: str, scales: Sequence[float] = ()) -> Body:
-    """A commitment to the scales [Wh] of all steps of the epoch whose digest is `terms`.
+@dataclass(frozen=True, slots=True)
+class EpochRecord(LedgerEntry):
+    """Terms that hold from step `first` on.
+
+    Attributes:
+        digest: Names the mechanism's terms.
+        first: The zone's step that it begins with.
+        horizon: Steps that may be published from readings.
+        seconds: Length of a step [s].
+        roster: Digest of the meters.
+        exact: The policy publishes without noise where no house is uncertain.
+        interval: What is promised about occupancy at one step from all releases, if that is.
+        leakage: What was counted for it, releases of earlier epochs included.
+        accepted: The leakage that the operator accepted where this epoch takes its own steps or
+            those of an earlier one above their promise.
+    """
+
+    kind = "epoch"
+    digest: Annotated[str, HASH]
+    first: Annotated[int, whole(1)]
+    horizon: Annotated[int, whole(1)]
+    seconds: Annotated[int, whole(1)]
+    roster: Annotated[str | None, or_null(HASH)] = None
+    exact: Annotated[bool, TRUTH] = False
+    interval: Annotated[float | None, optional(LOSS)] = None
+    leakage: Annotated[float | None, optional(LOSS)] = None
+    accepted: Annotated[float | None, optional(LOSS)] = None
+
+    def step(self, t: int) -> int:
+        """The mechanism's own number for the zone's step t."""
+        return t - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord(LedgerEntry):
+    """A commitment to the scales [Wh] of all steps of an epoch.
 
     None where they are not known ahead: then the epoch's terms alone determine them.
     """
-    return {"digest": schedule_digest(terms, scales), "steps": len(scales)}
+
+    kind = "schedule"
+    digest: Annotated[str, HASH]
+    steps: Annotated[int, whole(0)]
+
+    @classmethod
+    def of(cls, terms: str, scales: Sequence[float] = ()) -> Self:
+        """The commitment to these scales, in the epoch whose digest is `terms`."""
+        return cls(schedule_digest(terms, scales), len(scales))
 
 
 def schedule_digest(terms: str, scales: Sequence[float] = ()) -> str:
@@ -80,245 +162,242 @@ def schedule_digest(terms: str, scales: Sequence[float] = ()) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def release(
-    published: Release,
-    *,
-    mode: Mode,
-    start: int,
-    applies_start: int,
-    published_at: float,
-    first: int = 1,
-    counts: Mapping[str, int] | None = None,
-) -> Body:
-    """A release from readings of the interval that began at `start` [UTC epoch s].
+@dataclass(frozen=True, slots=True)
+class ReleaseRecord(HasRelease, LedgerEntry):
+    """A release as the ledger keeps it; its fields can be read here as well: `record.rate`.
 
-    A mechanism counts its steps from 1; `first` is the zone's step at which its epoch began.
+    Attributes:
+        release: What is published. Its steps count over all epochs of the zone. A forecast or a
+            fallback has no load_hat, costs nothing, and a fallback has no digest either.
+        source: What it is made from.
+        start: When its interval began [UTC epoch s].
+        applies_start: When its rate begins [UTC epoch s].
+        published_at: [UTC epoch s]
+        counts: Public counts, see `COUNTS`.
+        seq: The number of its record; head: the record's digest; signature: the record's.
     """
-    return {
-        **asdict(published),
-        "t": published.t + first - 1,
-        "applies_from": published.applies_from + first - 1,
-        "epsilon": _own(published.epsilon),
-        "epsilon_any": _own(published.epsilon_any),
-        "simulated": published.simulated or mode == "simulation",
-        "source": "readings",
-        "start": start,
-        "applies_start": applies_start,
-        "published_at": math.floor(published_at),
-        "counts": dict(counts or {}),
-    }
+
+    kind = "release"
+    release: Release
+    source: Annotated[Source, one_of(Source)]
+    start: Annotated[int, whole(0)]
+    applies_start: Annotated[int, whole(0)]
+    published_at: Annotated[int, whole(0)]
+    counts: Annotated[Mapping[str, int], _COUNTS]
+    seq: int = 0
+    head: str = ""
+    signature: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        release: Release,
+        source: Source = "readings",
+        *,
+        mode: Mode,
+        start: int,
+        applies_start: int,
+        published_at: float,
+        first: int = 1,
+        applies_from: int | None = None,
+        counts: Mapping[str, int] | None = None,
+    ) -> Self:
+        """A release of the interval that began at `start` [UTC epoch s].
+
+        Args:
+            release: The mechanism's, which counts its steps from 1.
+            source: What it is made from.
+            mode: Every release of a simulation is marked as simulated.
+            start: [UTC epoch s]
+            applies_start: When its rate begins [UTC epoch s].
+            published_at: [UTC epoch s]
+            first: The zone's step at which its epoch began.
+            applies_from: The zone's step that its rate begins with, where the release does not say.
+            counts: Public counts.
+        """
+        due = release.applies_from + first - 1 if applies_from is None else applies_from
+        simulated = release.simulated or mode == "simulation"
+        own = replace(release, t=release.t + first - 1, applies_from=due, simulated=simulated)
+        when = (start, applies_start, math.floor(published_at))
+        return cls(own, source, *when, dict(counts or {}))
+
+    @classmethod
+    def stand_in(
+        cls,
+        zone: str,
+        source: Literal["forecast", "fallback"],
+        *,
+        t: int,
+        rate: float,
+        digest: str | None = None,
+        estimate: float | None = None,
+        **when: Any,
+    ) -> Self:
+        """A release that no reading went into and that costs nothing.
+
+        A forecast (the budget is spent, the horizon is over, or no meter reported) names the
+        epoch's digest; a fallback (no usable model, or private ones where a forecast would be due)
+        none.
+
+        Args:
+            zone: The zone.
+            source: What it is made from.
+            t: The zone's step.
+            rate: [currency/kWh]
+            digest: The epoch's.
+            estimate: The load expected [Wh].
+            **when: The other arguments of `of`.
+        """
+        said = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **said)
+        return cls.of(own, source, **when)
+
+    @classmethod
+    def rules(cls) -> Mapping[str, Rule]:
+        """Those of the release, which may lack a load and a digest, and its own."""
+        own = rules_of(Release)
+        null = {name: or_null(own[name]) for name in ("load_hat", "digest")}
+        found = {**own, **null, **rules_of(cls)}
+        return dict(sorted(found.items(), key=lambda item: item[1].optional))
+
+    @classmethod
+    def _values(cls, body: Body) -> dict[str, Any]:
+        own, source = from_json(Release, body), body["source"]
+        later = [name for name, rule in rules_of(Release).items() if rule.optional and name in own]
+        if later and source != "readings":
+            raise LedgerError(
+                f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
+                " has it."
+            )
+        return {"release": Release(**own), **from_json(cls, body)}
+
+    def to_body(self) -> dict[str, Any]:
+        """The fields of both; a release without readings has no optional ones."""
+        rules = rules_of(Release)
+        paid = self.source == "readings"
+        said = to_json(self.release)
+        own = {name: said[name] for name in said if paid or not rules[name].optional}
+        return {**own, **to_json(self)}
+
+    def in_epoch(self, epoch: EpochRecord) -> Release:
+        """The mechanism's release again, in its own count of steps.
+
+        Raises:
+            LedgerError: It is not from readings.
+        """
+        one = self.release
+        if self.source != "readings":
+            raise LedgerError(
+                f"step {one.t} of zone {one.zone!r} was published from a {self.source};"
+                " only a release from readings is the mechanism's."
+            )
+        return replace(one, t=epoch.step(one.t), applies_from=epoch.step(one.applies_from))
 
 
-def stand_in(
-    zone: str,
-    source: Literal["forecast", "fallback"],
-    *,
-    t: int,
-    rate: float,
-    mode: Mode,
-    start: int,
-    applies_start: int,
-    published_at: float,
-    applies_from: int | None = None,
-    digest: str | None = None,
-    estimate: float | None = None,
-    counts: Mapping[str, int] | None = None,
-) -> Body:
-    """A release that no reading went into and that costs nothing.
-
-    A forecast (the budget is spent, the horizon is over, or no meter reported) names the epoch's
-    digest; a fallback (no usable model, or private ones where a forecast would be due) none.
-    """
-    return {
-        "zone": zone,
-        "t": t,
-        "applies_from": t + 1 if applies_from is None else applies_from,
-        "load_hat": None,
-        "put_back": 0.0,
-        "estimate": estimate,
-        "rate": float(rate),
-        "scale": 0.0,
-        "look": 0.0,
-        "epsilon": 0.0,
-        "delta": 0.0,
-        "epsilon_any": 0.0,
-        "rule": source,
-        "digest": digest,
-        "simulated": mode == "simulation",
-        "source": source,
-        "start": start,
-        "applies_start": applies_start,
-        "published_at": math.floor(published_at),
-        "counts": dict(counts or {}),
-    }
-
-
-def transfer(
-    house: str,
-    direction: Direction,
-    *,
-    other: str,
-    epsilon: float,
-    delta: float = 0.0,
-    out: str | None = None,
-) -> Body:
+@dataclass(frozen=True, slots=True)
+class TransferRecord(LedgerEntry):
     """A house leaves for zone `other` or comes from there, with all it has spent until then.
 
-    `house` is a name that both zones' publishers know and the public need not. One that comes in
-    says as `out` the digest of the record by which it left.
+    Attributes:
+        house: A name that both zones' publishers know and the public need not.
+        direction: Whether it comes in or goes out.
+        other: The other zone.
+        epsilon: What it has spent; delta: likewise.
+        out: The digest of the record by which a house that comes in has left.
     """
-    return {
-        "house": house,
-        "direction": direction,
-        "other": other,
-        "epsilon": float(epsilon),
-        "delta": float(delta),
-        "out": out,
-    }
+
+    kind = "transfer"
+    house: Annotated[str, TEXT]
+    direction: Annotated[Direction, one_of(Direction)]
+    other: Annotated[str, TEXT]
+    epsilon: Annotated[float, LOSS]
+    delta: Annotated[float, CHANCE] = 0.0
+    out: Annotated[str | None, or_null(HASH)] = None
+    seq: int = 0
+    head: str = ""
 
 
-def charge(what: str, epsilon: float, *, digest: str, homes: int) -> Body:
+@dataclass(frozen=True, slots=True)
+class ChargeRecord(LedgerEntry):
     """What every house has spent on something else than releases, such as models of many homes.
 
-    `digest` is that of what was made of its readings; the same thing is charged once.
+    Attributes:
+        what: What it was spent on.
+        epsilon: What was spent.
+        digest: Of what was made of the readings; the same thing is charged once.
+        homes: How many they came from.
     """
-    return {"what": what, "epsilon": float(epsilon), "digest": digest, "homes": homes}
+
+    kind = "charge"
+    what: Annotated[str, TEXT]
+    epsilon: Annotated[float, LOSS]
+    digest: Annotated[str, HASH]
+    homes: Annotated[int, whole(1)]
+    seq: int = 0
 
 
-def gap(first: int, last: int, why: Cause) -> Body:
+@dataclass(frozen=True, slots=True)
+class GapRecord(LedgerEntry):
     """Steps `first` to `last` may have been published and their records lost.
 
-    From here on no release comes from readings until a `resume` books what they can have cost.
-    `why`: what shows the loss, see `Cause`.
+    From here on no release comes from readings until a `ResumeRecord` books what they can have
+    cost. `why`: what shows the loss, see `Cause`.
     """
-    return {"first": first, "last": last, "why": why}
+
+    kind = "gap"
+    first: Annotated[int, whole(1)]
+    last: Annotated[int, whole(1)]
+    why: Annotated[Cause, one_of(Cause)]
+    seq: int = 0
+    head: str = ""
 
 
-def resume(first: int, last: int, *, epsilon: float, delta: float = 0.0) -> Body:
+@dataclass(frozen=True, slots=True)
+class ResumeRecord(LedgerEntry):
     """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
 
     An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own).
     """
-    return {"first": first, "last": last, "epsilon": _own(float(epsilon)), "delta": float(delta)}
+
+    kind = "resume"
+    first: Annotated[int, whole(1)]
+    last: Annotated[int, whole(1)]
+    epsilon: Annotated[float, or_null(LOSS, infinite=True)]
+    delta: Annotated[float, CHANCE] = 0.0
+    seq: int = 0
 
 
-def _own(epsilon: float) -> float | None:
-    """JSON knows no infinity: a release without an epsilon of its own has none."""
-    return None if math.isinf(epsilon) else epsilon
-
-
-class Field(NamedTuple):
-    """What a field must be, and how to say so."""
-
-    fits: Callable[[Any], bool]
-    give: str
-
-
-def _whole(least: int) -> Field:
-    return Field(lambda v: type(v) is int and least <= v < 2**53, f"a whole number from {least} on")
-
-
-def _number(low: float, high: float = math.inf) -> Field:
-    reach = f"from {low:g} on" if high == math.inf else f"from {low:g} to {high:g}"
-    return Field(lambda v: is_real(v) and low <= v <= high, f"a finite number {reach}")
-
-
-def _one_of(kind: Any) -> Field:
-    words = get_args(kind)
-    return Field(lambda v: isinstance(v, str) and v in words, f"one of {', '.join(words)}")
-
-
-def _or_none(field: Field) -> Field:
-    return Field(lambda v: v is None or field.fits(v), f"{field.give}, or null")
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        name in COUNTS and type(count) is int and count >= 0 for name, count in value.items()
+TYPES: Mapping[str, type[LedgerEntry]] = {
+    one.kind: one
+    for one in (
+        GenesisRecord,
+        EpochRecord,
+        ScheduleRecord,
+        ReleaseRecord,
+        TransferRecord,
+        ChargeRecord,
+        GapRecord,
+        ResumeRecord,
     )
-
-
-_TEXT = Field(lambda v: isinstance(v, str) and v != "" and v.isprintable(), "printable text")
-_HASH = Field(lambda v: is_hex(v, 64), "64 small hexadecimal digits")
-_TRUTH = Field(lambda v: isinstance(v, bool), "true or false")
-_SOME = Field(lambda v: type(v) is int, "a whole number")
-_LOSS = _number(0)
-_CHANCE = _number(0, 1)
-
-FIELDS: Mapping[str, Mapping[str, Field]] = {
-    "genesis": {
-        "format": Field(lambda v: v == FORMAT, FORMAT),
-        "mode": _one_of(Mode),
-        "key": _HASH,
-        "created_at": _whole(0),
-    },
-    "epoch": {
-        "digest": _HASH,
-        "first": _whole(1),
-        "horizon": _whole(1),
-        "seconds": _whole(1),
-        "roster": _or_none(_HASH),
-        "exact": _TRUTH,
-    },
-    "schedule": {"digest": _HASH, "steps": _whole(0)},
-    "release": {
-        "zone": _TEXT,
-        "t": _whole(1),
-        "applies_from": _whole(1),
-        "load_hat": _or_none(_SOME),
-        "put_back": _LOSS,
-        "estimate": _or_none(_number(-math.inf)),
-        "rate": _number(-math.inf),
-        "scale": _LOSS,
-        "look": _LOSS,
-        "epsilon": _or_none(_LOSS),
-        "delta": _CHANCE,
-        "epsilon_any": _or_none(_LOSS),
-        "rule": _TEXT,
-        "digest": _or_none(_HASH),
-        "simulated": _TRUTH,
-        "source": _one_of(Source),
-        "start": _whole(0),
-        "applies_start": _whole(0),
-        "published_at": _whole(0),
-        "counts": Field(_are_counts, f"whole numbers named {', '.join(COUNTS)}"),
-    },
-    "transfer": {
-        "house": _TEXT,
-        "direction": _one_of(Direction),
-        "other": _TEXT,
-        "epsilon": _LOSS,
-        "delta": _CHANCE,
-        "out": _or_none(_HASH),
-    },
-    "charge": {"what": _TEXT, "epsilon": _LOSS, "digest": _HASH, "homes": _whole(1)},
-    "gap": {"first": _whole(1), "last": _whole(1), "why": _one_of(Cause)},
-    "resume": {
-        "first": _whole(1),
-        "last": _whole(1),
-        "epsilon": _or_none(_LOSS),
-        "delta": _CHANCE,
-    },
 }
 
-# fields that a body may have: records of earlier versions lack them
-OPTIONAL: Mapping[str, Mapping[str, Field]] = {
-    "epoch": {"interval": _LOSS, "leakage": _LOSS, "accepted": _LOSS},
-    "release": {"noise": _one_of(NoiseName)},
-}
+
+@cache
+def _rules(kind: str) -> Mapping[str, Rule]:
+    return TYPES[kind].rules()
 
 
 def check_body(kind: str, body: Body) -> None:
     """Refuse a body that lacks a field, has one too many, or one that cannot be."""
-    required = FIELDS[kind]
-    fields = {**required, **OPTIONAL.get(kind, {})}
+    rules = _rules(kind)
+    required = [name for name, rule in rules.items() if not rule.optional]
     for name in required:
         if name not in body:
             raise LedgerError(f"{kind} has no {name}; give {', '.join(required)}.")
     for name in body:
-        if name not in fields:
-            raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(fields)} alone.")
-    for name, field in fields.items():
-        if name in body and not field.fits(body[name]):
+        if name not in rules:
+            raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(rules)} alone.")
+    for name, rule in rules.items():
+        if name in body and not rule.fits(body[name]):
             # a value that does not fit may be anything, so it is not shown
-            raise LedgerError(f"{name} of {kind} does not fit; give {field.give}.")
+            raise LedgerError(f"{name} of {kind} does not fit; give {rule.give}.")

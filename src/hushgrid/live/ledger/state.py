@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hushgrid.errors import LedgerError
-from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.records import schedule_digest
-from hushgrid.mechanism import Release
-from hushgrid.policy import NoiseName
+from hushgrid.live.ledger.records import (
+    ChargeRecord,
+    EpochRecord,
+    GapRecord,
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
+    schedule_digest,
+)
 from hushgrid.sums import Spent
 
 
@@ -21,132 +25,6 @@ class Head(NamedTuple):
 
     seq: int
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRecord:
-    """Terms that hold from step `first` on; see `records.epoch`."""
-
-    digest: str
-    first: int
-    horizon: int
-    seconds: int
-    roster: str | None
-    exact: bool
-    interval: float | None = None
-    leakage: float | None = None
-    accepted: float | None = None
-
-    def step(self, t: int) -> int:
-        """The mechanism's own number for the zone's step t."""
-        return t - self.first + 1
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseRecord:
-    """A release as the ledger keeps it; `seq`, `head` and `signature` are its record's.
-
-    `t` counts the zone's steps over all epochs; `start` and `applies_start` [UTC epoch s].
-    """
-
-    zone: str
-    t: int
-    applies_from: int
-    load_hat: int | None
-    put_back: float
-    estimate: float | None
-    rate: float
-    scale: float
-    look: float
-    epsilon: float
-    delta: float
-    epsilon_any: float
-    rule: str
-    digest: str | None
-    simulated: bool
-    source: str
-    start: int
-    applies_start: int
-    published_at: int
-    counts: Mapping[str, int]
-    seq: int
-    head: str
-    signature: str
-    noise: NoiseName | None = None  # of a release from readings; records of before do not name it
-
-    @classmethod
-    def of(cls, record: Record) -> ReleaseRecord:
-        """From the record of a release; an epsilon of null is infinite."""
-        body = dict(record.body)
-        for name in ("epsilon", "epsilon_any"):
-            body[name] = math.inf if body[name] is None else body[name]
-        return cls(**body, seq=record.seq, head=record.digest, signature=record.signature)
-
-    def release(self, epoch: EpochRecord) -> Release:
-        """The mechanism's release again, in its own count of steps."""
-        if self.source != "readings":
-            raise LedgerError(
-                f"step {self.t} of zone {self.zone!r} was published from a {self.source};"
-                " only a release from readings is the mechanism's."
-            )
-        own: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(Release)}
-        own |= {"t": epoch.step(self.t), "applies_from": epoch.step(self.applies_from)}
-        return Release(**own)
-
-
-@dataclass(frozen=True, slots=True)
-class TransferRecord:
-    """A house that came or went, with all it had spent until then; see `records.transfer`."""
-
-    house: str
-    direction: str
-    other: str
-    epsilon: float
-    delta: float
-    out: str | None
-    seq: int
-    head: str
-
-    @classmethod
-    def of(cls, record: Record) -> TransferRecord:
-        """From the record of a transfer."""
-        return cls(**record.body, seq=record.seq, head=record.digest)
-
-
-class ChargeRecord(NamedTuple):
-    """What every house spent on something else than releases, and the number of the record."""
-
-    epsilon: float
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class GapRecord:
-    """Steps that may have been published and lost; see `records.gap`."""
-
-    first: int
-    last: int
-    why: str
-    seq: int
-    head: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeRecord:
-    """What the steps of a gap may have lost, as booked; see `records.resume`."""
-
-    first: int
-    last: int
-    epsilon: float
-    delta: float
-    seq: int
-
-    @classmethod
-    def of(cls, record: Record) -> ResumeRecord:
-        """From the record; an epsilon of null is infinite."""
-        body = dict(record.body)
-        body["epsilon"] = math.inf if body["epsilon"] is None else body["epsilon"]
-        return cls(**body, seq=record.seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from hushgrid.live.curator import UNTIL_RESUMED, Status
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.inside import Inside
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import utc
 from hushgrid.sums import Spent
 

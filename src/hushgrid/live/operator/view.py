@@ -12,7 +12,7 @@ from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
 from hushgrid.live.inside import Inside, why
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.operator.alerts import ZoneHealth, alerts
 from hushgrid.live.operator.loads import Loads, Sum
 from hushgrid.live.promise import assumed, promise_of, sentence

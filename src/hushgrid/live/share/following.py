@@ -12,7 +12,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.live.ledger.book import refold
 from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.ledger.stores.postgres import PAGE
 from hushgrid.live.ledger.stores.shared import SharedLedger
 from hushgrid.live.ledger.witness import Witness
@@ -99,7 +99,7 @@ class Following:
                 read.setdefault(record.zone, []).append(record)
                 new = found.setdefault(record.zone, [])
                 if record.kind == "release":
-                    new.append(ReleaseRecord.of(record))
+                    new.append(ReleaseRecord.from_record(record))
             for zone, some in read.items() if self._witness else ():
                 self._note(zone, some)
             behind = {zone for zone, n in counts.items() if n == PAGE}

@@ -14,7 +14,8 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.book import recover, refold
 from hushgrid.live.ledger.chain import Fold
 from hushgrid.live.ledger.keys import verify
-from hushgrid.live.ledger.state import LedgerState, ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.mqtt import MqttReadings
 from hushgrid.live.replay import Replay

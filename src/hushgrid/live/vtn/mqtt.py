@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.mqtt import MqttOut
 from hushgrid.live.vtn.answers import written
 from hushgrid.live.vtn.shapes import event_of, notification, program_id, topics

@@ -10,7 +10,7 @@ from typing import Any
 from hushgrid.errors import ServiceError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.vtn.answers import Call, Refused, nothing
 from hushgrid.live.vtn.shapes import event_id, event_of, program_id, program_of, step_of, topics
 

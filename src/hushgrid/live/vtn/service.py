@@ -13,7 +13,7 @@ from hushgrid.live.access import Access
 from hushgrid.live.clock import Clock
 from hushgrid.live.deployment import OpenAdr, ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.vtn.answers import written
 from hushgrid.live.vtn.app import make_vtn
 from hushgrid.live.vtn.objects import Objects

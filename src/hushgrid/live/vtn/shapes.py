@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import utc
 
 VERSION = "3.1.0"

@@ -24,7 +24,7 @@ from prometheus_client import (
 from hushgrid.live.curator import Status
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gate import Receipt
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import Publisher
 
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")

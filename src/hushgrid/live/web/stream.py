@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.history import History
-from hushgrid.live.ledger.state import ReleaseRecord
+from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.publish import price
 from hushgrid.live.web.feeds import zone_asked
 from hushgrid.live.web.problems import RETRY, UnfitError, problem
