@@ -27,7 +27,7 @@ from hushgrid.belief import at_home, marginals
 from hushgrid.calibration import Calibrator, Naive
 from hushgrid.errors import PolicyError
 from hushgrid.grid import optimal_rate, tally
-from hushgrid.mechanism import Release, init, step
+from hushgrid.mechanism import Release, init, releases
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
@@ -154,11 +154,8 @@ def _published(
 ) -> tuple[Release, ...]:
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     state = init(*world, policy, calibrator)
-    noise, releases = SimulatedNoise(seed), []
-    for readings in truth.readings:
-        release, state = step(state, tally(readings, state.zone.bound), noise)
-        releases.append(release)
-    return tuple(releases)
+    loads = (tally(readings, state.zone.bound) for readings in truth.readings)
+    return tuple(releases(state, loads, SimulatedNoise(seed)))
 
 
 def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:

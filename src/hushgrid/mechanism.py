@@ -6,7 +6,7 @@ A Release holds neither the load nor the optimal rate, so whoever is handed one 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, get_args
@@ -396,6 +396,22 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
     if draws.look is not None:
         return _step_in_window(state, z, draws, draws.look)
     return _published(state, draws.calibration, z + draws.noise, draws.simulated)
+
+
+def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterator[Release]:
+    """Release after release, from loads that do not depend on the rates.
+
+    Args:
+        state: The state before the first of them.
+        loads: The load of every step [Wh], as `step` takes it.
+        noise: Drawn from at every step.
+
+    Yields:
+        The release of every step.
+    """
+    for load in loads:
+        release, state = step(state, load, noise)
+        yield release
 
 
 def _step_in_window(

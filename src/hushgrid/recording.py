@@ -12,11 +12,9 @@ import numpy as np
 
 from hushgrid.arrays import Int32s, UInt8s
 from hushgrid.errors import PolicyError
-from hushgrid.grid import tally
-from hushgrid.mechanism import Release, init, step
-from hushgrid.noise import SimulatedNoise
+from hushgrid.mechanism import Release
 from hushgrid.policy import Policy
-from hushgrid.simulation import NOISE_STREAM, Scenario, World
+from hushgrid.simulation import Mechanism, Scenario, first_states, run_day
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -75,18 +73,16 @@ def record(
     """
     offset = day * policy.horizon
     today = scenario.starting(offset) if offset else scenario
-    state = init(today.zone, today.tariff, today.models, today.consumption, policy)
-    world, noise = (
-        World(today, (seed, day)),
-        SimulatedNoise(np.random.SeedSequence([seed, day, NOISE_STREAM])),
-    )
-    shape = (policy.horizon, today.zone.n_houses)
-    occupancy, readings = np.empty(shape, np.uint8), np.empty(shape, np.int32)
-    releases: list[Release] = []
-    for t in range(policy.horizon):
-        world.step(state.rates)
-        occupancy[t], readings[t] = world.occupancy, world.readings
-        release, state = step(state, tally(world.readings, state.zone.bound), noise)
-        releases.append(release)
-    truth = Truth(occupancy, readings)
-    return Recording(today.zone.id, state.digest, tuple(releases), truth, config, day, offset, seed)
+    states = first_states(today, {"it": Mechanism(policy)})
+    seen: list[tuple[UInt8s, Int32s]] = []
+    trace = run_day(
+        today,
+        states,
+        policy.horizon,
+        (seed, day),
+        lambda world: seen.append((world.occupancy.copy(), world.readings.copy())),
+    )["it"]
+    occupancy, readings = zip(*seen, strict=True)
+    truth = Truth(np.array(occupancy), np.array(readings))
+    digest = states["it"].digest
+    return Recording(today.zone.id, digest, trace.releases, truth, config, day, offset, seed)

@@ -112,7 +112,7 @@ class World:
         self._tables = _sampling_tables(consumption)
         self.occupancy = np.zeros(scenario.zone.n_houses, np.uint8)
         self.readings = np.zeros(scenario.zone.n_houses, np.int32)
-        self.home = 0
+        self.home = self.load = 0
 
     def step(self, rates: Sequence[float]) -> int:
         """The load of the next step, after these published rates."""
@@ -140,7 +140,8 @@ class World:
                 self.readings,
             )
         )
-        return aggregate(self.readings, self._zone.bound)
+        self.load = aggregate(self.readings, self._zone.bound)
+        return self.load
 
 
 def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
@@ -193,13 +194,12 @@ def play(
     horizons = {m.policy.horizon for m in mechanisms.values()}
     if len(horizons) != 1:
         raise PolicyError(f"horizons are {sorted(horizons)}; give all mechanisms the same one.")
+    (horizon,) = horizons
     ready = states or first_states(scenario, mechanisms)
-    if (scenario.consumed or scenario.consumption).reacts:
-        return {
-            name: _run(scenario, {name: ready[name]} if name in ready else {}, horizons, seed)[name]
-            for name in [*ready, "open"]
-        }
-    return _run(scenario, ready, horizons, seed)
+    if not (scenario.consumed or scenario.consumption).reacts:
+        return run_day(scenario, ready, horizon, seed)
+    alone = {**{name: {name: state} for name, state in ready.items()}, "open": {}}
+    return {n: run_day(scenario, one, horizon, seed)[n] for n, one in alone.items()}
 
 
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
@@ -219,21 +219,56 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     return states
 
 
-def _run(
-    scenario: Scenario, states: Mapping[str, State], horizons: set[int], seed: Sequence[int]
-) -> dict[str, Trace]:
-    """The closed loop of one world. It hears the rates of its only mechanism, or the open ones."""
-    (horizon,) = horizons
+def lived(
+    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
+) -> Iterator[World]:
+    """The people of a zone over one day.
+
+    Args:
+        scenario: The zone.
+        horizon: Steps of the day.
+        seed: Of the people's randomness.
+        heard: Rates published so far; the caller may append to it after every step.
+
+    Yields:
+        The same world after each step: its occupancy, readings and load.
+    """
     world = World(scenario, seed)
+    for _ in range(horizon):
+        world.step(heard)
+        yield world
+
+
+def run_day(
+    scenario: Scenario,
+    states: Mapping[str, State],
+    horizon: int,
+    seed: Sequence[int],
+    watch: Callable[[World], None] = lambda _: None,
+) -> dict[str, Trace]:
+    """The closed loop of one day: people consume, mechanisms publish, people hear the rates.
+
+    Args:
+        scenario: The zone.
+        states: The mechanisms before their first step. People hear the rates of the first one,
+            or of publishing without noise where there is none.
+        horizon: Steps of the day.
+        seed: Of the people and of the noise, which is the same for all mechanisms.
+        watch: Called with the world after each step.
+
+    Returns:
+        The trace of each mechanism, and of publishing without noise as "open".
+    """
     now = dict(states)
     noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
     releases: dict[str, list[Release]] = {name: [] for name in states}
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
     heard: list[float] = []
     opened: list[float] = []
-    for t in range(horizon):
-        load[t] = z = world.step(heard)
+    for t, world in enumerate(lived(scenario, horizon, seed, heard)):
+        load[t] = z = world.load
         home[t] = world.home
+        watch(world)
         opened.append(public_rate(z, scenario.tariff))
         for name in states:
             seen = tally(world.readings, now[name].zone.bound) if now[name].policy.clamp else z

@@ -24,7 +24,7 @@ from hushgrid.grid import Zone
 from hushgrid.laws import scale_wh
 from hushgrid.learn.habits import DAY
 from hushgrid.learn.survey import Survey, survey_models
-from hushgrid.simulation import Scenario, World
+from hushgrid.simulation import Scenario, lived
 
 
 class ReadingDay(NamedTuple):
@@ -128,13 +128,11 @@ class Simulated:
     def day(self, number: int) -> ReadingDay:
         """Moved and drawn from the seed and the day's number."""
         scenario = self.scenarios[self.zone_of(number)]
-        world = World(scenario, (self.seed, number))
         sign = 1 if number // len(self.scenarios) % 2 == 0 else -1
         bound = scenario.zone.bound
         readings = np.empty((self.horizon, len(bound)), np.int32)
         home = np.empty(readings.shape, np.uint8)
-        for t in range(self.horizon):
-            world.step(())
+        for t, world in enumerate(lived(scenario, self.horizon, (self.seed, number))):
             drawn = world.readings
             if self.shock:
                 drawn = np.minimum(scale_wh(drawn, 1 + sign * self.shock, 2**31 - 1), bound)

@@ -23,7 +23,7 @@ from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
 from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import Tariff, public_rate, tally
-from hushgrid.mechanism import Release, State, prepare, skip, step
+from hushgrid.mechanism import Release, State, prepare, releases, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.sums import Spent
 
@@ -176,13 +176,10 @@ class Hushgrid:
             for t in range(steps):
                 loads[:, t] += self.noise.draws(first.scheduler.at(t + 1).scale, n)
             return {"load_hat": loads}
-        out = np.empty((n, steps), np.int64)
         for i in range(n):
-            state = first
-            for t in range(steps):
-                release, state = step(state, tally(readings[i, t], first.zone.bound), self.noise)
-                out[i, t] = release.load_hat
-        return {"load_hat": out}
+            days = (tally(each, first.zone.bound) for each in readings[i])
+            loads[i] = [release.load_hat for release in releases(first, days, self.noise)]
+        return {"load_hat": loads}
 
 
 def hushgrid(terms: Terms, *, seed: int | None = None) -> Hushgrid:

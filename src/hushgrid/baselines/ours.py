@@ -24,8 +24,8 @@ from hushgrid.baselines.method import (
     laplace,
 )
 from hushgrid.calibration import schedule
-from hushgrid.mechanism import Release, State, init, step
-from hushgrid.noise import Noise, SimulatedNoise
+from hushgrid.mechanism import Release, init, releases
+from hushgrid.noise import SimulatedNoise
 from hushgrid.planning import plan
 from hushgrid.policy import Policy
 from hushgrid.window import Window
@@ -87,7 +87,9 @@ def _windowed(setting: MethodSetting) -> Ready:
     ]
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
-        raw, guessed = (_played(state, load, SimulatedNoise(seed)) for state in states)
+        raw, guessed = (
+            list(releases(state, load.tolist(), SimulatedNoise(seed))) for state in states
+        )
         seen = np.array([release.load_hat for release in raw], np.float64)
         guess = np.array([release.estimate for release in guessed], np.float64)
         return Outcome(_held(raw), guess, seen, np.array([release.scale for release in raw]))
@@ -96,14 +98,6 @@ def _windowed(setting: MethodSetting) -> Ready:
     return Ready(
         f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
     )
-
-
-def _played(state: State, load: Ints, noise: Noise) -> list[Release]:
-    releases = []
-    for z in load.tolist():
-        release, state = step(state, z, noise)
-        releases.append(release)
-    return releases
 
 
 def _held(releases: Sequence[Release]) -> Floats:

@@ -22,7 +22,7 @@ from hushgrid.live.ledger.records import ReleaseRecord
 from hushgrid.live.serve import Process
 from hushgrid.live.web.stage import Stage
 from hushgrid.noise import Noise, SimulatedNoise
-from hushgrid.simulation import World
+from hushgrid.simulation import lived
 
 TRIES, PAUSE = 100, 0.2  # how often a release is waited for, and how long each time [s]
 _PEOPLE, _NOISE = 0, 1  # what a seed is for
@@ -126,11 +126,8 @@ def telling_house(zone: ZoneService, seed: int, steps: int) -> int:
 
     The houses' own randomness says so before the day is played.
     """
-    world = World(zone.scenario, (people(seed),))
-    day = np.empty((steps, len(zone.meters)), np.int8)
-    for t in range(steps):
-        world.step(())
-        day[t] = world.occupancy
+    lives = lived(zone.scenario, steps, (people(seed),))
+    day = np.array([world.occupancy.copy() for world in lives], np.int8)
     turns = np.abs(np.diff(day, axis=0)).sum(axis=0)
     out = (day == 0).mean(axis=0)
     return int(np.lexsort((np.abs(out - 1 / 3), np.abs(turns - 2)))[0])
