@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from hushgrid.intake import (
     parse_csv,
     parse_espi,
     parse_json,
+    parse_parquet,
     parse_records,
 )
 from tests.intake.renderings import (
@@ -116,6 +119,40 @@ def test_fractions_are_rounded_to_even_in_every_format(amounts: list[Decimal]) -
     for name, found in every_way(amounts).items():
         assert (found.malformed, found.problems) == (0, ()), name
         assert found.readings.wh.tolist() == wanted, name
+
+
+TINY = Decimal("1e-61")
+WIDE = [  # [kWh]; up to 76 digits in Arrow, more than any text may have
+    Decimal(f"0.0005{'0' * 65}1"),
+    Decimal(f"-0.0005{'0' * 65}1"),
+    Decimal("0.0005"),
+    Decimal("0.0015"),
+    Decimal(f"0.0024{'9' * 66}"),
+    Decimal("1e-70"),
+]
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_the_smallest_parts_are_rounded_in_tables_too(parquet: bool) -> None:
+    """A float below 10^-60 kWh and all digits of a wide decimal, as JSON and CSV round them."""
+    kwh = replace(CANONICAL, unit="kwh")
+
+    def read(column: list[Decimal] | list[float], kind: pa.DataType) -> Parsed:
+        rows: list[Row] = [("a", 900 * i, 900, 0) for i in range(len(column))]
+        table = as_table(rows).set_column(3, "wh", pa.array(column, kind))
+        if not parquet:
+            return parse_arrow(arrow_of(table), kwh)
+        pq.write_table(table, out := io.BytesIO())
+        return parse_parquet(out.getvalue(), kwh)
+
+    csv = ",".join(NAMES) + "\n" + f"a,{iso(0)},900,{TINY}\na,{iso(900)},900,-{TINY}\n"
+    assert parse_csv(csv.encode(), kwh).readings.wh.tolist() == [0, 0]
+    small = [1e-61, -1e-61, 5e-324, 2.5e-3, 1e-200]
+    for kind in (pa.float64(), pa.float32()):
+        found = read(small, kind)
+        assert (found.malformed, found.readings.wh.tolist()) == (0, [0, 0, 0, 2, 0]), kind
+    found = read(WIDE, pa.decimal256(76, 70))
+    assert (found.malformed, found.readings.wh.tolist()) == (0, [1, -1, 0, 2, 2, 0])
 
 
 SEED_ROWS: list[Row] = [

@@ -489,6 +489,30 @@ def test_fractions_are_rounded_as_the_service_does(
     assert (made.load, made.missing) == (15 + each, 3)
 
 
+def test_the_largest_amount_is_rounded_before_it_is_judged(tmp_path: Path, duckdb: Engine) -> None:
+    """10^12 + 0.5 Wh is 10^12, which is a reading."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from hushgrid.intake import parse_parquet
+
+    given = [1e12 + 0.5, -1e12 - 0.5, 1e12 + 0.51, -1e12 - 0.51]
+    zone = service(len(given))
+    table = pa.table(
+        {
+            "meter_id": pa.array(zone.meters),
+            "start_utc": pa.array([BEGINS] * len(given), pa.timestamp("s", "UTC")),
+            "duration_s": pa.array([900] * len(given)),
+            "wh": pa.array(given),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = parse_parquet((tmp_path / "a.parquet").read_bytes())
+    assert (found.readings.wh.tolist(), found.malformed) == ([10**12, -(10**12)], 2)
+    made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    assert made.missing == 2
+
+
 def test_parts_of_a_second_are_malformed_and_nulls_no_readings(
     tmp_path: Path, duckdb: Engine
 ) -> None:

@@ -8,18 +8,21 @@ from hushgrid.intake.faults import Fault
 from hushgrid.intake.readings import MAX_DURATION, MAX_WH
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
-_LONGEST = 64  # characters; a longer text is no measurement
+LONGEST = 64  # characters; a longer text is no measurement
 
 
-def scaled(text: str, numerator: int = 1, denominator: int = 1) -> int:
+def scaled(
+    text: str, numerator: int = 1, denominator: int = 1, longest: int | None = LONGEST
+) -> int:
     """text * numerator / denominator in whole units, or a `Fault`.
 
+    A text of more than `longest` characters is no number; None: of any length.
     A fraction is rounded once, from the exact decimal, halves to even (decimal's ROUND_HALF_EVEN).
 
     >>> scaled("0.115", 1000), scaled("-0.0015", 1000), scaled("2.5"), scaled("2.51")
     (115, -2, 2, 3)
     """
-    parts = _parts(text)
+    parts = _parts(text, longest)
     if isinstance(parts, Fault):
         return parts
     sign, digits, exponent = parts
@@ -46,11 +49,11 @@ def whole(text: str) -> int:
     return sign * magnitude if magnitude <= MAX_DURATION else Fault.DURATION
 
 
-def _parts(text: str) -> tuple[int, int, int] | Fault:
+def _parts(text: str, longest: int | None = LONGEST) -> tuple[int, int, int] | Fault:
     bare = text.strip(" \t")
     if not bare:
         return Fault.VALUE_MISSING
-    found = _NUMBER.fullmatch(bare) if len(bare) <= _LONGEST else None
+    found = _NUMBER.fullmatch(bare) if longest is None or len(bare) <= longest else None
     if found is None:
         return Fault.VALUE
     sign, before, after, exponent = found.groups(default="")

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from hushgrid.arrays import Ints
-from hushgrid.intake.amounts import scaled, whole
+from hushgrid.intake.amounts import LONGEST, scaled, whole
 from hushgrid.intake.faults import FAULTS_END, Fault
 from hushgrid.intake.mapping import Marks, Unit
 from hushgrid.intake.readings import clean_meter
@@ -38,8 +38,16 @@ def durations(texts: Sequence[str]) -> Ints:
     return _each(texts, whole)
 
 
-def values(texts: Sequence[str], unit: Unit, duration: Ints, decimal: str = ".") -> Ints:
+def values(
+    texts: Sequence[str],
+    unit: Unit,
+    duration: Ints,
+    decimal: str = ".",
+    longest: int | None = LONGEST,
+) -> Ints:
     """Whole Wh, halves to even, or a `Fault`; mean power in kW counts over its duration [s].
+
+    A text of more than `longest` characters is no number; None: of any length.
 
     >>> values(["0.115", "1.0"], "kw", np.array([3600, 900])).tolist()
     [115, 250]
@@ -47,15 +55,15 @@ def values(texts: Sequence[str], unit: Unit, duration: Ints, decimal: str = ".")
     if decimal == ",":
         texts = ["." if "." in text else text.replace(",", ".") for text in texts]
     if unit == "wh":
-        return _each(texts, scaled)
+        return _each(texts, lambda text: scaled(text, longest=longest))
     if unit == "kwh":
-        return _each(texts, lambda text: scaled(text, WH_PER_KWH))
-    return _each(list(zip(texts, duration.tolist(), strict=True)), _from_power)
+        return _each(texts, lambda text: scaled(text, WH_PER_KWH, longest=longest))
 
+    def from_power(written: tuple[str, int]) -> int:
+        text, duration = written
+        return scaled(text, WH_PER_KWH * max(duration, 0), SECONDS_PER_HOUR, longest)
 
-def _from_power(written: tuple[str, int]) -> int:
-    text, duration = written
-    return scaled(text, WH_PER_KWH * max(duration, 0), SECONDS_PER_HOUR)
+    return _each(list(zip(texts, duration.tolist(), strict=True)), from_power)
 
 
 def starts_of(marked: Ints, duration: Ints, marks: Marks) -> Ints:

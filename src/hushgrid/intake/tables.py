@@ -231,8 +231,10 @@ def _seconds(column: pa.Array) -> Ints:
 
 
 def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Ints) -> Ints:
-    if _is_text(column.type) or arrow().types.is_decimal(column.type):
+    if _is_text(column.type):
         return values(_texts(column), by.unit, duration)
+    if arrow().types.is_decimal(column.type):
+        return values(_texts(column), by.unit, duration, longest=None)
     found, null = _filled(column)
     if by.unit == "wh":
         if found.dtype.kind == "f":
@@ -240,7 +242,7 @@ def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Ints) -> Ints:
         wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE)
     else:  # the shortest decimal of a float is the number that was meant
         distinct, back = np.unique(found, return_inverse=True)
-        texts = [np.format_float_positional(x, trim="-") for x in distinct]
+        texts = [np.format_float_scientific(x, trim="-") for x in distinct]
         wh = values([texts[i] for i in back], by.unit, duration)
     wh[null] = Fault.VALUE_MISSING
     return wh

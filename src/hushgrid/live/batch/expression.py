@@ -67,7 +67,7 @@ def _rounded(wh: Column) -> Column:
     Engines round halves in different ways, so none is asked to.
     """
     wh = wh.cast("float64")
-    usable = (wh.abs() < MAX_WH + 0.5) & ~wh.isnan()
+    usable = (wh.abs() <= MAX_WH + 0.5) & ~wh.isnan()
     size = ibis.ifelse(usable, wh.abs(), 0.0)
     whole = size.floor().cast("int64")
     part = size - whole
