@@ -46,6 +46,7 @@ class Machine:
         with self.opened() as ledger:
             for kind, body in opening()[1:]:
                 ledger.append(kind, body)
+            ledger.settle()
 
     def grow(self, *steps: int, source: str = "fallback", seen: bool = True) -> None:
         with self.opened(seen=seen) as ledger:

@@ -192,8 +192,8 @@ class World:
             sleep(0.02)
             yield
 
-    def get(self, path: str) -> httpx.Response:
-        return self._web.get(path)
+    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        return self._web.get(path, headers=headers)
 
     def figures(self) -> str:
         """All figures, as an operator reads them."""

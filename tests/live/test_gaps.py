@@ -5,45 +5,70 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from hushgrid import Policy, Window
 from hushgrid.audit.ledger import budget, steps, windows
 from hushgrid.cli import main
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerError, MeterError
+from hushgrid.live.access import Client, open_clients
+from hushgrid.live.access.tokens import sealed
 from hushgrid.live.audit import load_ledger, terms_of
+from hushgrid.live.curator import Curator
+from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.gaps import book, note_loss, resume_zones
 from hushgrid.live.ledger.book import Ledger
-from hushgrid.live.ledger.keys import load
+from hushgrid.live.ledger.chain import fold
+from hushgrid.live.ledger.keys import load, verify
+from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
 from hushgrid.live.ledger.stores.sidecar import sidecar_path
 from hushgrid.live.meters import open_meters
+from hushgrid.live.serve import make_noise
 from hushgrid.live.spending import spent_by
 from hushgrid.live.status import from_ledger
 from hushgrid.live.transfer import move
 from tests.bodies import gap, resume
-from tests.live.faults import FIRST, QUARTER, World, service, zone
+from tests.live.faults import FIRST, QUARTER, World, no_pauses, service, zone
+from tests.live.test_access import KEPT
+
+__all__ = ["no_pauses"]
 
 
-def older_copy(world: World, lost: int = 1, *, new_machine: bool = True) -> World:
-    """A service that published, and its ledger without the last records, perhaps elsewhere."""
-    folder = Path(world.made.ledger).parent
-    world.play(lambda world: world.whole(2))
+def take_copy(made: Deployment) -> None:
+    """Copy the ledger as it is."""
+    folder = Path(made.ledger).parent
     for end in ("", "-wal"):
         if (path := folder / f"ledger.db{end}").exists():
             shutil.copy(path, folder / f"copy{end}")
-    world.play(lambda world: world.whole(lost))
+
+
+def put_back(made: Deployment, *, new_machine: bool) -> None:
+    """Put the copy in place, perhaps without what the old machine knew of later records."""
+    folder = Path(made.ledger).parent
     for end in ("", "-wal", "-shm"):
         (folder / f"ledger.db{end}").unlink(missing_ok=True)
         if (folder / f"copy{end}").exists():
             (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
     if new_machine:
-        shutil.rmtree(world.made.witness_folder)
-        for one in world.made.zones:
-            sidecar_path(Path(world.made.ledger), one.id).unlink()
+        shutil.rmtree(made.witness_folder)
+        for one in made.zones:
+            sidecar_path(Path(made.ledger), one.id).unlink()
+
+
+def older_copy(world: World, lost: int = 1, *, new_machine: bool = True) -> World:
+    """A service that published, and its ledger without the last records, perhaps elsewhere."""
+    world.play(lambda world: world.whole(2))
+    take_copy(world.made)
+    world.play(lambda world: world.whole(lost))
+    put_back(world.made, new_machine=new_machine)
     return world
 
 
@@ -429,3 +454,250 @@ def test_a_clock_behind_the_ledger_does_not_judge_a_fail_over(tmp_path: Path) ->
         noted(world, world.time - 4 * QUARTER, moved=True)
     behind = world.time - 3 * QUARTER  # no release on record is later, a closed interval is
     assert noted(world, behind, moved=True) == (FIRST + 2, FIRST + 4)
+
+
+def test_all_releases_of_an_epoch_may_be_lost(tmp_path: Path) -> None:
+    """The last interval had no readings; those before it had, and were published."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(0))
+    take_copy(world.made)
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(3)
+        world.ahead()  # nothing is read
+        yield
+
+    world.play(story)
+    assert [one.source for one in world.standing().releases] == ["readings"] * 3 + ["forecast"]
+    put_back(world.made, new_machine=True)
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 3, "meters")
+
+
+def test_an_older_witness_file_proves_nothing(tmp_path: Path) -> None:
+    """A command held the first place while the service ran; later it was the other way round."""
+    world = looked(World(service(tmp_path)))
+    with world.made.witnesses():
+        looked(world)
+    take_copy(world.made)
+    looked(world, 3)
+    put_back(world.made, new_machine=False)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    for file in world.made.witness_folder.glob("1/????????????????"):
+        file.unlink()
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST + 2, FIRST + 4, "meters")
+
+
+def test_a_new_ledger_proves_nothing_before_the_meter_store_is_asked(tmp_path: Path) -> None:
+    """All of the ledger is lost, and the first start after it fails."""
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=True)  # no copy: nothing is left
+    other = replace(world.made.zones[0], meters=("a", "b", "c", "d"))
+    with pytest.raises(MeterError, match="kept for a roster"):
+        looked(World(replace(world.made, zones=(other,)), world.t))
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
+
+
+def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
+    """The witness is cut, and the small file alone knows of more; the first start fails."""
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    (file,) = world.made.witness_folder.glob("1/????????????????")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
+    shutil.rmtree(world.made.meters)
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    with pytest.raises(LedgerError, match="not those of its epoch"):
+        looked(World(replace(world.made, zones=(other,)), world.t))
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 3, FIRST + 4)  # one of three is put back
+
+
+def test_a_new_epoch_does_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=True)
+    world.play(lambda world: world.whole(1), new_epoch=True)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
+
+
+def test_resume_puts_back_a_ledger_of_which_nothing_is_left(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=False)
+    assert [one.state for one in resume_zones(world.made, None, world.time)] == ["no gap"]
+    assert list(world.releases()) == list(range(FIRST, FIRST + 3))
+
+
+def test_two_histories_without_a_release_have_a_way_out(tmp_path: Path) -> None:
+    """Nothing is to be booked, so resume is no way out; the sentence names the one there is."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(0))
+    kept = tmp_path / "kept"
+    world.made.witness_folder.rename(kept)
+    Path(world.made.ledger).unlink()
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    again = World(replace(world.made, zones=(other,)))
+    again.play(lambda world: world.whole(1))
+    shutil.rmtree(world.made.witness_folder)
+    kept.rename(world.made.witness_folder)
+    with pytest.raises(LedgerError, match="or move the witness folder away") as refused:
+        looked(again)
+    assert "hushgrid resume" not in str(refused.value)
+    shutil.rmtree(world.made.witness_folder)
+    looked(again)
+    assert [one.source for one in again.standing().releases] == ["readings"] * 2
+
+
+@dataclass
+class Shown:
+    """Every release that was published, by step and head."""
+
+    found: dict[int, dict[str, ReleaseRecord]] = field(default_factory=dict)
+
+    def publish(self, service: ZoneService, release: ReleaseRecord) -> None:
+        del service
+        self.found.setdefault(release.t, {})[release.head] = release
+
+
+class Fuzzed:
+    """A zone's curator that is started and stopped; what it keeps is lost in part."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.made, self.shown, self.t = service(folder), Shown(), FIRST
+        self.chance = Random(seed)
+
+    def run(self, intervals: int) -> None:
+        made, one = self.made, self.made.zones[0]
+        with (
+            made.witnesses() as witnesses,
+            open_meters(made.meters) as meters,
+            open_store(made.ledger) as store,
+            Curator.open(
+                one,
+                store,
+                meters,
+                make_noise(made),
+                load(made.key),
+                [self.shown],
+                made.mode,
+                now=self.t * QUARTER,
+                witness=witnesses.of(one.id),
+            ) as curator,
+        ):
+            for _ in range(intervals):
+                if self.chance.random() < 0.8:
+                    n = len(one.meters)
+                    put = [self.t * QUARTER] * n
+                    meters.put(one.id, range(n), put, [QUARTER] * n, [300] * n)
+                self.t += 1
+                curator.run(self.t * QUARTER)
+
+    def grow(self) -> None:
+        """The service runs, perhaps while a command holds the first place for a witness."""
+        with self.made.witnesses() if self.chance.random() < 0.3 else nullcontext():
+            self.run(self.chance.randrange(3))
+
+    def harm(self) -> None:
+        """An older ledger, and at least one thing by which the loss is noticed."""
+        put_back(self.made, new_machine=False)
+        files = list(self.made.witness_folder.glob("*/????????????????"))
+        small = sidecar_path(Path(self.made.ledger), "elm")
+        left = self.chance.choice(["witness", "meters", "small"])
+        if left != "witness":
+            for file in files:
+                content = file.read_bytes()
+                file.write_bytes(content[: self.chance.randrange(len(content))])
+                if self.chance.random() < 0.5:
+                    file.unlink()
+        if left != "meters" and self.chance.random() < 0.5:
+            shutil.rmtree(self.made.meters)
+        if left != "small":
+            small.unlink()
+
+    def standing(self) -> LedgerState:
+        with open_store(self.made.ledger) as store:
+            return fold(list(store.records("elm")), verify)
+
+    def judge(self) -> None:
+        standing = self.standing()
+        heads = {one.head for one in standing.releases}
+        lost = 0.0
+        for t, releases in self.shown.found.items():
+            read = [one for one in releases.values() if one.source == "readings"]
+            assert all(one.epsilon == 0 for one in releases.values() if one not in read)
+            assert len(read) <= 1, f"step {t} has two releases from readings"
+            for one in read:
+                if one.head not in heads:
+                    assert any(gap.first <= t <= gap.last for gap in standing.gaps)
+                    lost += one.epsilon
+        assert standing.gap is not None or lost <= sum(one.epsilon for one in standing.booked)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: int) -> None:
+    """Ledger, witness, small file and meter store each whole, cut or lost; stopped at any point."""
+    world = Fuzzed(tmp_path, seed)
+    world.run(world.chance.randrange(2))
+    for _ in range(2):
+        take_copy(world.made)
+        for _ in range(3):
+            world.grow()
+        world.harm()
+        if world.chance.random() < 0.5:
+            resume_zones(world.made, None, world.t * QUARTER)
+        world.run(world.chance.randrange(3))
+        world.judge()
+    resume_zones(world.made, None, world.t * QUARTER)
+    world.run(6)
+    world.judge()
+    assert "readings" in [one.source for one in world.standing().releases[-6:]]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> None:
+    """A record that is stored and not witnessed may be lost yet, and its step drawn again."""
+    world = World(service(tmp_path))
+    with open_clients(world.made.client_store) as clients:
+        clients.add(Client("auditor", ("audit",), KEPT, 1))
+    token = sealed(
+        load(world.made.key).derive("access tokens"),
+        "auditor",
+        ["audit"],
+        int(world.time) + 10**6,
+        b"n",
+    )
+    counted: list[tuple[int, int]] = []
+
+    def look(world: World) -> None:
+        answer = world.get("/v1/ledger?zone=elm", {"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+        with open_store(world.made.ledger) as store:
+            counted.append((len(answer.text.splitlines()), len(list(store.records("elm")))))
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(2)
+        look(world)
+        (file,) = world.made.witness_folder.glob("1/????????????????")
+        file.rename(tmp_path / "kept")
+        file.mkdir()  # the witness cannot be written any more
+        assert world.send() == 200
+        world.ahead()
+        yield
+        look(world)
+        file.rmdir()
+        (tmp_path / "kept").rename(file)
+        yield from world.until(lambda: world.get("/readyz").status_code == 200)
+        look(world)
+
+    world.play(story)
+    assert counted == [(5, 5), (5, 6), (6, 6)]

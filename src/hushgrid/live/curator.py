@@ -127,14 +127,17 @@ class Curator:
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
                 note_loss(service, ledger, meters_of(service, meters), now)
+            epoch = ledger.standing.epoch
+            if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
+                meters.open_zone(service.id, service.meters, service.seconds)
             stated: dict[str, float] = {}
-            if new_epoch or ledger.standing.epoch is None:
+            if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
             else:
-                service = zone_as_begun(service, ledger.standing.epoch.digest)
+                service = zone_as_begun(service, epoch.digest)
             begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(service.id, service.meters, service.seconds)
-            if witness is not None and not new_epoch:
+            if witness is not None and (epoch is None or not new_epoch):
                 note_loss(service, ledger, meters, now)
             ledger.settle()
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)

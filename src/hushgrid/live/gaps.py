@@ -55,9 +55,19 @@ def note_loss(
     why: Cause
     if found.forked:
         (first, last), why = found.forked, "fork"
+        if last < epoch.first:
+            raise LedgerError(
+                f"the witness of zone {service.id!r} has releases of steps {first} to {last} that"
+                " the ledger lacks, before its present epoch, where they cannot be booked; put the"
+                " right ledger back, or go on as docs/operations.md says of a ledger that is lost."
+            )
+        if found.lost or found.blind:  # the end of the other history is not known
+            _check_clock(service, standing, now)
+            last = max(last, due)
     elif found.lost:
         _check_clock(service, standing, now)
-        first, last, why = known + 1, max(known + 1, due, closed, found.last_t), "witness"
+        least = known + (before is None)  # an open gap may be all of it
+        first, last, why = known + 1, max(least, due, closed, found.last_t), "witness"
     elif found.own:
         return
     elif found.moved:
@@ -101,20 +111,23 @@ def meters_of(service: ZoneService, meters: IntervalSource) -> IntervalSource | 
 def _closed(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> int:
     """The last step whose interval was closed to be published; 0 where none was.
 
-    Before its first release an epoch closes the intervals that passed without readings.
+    An epoch without a release on record has closed the intervals that passed before it began.
+    They have no readings; where one of its closed intervals has, or had, all of them count.
     """
-    start = meters.last_closed(service.id)
-    seconds = service.seconds if standing.epoch is None else standing.epoch.seconds
-    if start is None:
+    start, epoch = meters.last_closed(service.id), standing.epoch
+    if start is None or epoch is None:
         return 0
-    if not standing.current:
+    last = start // epoch.seconds
+    if standing.current:
+        return last
+    for t in range(last, epoch.first - 1, -1):
         try:
-            interval = meters.get(service.id, start)
+            interval = meters.get(service.id, t * epoch.seconds)
         except MeterError:  # deleted, which is done after a release
-            return start // seconds
-        if interval.missing == interval.houses:
-            return 0
-    return start // seconds
+            return last
+        if interval.missing < interval.houses:
+            return last
+    return 0
 
 
 def largest_loss(
@@ -258,9 +271,9 @@ def _resume_zone(
     other: ZoneService | None,
 ) -> Resumed:
     standing = _standing(store, service)
-    if standing is None:
+    if standing is None and not witness.tails():
         return Resumed(service.id, "no gap")
-    key, booked = load(deployment.key), len(standing.booked)
+    key, booked = load(deployment.key), 0 if standing is None else len(standing.booked)
     try:
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
@@ -273,7 +286,7 @@ def _resume_zone(
             ledger.settle()
             return _told(service, ledger.standing)
     except LedgerHeldError:
-        if standing.gap is None:
+        if standing is None or standing.gap is None:
             return Resumed(service.id, "no gap")
         if other is not None:
             raise LedgerError(

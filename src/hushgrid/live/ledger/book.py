@@ -20,7 +20,7 @@ from hushgrid.live.ledger.chain import Fold, Verify
 from hushgrid.live.ledger.record import NOTHING, Body, Record, seal
 from hushgrid.live.ledger.records import GapRecord, GenesisRecord, LedgerEntry, Mode, ReleaseRecord
 from hushgrid.live.ledger.state import Head, LedgerState
-from hushgrid.live.ledger.stores.ports import LedgerStore, Replicated
+from hushgrid.live.ledger.stores.ports import Judged, LedgerStore, Replicated
 from hushgrid.live.ledger.witness import KEPT, Witness
 
 log = logging.getLogger("hushgrid.ledger")
@@ -74,8 +74,8 @@ class Ledger:
         self._store, self._zone, self._key, self._fold = store, zone, key, fold
         self._sure, self._witness = True, witness
         self.found = OpenedLedger() if found is None else found
-        # whether records added here prove that nothing else was written: a new ledger, or judged
-        self._settled = self.found.own or fold.place is None
+        # whether records added here prove that nothing else was written
+        self._settled = self.found.own
 
     @classmethod
     @contextmanager
@@ -188,7 +188,8 @@ class Ledger:
         self._fold.check(record)
         try:
             self._store.append(record)
-            if self._witness is not None:
+            # a witness that knew nothing stays empty until a loss is judged; nothing is out yet
+            if self._witness is not None and (self._settled or not self.found.blind):
                 self._witness.note([record], own=self._settled)
         except BaseException:
             self._sure = False
@@ -201,8 +202,11 @@ class Ledger:
         self._settled = True
         record = self._store.head(self._zone)
         if self._witness is not None and record is not None:
+            if self.found.blind:
+                after = max(0, self._fold.seq - KEPT)
+                self._witness.keep(list(self._store.records(self._zone, after)))
             self._witness.vouch(record)
-        if isinstance(self._store, Replicated):
+        if isinstance(self._store, Judged):
             self._store.settle(self._zone)
 
     @property
@@ -351,9 +355,14 @@ def _append_again(
 
 
 def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
-    of = f"steps {steps[0]} to {steps[1]}" if steps else "the last records"
+    if steps is None:
+        return LedgerError(
+            f"the ledger of zone {zone!r} has other records than the witness on this machine, which"
+            " has no release among them: two histories were written. Put the right one back, or"
+            " move the witness folder away; what else shows a loss is judged then."
+        )
     return LedgerError(
-        f"the ledger of zone {zone!r} has other records for {of} than the witness on this machine:"
-        " two histories were written. Put the right one back, or run hushgrid resume, which books"
-        " what the other one can have cost."
+        f"the ledger of zone {zone!r} has other records for steps {steps[0]} to {steps[1]} than the"
+        " witness on this machine: two histories were written. Put the right one back, or run"
+        " hushgrid resume, which books what the other one can have cost."
     )

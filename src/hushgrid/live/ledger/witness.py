@@ -11,9 +11,10 @@ and before the record is shown to anyone.
     folder/ZONE.resume     the operator asks the running service to book the zone's gap
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
-of them are read. A line that is torn or changed does not have the digest it states and is left out.
-A file whose end is damaged, torn or cut off still gives records back, but it does not prove that
-nothing else was written.
+of them are read. The one that writes the zone's ledger removes the zone's other files, so that an
+older one proves nothing once the newer one is lost. A line that is torn or changed does not have
+the digest it states and is left out. A file whose end is damaged, torn or cut off still gives
+records back, but it does not prove that nothing else was written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import fcntl
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +62,7 @@ class Witness:
     Args:
         zone: The zone's name.
         path: The file of this process.
-        others: Files of other processes on the same folder; they are only read.
+        others: Gives the files of other processes on the same folder.
         ask: The file by which an operator asks for the zone's gap to be booked.
         shared: Several curators write the zone's ledger. That the last record was written here
             then proves something only in the process that wrote it.
@@ -71,23 +72,24 @@ class Witness:
         self,
         zone: str,
         path: Path | None = None,
-        others: Sequence[Path] = (),
+        others: Callable[[], Sequence[Path]] = tuple,
         *,
         ask: Path | None = None,
         shared: bool = False,
     ) -> None:
-        self._zone, self._path, self._others, self._ask = zone, path, tuple(others), ask
+        self._zone, self._path, self._others, self._ask = zone, path, others, ask
         self._shared = shared
         self._memory: list[bytes] = []  # where there is no file
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
         self._head, self._seq = "", 0  # of the last line
         self._own = False
+        self._alone = shared  # the other files are removed, or stay since none proves anything
         self._known: bool | None = None  # a whole file was found; None: not looked yet
 
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
         mine = self._read()
-        found = [mine, *(_tail(self._zone, _content(path)) for path in self._others)]
+        found = [mine, *(_tail(self._zone, _content(path)) for path in self._others())]
         if self._known is None:
             self._known = any(tail.records and tail.whole for tail in found)
         return sorted(
@@ -125,7 +127,7 @@ class Witness:
             self.tails()
         if self._lines is None:
             self._read()
-        mark = WRITTEN if own else READ
+        mark = WRITTEN if own and not self._shared else READ
         lines = [mark + record.line.encode() + b"\n" for record in some]
         if self._path is None:
             self._memory = [*self._memory, *lines][-KEPT:]
@@ -135,6 +137,8 @@ class Witness:
             self._append(self._path, b"".join(lines), first=self._lines == 0)
             self._lines += len(lines)
         self._head, self._seq, self._own = some[-1].digest, some[-1].seq, own
+        if own and not self._alone:
+            self._remove_others()
 
     def follow(self, records: Sequence[Record]) -> None:
         """Note what another curator wrote, as far as it is new here."""
@@ -164,6 +168,8 @@ class Witness:
         """From here on this process is the one that writes after `record`."""
         if not (self._own and self._head == record.digest and self._lines is not None):
             self.note([record], own=True)
+        if not self._shared:
+            self._remove_others()
         self._known = True
 
     def disown(self) -> None:
@@ -203,12 +209,22 @@ class Witness:
             self._own = tail.own and not self._shared
         return tail
 
+    def _remove_others(self) -> None:
+        """From here on they would be older than the ledger."""
+        try:
+            for path in self._others():
+                path.unlink(missing_ok=True)
+                sync_folder(path.parent)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        self._alone = True
+
     def _append(self, path: Path, content: bytes, *, first: bool) -> None:
         """Add lines in place of the `end`, with a new one; the file is whole, or not there yet."""
         new = not path.exists()
         try:
             with path.open("xb" if new else "r+b", buffering=0) as stream:
-                if not first:
+                if not (new or first):  # new again: another process removed it
                     stream.seek(-len(END), os.SEEK_END)
                 stream.write(content + END)
                 os.fsync(stream.fileno())
@@ -269,10 +285,12 @@ class Witnesses:
             if self._folder is None:
                 self._made[zone] = Witness(zone, shared=self._shared)
             else:
-                name = _name(zone)
-                own = self._slot / name
-                others = [path for path in sorted(self._folder.glob(f"*/{name}")) if path != own]
-                ask = self._folder / f"{name}.resume"
+                name, folder = _name(zone), self._folder
+                own, ask = self._slot / name, folder / f"{name}.resume"
+
+                def others() -> list[Path]:
+                    return [path for path in sorted(folder.glob(f"*/{name}")) if path != own]
+
                 self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared)
         return self._made[zone]
 
@@ -313,7 +331,7 @@ class Witnesses:
 
 def witness_to_read(folder: Path, zone: str) -> Witness:
     """What the files below a folder hold of a zone, to look at: nothing is written or locked."""
-    return Witness(zone, others=sorted(folder.glob(f"*/{_name(zone)}")))
+    return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
 
 
 def _name(zone: str) -> str:

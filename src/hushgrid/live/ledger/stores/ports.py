@@ -57,7 +57,19 @@ class LedgerStore(Protocol):
 
 
 @runtime_checkable
-class Replicated(Protocol):
+class Judged(Protocol):
+    """A store that keeps, apart from the records, what shows that some are missing."""
+
+    def settle(self, zone: str) -> None:
+        """What may be missing is judged: note the zone as it is; its `writer` is held here.
+
+        Until then nothing that shows a loss may be overwritten.
+        """
+        ...
+
+
+@runtime_checkable
+class Replicated(Judged, Protocol):
     """A store whose server may be replaced by a standby that lacks the last records."""
 
     def moved(self, zone: str) -> bool | None:
@@ -65,10 +77,6 @@ class Replicated(Protocol):
 
         None where that is not known.
         """
-        ...
-
-    def settle(self, zone: str) -> None:
-        """Note the server that answers now as the zone's; its `writer` is held here."""
         ...
 
 

@@ -52,6 +52,7 @@ class SqliteLedger:
         self.path = Path(path)
         self._mutex = threading.RLock()
         self._held: dict[str, Sidecar] = {}
+        self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
         self._database = _created(self.path) if create else _opened(self.path, still)
 
     def append(self, record: Record) -> None:
@@ -63,7 +64,20 @@ class SqliteLedger:
             with _errors(self.path), _transaction(self._database):
                 check_next(record.zone, self.head(record.zone), record)
                 self._insert(record)
-            sidecar.note(Head(record.seq, record.digest))
+            if self._missing.get(record.zone) == record.digest:
+                del self._missing[record.zone]
+            if record.zone not in self._missing:
+                sidecar.note(Head(record.seq, record.digest))
+
+    def settle(self, zone: str) -> None:
+        """The last record is noted beside the file, also where a later one is missing."""
+        with self._mutex:
+            sidecar = self._held.get(zone)
+            if sidecar is None or not sidecar.is_mine():
+                raise not_held(zone)
+            head = self.head(zone)
+            if self._missing.pop(zone, None) is not None and head is not None:
+                sidecar.note(Head(head.seq, head.digest))
 
     def _insert(self, record: Record) -> None:
         row = (record.zone, record.seq, record.kind, record.t, canonical(record.body))
@@ -129,11 +143,20 @@ class SqliteLedger:
             sidecar = Sidecar(sidecar_path(self.path, zone), zone)
             self._held[zone] = sidecar
         try:
+            self._look_for_noted(zone)
             yield
         finally:
             with self._mutex:
                 del self._held[zone]
+                self._missing.pop(zone, None)
                 sidecar.release()
+
+    def _look_for_noted(self, zone: str) -> None:
+        """A record that was durable and is missing stays noted until that is judged."""
+        noted = read_witness(sidecar_path(self.path, zone))
+        there = next(self.records(zone, noted.seq - 1), None) if noted else None
+        if noted and (there is None or there.digest != noted.digest):
+            self._missing[zone] = noted.digest
 
     def close(self) -> None:
         """Close the file."""
