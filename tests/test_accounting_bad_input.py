@@ -27,7 +27,7 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.compose import Account, compose, delta_of
-from hushgrid.accounting.events import Gaussian, Laplace, Laws
+from hushgrid.accounting.events import GaussianEvent, Laplace, Laws
 from hushgrid.accounting.growth import growth
 from hushgrid.accounting.temporal import Stream, grows_without_end, supremum, temporal_leakage
 
@@ -111,7 +111,7 @@ BAD: list[tuple[str, Callable[[], object], type[HushgridError], str]] = [
     ("epsilon of text", lambda: delta_of([0.5], "1"), PolicyError, "epsilon is 1"),  # type: ignore[arg-type]
     ("noise of no width", lambda: Laplace(10, 0.0), PolicyError, "scale is 0.0"),
     ("noise of NaN", lambda: Laws(Uniform(1), Uniform(2), math.nan), PolicyError, "scale is nan"),
-    ("sigma below 0", lambda: Gaussian(10, -1.0), PolicyError, "sigma is -1.0"),
+    ("sigma below 0", lambda: GaussianEvent(10, -1.0), PolicyError, "sigma is -1.0"),
     ("half a Wh apart", lambda: Laplace(0.5, 1.0), PolicyError, "distance is 0.5"),  # type: ignore[arg-type]
     ("account's delta", lambda: THREE.epsilon(0, math.nan), PolicyError, "delta is nan"),
     ("account's delta of 1", lambda: THREE.epsilon(0, 1.0), PolicyError, "delta is 1.0"),

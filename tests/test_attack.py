@@ -14,6 +14,7 @@ from hushgrid.attack import Attack, attack, prior_of, versions
 from hushgrid.cli import main
 from hushgrid.errors import PolicyError
 from hushgrid.recording import Recording, record
+from hushgrid.schedules import Gaussian
 
 STAY = [[0.95, 0.05], [0.05, 0.95]]
 ZONE = Path(__file__).parent.parent / "examples" / "zone.toml"
@@ -103,7 +104,7 @@ def test_the_prior_is_what_the_chain_says() -> None:
 
 def test_policies_without_an_epsilon_a_step_have_no_rivals() -> None:
     scenario = world()
-    policy = Policy(1.0, horizon=8, gaussian=20.0, delta=1e-6)
+    policy = Policy(1.0, horizon=8, schedule=Gaussian(20.0, 1e-6))
     recorded = record(scenario, policy, seed=1)
     assert list(versions(scenario, policy, recorded, seed=1)) == ["open", "hushgrid"]
     assert list(versions(scenario, policy, recorded.public, seed=1)) == ["hushgrid"]

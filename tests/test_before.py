@@ -20,7 +20,6 @@ from hushgrid import (
     Consumption,
     Naive,
     OccupancyModel,
-    Policy,
     Tariff,
     Uniform,
     Window,
@@ -44,7 +43,7 @@ from hushgrid.live.status import from_ledger
 from hushgrid.mechanism import known_as
 from hushgrid.noise import Stepwise
 from hushgrid.tracefile import load_trace
-from hushgrid.zonefile import load_zone
+from hushgrid.zonefile import PolicyTable, load_zone
 
 BEFORE = Path(__file__).parent / "data" / "before"
 VERIFIER = Path(__file__).parent.parent / "scripts" / "verify_ledger.py"
@@ -231,7 +230,7 @@ def test_digests_of_before(n: int) -> None:
         Tariff(**row["tariff"]),
         [theta] * row["models"],
         f,
-        Policy(**policy),
+        PolicyTable(**policy).policy,
         Naive() if "calibrator" in row else None,
     )
     assert known_as(state, row["digest"]).digest == row["digest"]

@@ -23,7 +23,7 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.compose import Account, compose, delta_of, sum_up
-from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
+from hushgrid.accounting.events import Event, GaussianEvent, Laplace, Laws, Pure, loss_distribution
 from tests import oracle
 
 E = [[0.9, 0.1], [0.2, 0.8]]
@@ -50,8 +50,8 @@ def test_both_directions_cost_at_least_the_worse_constant_one() -> None:
 
 
 def test_golden_gaussian_day() -> None:
-    assert compose([Gaussian(100, 4140.0)] * 96, 1e-6) == pytest.approx(1.0, abs=2e-3)
-    assert Gaussian(100, 4140.0).pure == math.inf
+    assert compose([GaussianEvent(100, 4140.0)] * 96, 1e-6) == pytest.approx(1.0, abs=2e-3)
+    assert GaussianEvent(100, 4140.0).pure == math.inf
     assert compose([Laplace(100, 5750 / math.sqrt(2))] * 96, 1e-6) == pytest.approx(1.0, abs=5e-3)
 
 

@@ -28,6 +28,7 @@ from hushgrid.live.ledger import keys
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.stores.sqlite import SqliteLedger
 from hushgrid.mechanism import State
+from hushgrid.schedules import Gaussian
 from tests import bodies
 from tests.ledgers import KEY, epoch, opened, times
 
@@ -92,7 +93,7 @@ def test_simulated_noise_goes_into_a_simulation_ledger_alone(tmp_path: Path) -> 
 def test_gaussian_noise_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
-    policy = Policy(2.0, horizon=2, gaussian=20.0, delta=1e-3)
+    policy = Policy(2.0, horizon=2, schedule=Gaussian(20.0, 1e-3))
     first = init(Zone("elm-street", [1000]), Tariff(1.0, 62.5), [theta], f, policy)
     release, _ = step(first, 700, SecureNoise())
     with opened(tmp_path / "ledger.db") as ledger:

@@ -33,7 +33,7 @@ from hushgrid import (
 from hushgrid.estimate import GAUSSIAN, NO_FACTOR, PublicKnowledge
 from hushgrid.mechanism import prepare, replay, skip
 from hushgrid.noise import Noise
-from hushgrid.policy import NoiseName
+from hushgrid.schedules import Gaussian, NoiseName, PerStep
 
 E = [[0.9, 0.1], [0.2, 0.8]]
 TARIFF = Tariff(alpha=1.0, beta=62.5)
@@ -174,7 +174,7 @@ def test_the_estimate_is_published_where_the_policy_says_so() -> None:
 
 def test_gaussian_noise_is_read_by_its_own_law() -> None:
     """Normal load, normal noise: the textbook mean, and Laplace's would differ."""
-    policy = Policy(1.0, horizon=96, gaussian=41.5, delta=1e-6, publish="estimate")
+    policy = Policy(1.0, horizon=96, schedule=Gaussian(41.5, 1e-6), publish="estimate")
     state = init(ZONE, TARIFF, [THETA], F, policy)
     assert state.scheduler.at(1).scale == 41.5 * 1000
     assert math.isinf(state.scheduler.at(1).epsilon)
@@ -191,7 +191,7 @@ def test_gaussian_noise_is_read_by_its_own_law() -> None:
 
 
 def test_every_step_may_have_its_own_epsilon() -> None:
-    policy = Policy(0.5, horizon=3, epsilon_t=(0.5, 0.1, 0.25))
+    policy = Policy(0.5, horizon=3, schedule=PerStep((0.5, 0.1, 0.25)))
     state = init(ZONE, TARIFF, [THETA], F, policy)
     found = []
     for _ in range(3):
@@ -206,8 +206,8 @@ def test_every_step_may_have_its_own_epsilon() -> None:
         Policy(0.5),
         Policy(0.5, publish="estimate"),
         Policy(0.5, clamp=(300, 200)),
-        Policy(2.0, window=Window(4), publish="estimate"),
-        Policy(2.0, window=Window(4, "absorption")),
+        Policy(2.0, schedule=Window(4), publish="estimate"),
+        Policy(2.0, schedule=Window(4, "absorption")),
     ],
 )
 def test_a_replayed_state_goes_on_as_if_nothing_had_happened(policy: Policy) -> None:

@@ -24,6 +24,7 @@ from hushgrid import (
     Uniform,
     Zone,
     init,
+    schedules,
     step,
     watch,
 )
@@ -99,7 +100,7 @@ def test_so_do_traces_and_ledgers(kind: type, tmp_path: Path) -> None:
 
 
 def test_each_law_has_its_name() -> None:
-    wide = Policy(1.0, horizon=STEPS, gaussian=20.0, delta=1e-4)
+    wide = Policy(1.0, horizon=STEPS, schedule=schedules.Gaussian(20.0, 1e-4))
     assert {one.noise for one in releases(policy=wide)} == {"gaussian"}
     sure = OccupancyModel.factored([[1.0, 0.0]], [[np.eye(2)]], chain_of=[0] * N)
     policy = Policy(0.5, on_empty="publish_exact")

@@ -31,10 +31,11 @@ from hushgrid.accounting.compose import Account
 from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.planning import Plan
-from hushgrid.policy import gaussian_delta
+from hushgrid.schedules import PerStep, gaussian_delta
 from hushgrid.sensitivity import endless_leakage, sensitivity, within
 from hushgrid.simulation import Mechanism, fold
 from hushgrid.simulation import days as simulated_days
+from hushgrid.zonefile import PolicyTable
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 World = tuple[Zone, Tariff, list[OccupancyModel], Consumption]
@@ -245,7 +246,7 @@ def test_gaussian_multiple_agrees_with_the_closed_form() -> None:
         ({"gaussian": True}, "no finite epsilon a step"),
         ({"gaussian": True, "secret": "trajectory"}, "no finite epsilon a step"),
         ({"rho": -1.0}, "rho is -1"),
-        ({"terms": Policy(1.0, epsilon_t=(0.5,) * 96)}, "already share out"),
+        ({"terms": Policy(1.0, schedule=PerStep((0.5,) * 96))}, "already share out"),
         ({"terms": Policy(1.0, on_empty="publish_exact")}, "publish_exact"),
     ],
 )
@@ -269,4 +270,4 @@ def test_policies_that_contradict_themselves() -> None:
         ({"gaussian": math.nan, "delta": 1e-6}, "positive multiple"),
     ):
         with pytest.raises(PolicyError, match=words):
-            Policy(1.0, **options)  # type: ignore[arg-type]
+            PolicyTable(1.0, **options)  # type: ignore[arg-type]

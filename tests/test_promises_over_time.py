@@ -31,6 +31,7 @@ from hushgrid.accounting.compose import Account, compose
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.calibration import exposures_of
 from hushgrid.estimate import posterior_mean
+from hushgrid.schedules import Gaussian, Negligible
 from hushgrid.sensitivity import endless_leakage
 
 TARIFF = Tariff(1.0, 62.5)
@@ -45,7 +46,7 @@ def laws(n: int) -> Consumption:
 def test_a_window_looks_twice_so_it_trusts_nothing() -> None:
     """At eta = 0 the two sights of one reading lost 1.733 where 1 was booked."""
     with pytest.raises(PolicyError, match="look at a load twice"):
-        Policy(1.0, eta=0.0, window=Window(1, "absorption"))
+        Policy(1.0, eta=0.0, schedule=Window(1, "absorption"))
 
 
 def test_a_block_mate_that_repeats_the_past_is_counted() -> None:
@@ -97,7 +98,7 @@ def test_looking_ahead_does_not_let_a_house_out() -> None:
         [[0.999, 0.001], [0.5, 0.5]], [[[[0.9, 0.1], [0.1, 0.9]], STAY]]
     )
     f = Consumption.by_class(absent=[Uniform(10)] * 2, present=[Uniform(5000), Uniform(100)])
-    policy = Policy(0.5, negligible=0.01, horizon=10)
+    policy = Policy(0.5, schedule=Negligible(0.01), horizon=10)
     world = (Zone("z", [5000, 100]), TARIFF, [theta], f)
     expected = [init(*world, policy).scheduler.at(t).scale for t in (1, 2, 10)]
     state = init(*world, policy)
@@ -183,4 +184,4 @@ def test_small_things() -> None:
         Policy(0.5, clamp=(10**30,))
     with pytest.raises(PolicyError, match="house is 99"):
         Account(init(Zone("z", [100]), TARIFF, [ONE], laws(1), Policy(0.5))).probable(99)
-    assert math.isfinite(Policy(1000.0, gaussian=3.0, delta=0.1, horizon=1).epsilon)
+    assert math.isfinite(Policy(1000.0, schedule=Gaussian(3.0, 0.1), horizon=1).epsilon)

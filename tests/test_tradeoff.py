@@ -11,6 +11,7 @@ import pytest
 
 from hushgrid import Consumption, Gamma, OccupancyModel, PlanError, Policy, Tariff, Zone
 from hushgrid.planning import plan
+from hushgrid.schedules import Gaussian
 from hushgrid.tradeoff import TIMES, Tradeoff, tradeoff
 
 N, STEPS = 50, 24
@@ -92,7 +93,7 @@ def test_a_share_of_a_window() -> None:
 
 def test_gaussian_noise_has_one_curve() -> None:
     """The balanced closed form has 41.3932 for epsilon 1 and 21.8541 for 2 (solved with scipy)."""
-    policy = Policy(1.0, horizon=96, gaussian=41.4, delta=1e-6)
+    policy = Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))
     picture = tradeoff(WORLD, policy, secret="trajectory", epsilon=1.0, delta=1e-6)
     assert [curve.eta for curve in picture.curves] == [1.0]
     one, two = picture.curves[0].points[6], picture.curves[0].points[8]

@@ -26,6 +26,8 @@ from hushgrid.accounting.compose import Account
 from hushgrid.calibration import exposures_of
 from hushgrid.calibration.unlikely import Unlikely
 from hushgrid.noise import pmf
+from hushgrid.schedules import Negligible
+from hushgrid.zonefile import PolicyTable
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -68,7 +70,7 @@ def test_off_by_default_and_less_noise_when_on() -> None:
         absent=[Uniform(100), Uniform(50)], present=[Uniform(900), Uniform(99)]
     )
     world = (Zone("z", [900, 99]), Tariff(1.0, 62.5), [theta], f)
-    plain, constrained = (init(*world, Policy(0.2, negligible=d)) for d in (0.0, 0.01))
+    plain, constrained = (init(*world, Policy(0.2, schedule=Negligible(d))) for d in (0.0, 0.01))
     assert plain.scheduler.at(1).scale == 900 / 0.2
     assert constrained.scheduler.at(1).scale == 99 / 0.2
     assert constrained.rule == plain.rule + " negligible=0.01"
@@ -93,7 +95,7 @@ def test_the_papers_night_lets_many_leave() -> None:
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     sizes = []
     for delta in (0.0, 0.02):
-        state = init(*world, Policy(0.01, negligible=delta))
+        state = init(*world, Policy(0.01, schedule=Negligible(delta)))
         sizes.append([len(state.scheduler.at(t).protected) for t in range(1, 97)])
     assert (np.array(sizes[1]) <= sizes[0]).all()
     assert min(np.array(sizes[1]) / sizes[0]) < 0.7
@@ -103,7 +105,7 @@ def test_models_must_agree_and_blocks_stay() -> None:
     sure, open_ = [[0.999, 0.001]] * 2, [[0.5, 0.5]] * 2
     both = [OccupancyModel.factored([rows[0]], [[rows]]) for rows in (sure, open_)]
     f = Consumption.by_class(absent=[Uniform(10)], present=[Uniform(90)])
-    zone, tariff, policy = Zone("z", [90]), Tariff(1.0, 1.0), Policy(0.1, negligible=0.01)
+    zone, tariff, policy = Zone("z", [90]), Tariff(1.0, 1.0), Policy(0.1, schedule=Negligible(0.01))
     assert len(init(zone, tariff, both[:1], f, policy).scheduler.at(1).protected) == 1
     pair = OccupancyModel.joint([0.997, 0.001, 0.001, 0.001], [np.full((4, 4), 0.25)])
     law = Histogram([1, 1])
@@ -120,7 +122,7 @@ def test_models_must_agree_and_blocks_stay() -> None:
 
 def test_one_schedule_for_one_set_of_exposures() -> None:
     scenario = paper.scenario(0.0, 3, 5)
-    policy = Policy(0.01, negligible=0.02)
+    policy = Policy(0.01, schedule=Negligible(0.02))
     made = exposures_of(scenario.models, scenario.zone, scenario.consumption, policy)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     init(*world, policy, exposures=made)
@@ -128,7 +130,7 @@ def test_one_schedule_for_one_set_of_exposures() -> None:
         init(*world, policy, exposures=made)
     other = exposures_of(scenario.models, scenario.zone, scenario.consumption, policy)
     with pytest.raises(PolicyError, match="exposures were made"):
-        init(*world, Policy(0.5, negligible=0.02), exposures=other)
+        init(*world, Policy(0.5, schedule=Negligible(0.02)), exposures=other)
 
 
 def test_constraints_that_mean_nothing() -> None:
@@ -139,10 +141,16 @@ def test_constraints_that_mean_nothing() -> None:
         ({"negligible": 0.1, "gaussian": 50.0, "delta": 1e-6}, "give one of them"),
     ):
         with pytest.raises(PolicyError, match=words):
-            Policy(1.0, **options)  # type: ignore[arg-type]
+            PolicyTable(1.0, **options)  # type: ignore[arg-type]
     theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     f = Consumption.by_class(
         absent=[Uniform(10)], present=[Uniform(90)], elasticity=Elasticity(1.0, 0.5)
     )
     with pytest.raises(PolicyError, match="react to rates"):
-        init(Zone("z", [90]), Tariff(1.0, 1.0), [theta], f, Policy(0.5, eta=0.0, negligible=0.01))
+        init(
+            Zone("z", [90]),
+            Tariff(1.0, 1.0),
+            [theta],
+            f,
+            Policy(0.5, eta=0.0, schedule=Negligible(0.01)),
+        )

@@ -21,7 +21,8 @@ from hushgrid import (
     step,
 )
 from hushgrid.accounting.compose import Account
-from hushgrid.window import Method
+from hushgrid.schedules import Method
+from hushgrid.zonefile import PolicyTable
 
 METHODS: list[Method] = ["distribution", "absorption"]
 
@@ -36,10 +37,10 @@ def test_no_window_spends_more(by: Method, w: int, publish: list[bool], epsilon:
     window, spent = Window(w, by), [0.0]
     spent.clear()
     for wanted in publish:
-        offer = window.offer(epsilon, spent)
+        offer = window.publication_epsilon(epsilon, spent)
         assert offer >= 0
         spent.append(offer if wanted else 0.0)
-    total = [window.look(epsilon) + e for e in spent]
+    total = [window.probe_epsilon(epsilon) + e for e in spent]
     worst = max(sum(total[i : i + w]) for i in range(len(total)))
     assert worst <= epsilon * (1 + 1e-12)
 
@@ -50,7 +51,7 @@ def test_absorption_by_hand() -> None:
     spent: list[float] = []
     offers = []
     for publish in (False, False, True, True, True, True):
-        offers.append(round(window.offer(1.0, spent), 10))
+        offers.append(round(window.publication_epsilon(1.0, spent), 10))
         spent.append(offers[-1] if publish and offers[-1] > 0 else 0.0)
     assert offers == [0.1, 0.2, 0.3, 0.0, 0.0, 0.1]
 
@@ -67,7 +68,7 @@ def zone() -> tuple[Zone, Tariff, list[OccupancyModel], Consumption]:
 def test_stream(by: Method, publish: str) -> None:
     """A load that jumps now and then: jumps are published, and the accountant agrees."""
     w, epsilon = 10, 2.0
-    policy = Policy(epsilon, horizon=10**9, window=Window(w, by), publish=publish)  # type: ignore[arg-type]
+    policy = Policy(epsilon, horizon=10**9, schedule=Window(w, by), publish=publish)  # type: ignore[arg-type]
     state = init(*zone(), policy)
     account, noise = Account(state), SimulatedNoise(4)
     rng = np.random.default_rng(2)
@@ -95,8 +96,8 @@ def test_windows_that_mean_nothing() -> None:
     with pytest.raises(PolicyError, match="window by is 'even'"):
         Window(5, "even")  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="give a Window"):
-        Policy(1.0, window=5)  # type: ignore[arg-type]
+        Policy(1.0, schedule=5)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="give one of window"):
-        Policy(1.0, window=Window(5), epsilon_t=(0.5,) * 96)
+        PolicyTable(1.0, window=Window(5), epsilon_t=(0.5,) * 96)
     with pytest.raises(PolicyError, match="protects all"):
-        Policy(1.0, window=Window(5), on_empty="publish_exact")
+        Policy(1.0, schedule=Window(5), on_empty="publish_exact")

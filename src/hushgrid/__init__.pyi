@@ -64,12 +64,17 @@ from hushgrid.planning import Plan as Plan
 from hushgrid.planning import plan as plan
 from hushgrid.policy import Policy as Policy
 from hushgrid.posterior import posterior_mean as posterior_mean
+from hushgrid.schedules import Even as Even
+from hushgrid.schedules import Gaussian as Gaussian
+from hushgrid.schedules import Negligible as Negligible
+from hushgrid.schedules import PerStep as PerStep
+from hushgrid.schedules import Schedule as Schedule
+from hushgrid.schedules import Window as Window
 from hushgrid.simulation import Mechanism as Mechanism
 from hushgrid.simulation import Scenario as Scenario
 from hushgrid.simulation import Trace as Trace
 from hushgrid.simulation import play as play
 from hushgrid.simulation import simulate as simulate
-from hushgrid.window import Window as Window
 from hushgrid.zonefile import load_zone as load_zone
 
 __all__: list[str]

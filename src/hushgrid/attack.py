@@ -138,9 +138,10 @@ def versions(
     if recorded.truth is None or scenario.consumption.reacts:
         return found
     found = {"open": Version(_open(scenario, recorded))} | found
-    if policy.gaussian is not None or policy.window is not None:
+    given = policy.schedule
+    if given.adaptive or not given.per_release:
         return found
-    plain = replace(policy, eta=1.0, clamp=(), publish="raw", negligible=0.0)
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=given.protecting_all())
     again = {"naive": Naive(), "paper": None}
     others = {
         name: Version(_published(scenario, plain, recorded.truth, each, seed))

@@ -139,7 +139,7 @@ class _Search:
         self._most_cut = most_cut
         self._models, self._zone, self._consumption = models, zone, consumption
         self._policy, self._rho = policy, rho
-        each = policy.epsilon_t or (policy.epsilon,)
+        each = policy.schedule.epsilons or (policy.epsilon,)
         self._epsilon = float(np.median(each))
         self._uneven = float(np.mean((self._epsilon / np.array(each)) ** 2))
         kinds = consumption.absent.shape[1]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hushgrid.canonical import array_digest, canonical_digest, real, unlike
+from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption, digest_before
 from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
@@ -55,6 +56,7 @@ def _tariff_values(tariff: Tariff) -> dict[str, tuple[Any, _Form]]:
 
 def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
     """By the keys of [policy] likewise; `min_scale` alone has none in a file."""
+    own = dict(policy.schedule.terms)
     return {
         "epsilon": (policy.epsilon, real),
         "horizon": (policy.horizon, int),
@@ -63,14 +65,22 @@ def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
         "models": (policy.models, str),
         "on_empty": (policy.on_empty, str),
         "min_scale": (policy.min_scale, real),
-        "epsilon_t": (policy.epsilon_t, lambda each: [real(epsilon) for epsilon in each]),
         "clamp": (policy.clamp, lambda each: [int(at) for at in each]),
         "publish": (policy.publish, str),
-        "gaussian": (policy.gaussian, lambda sigma: None if sigma is None else real(sigma)),
-        "delta": (policy.delta, real),
-        "window": (policy.window, lambda w: w and {"steps": int(w.steps), "by": str(w.by)}),
-        "negligible": (policy.negligible, real),
+        **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
     }
+
+
+_NO_SCHEDULE: dict[str, Any] = {
+    "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0
+}  # fmt: skip
+
+
+def _written(value: Any) -> Any:
+    """A value of a schedule as it is written in a digest."""
+    if isinstance(value, tuple):
+        return [real(one) for one in value]
+    return real(value) if is_real(value) else value
 
 
 def tariff_fields(tariff: Tariff) -> dict[str, Any]:
@@ -157,8 +167,8 @@ def terms_digest_before(
         return None
     rules = _policy_values(policy)
     shown = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}
-    if policy.window is not None:
-        shown["window"] = f"Window(steps={policy.window.steps!r}, by={policy.window.by!r})"
+    if window := rules["window"][0]:
+        shown["window"] = f"Window(steps={window['steps']!r}, by={window['by']!r})"
     of_policy = ", ".join(f"{key}={value}" for key, value in shown.items())
     by = "" if calibrator is None else f" {calibrator_name(calibrator)}"
     text = f"hushgrid/1 {zone.id!r} {of_tariff} Policy({of_policy}){by}"

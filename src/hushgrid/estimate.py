@@ -22,12 +22,13 @@ from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
 from hushgrid.laws import split
 from hushgrid.occupancy import OccupancyModel
-from hushgrid.posterior import GAUSSIAN, LAPLACE, Shape, posterior_mean
+from hushgrid.posterior import GAUSSIAN, LAPLACE, SHAPES, Shape, posterior_mean
 
 __all__ = [
     "GAUSSIAN",
     "LAPLACE",
     "NO_FACTOR",
+    "SHAPES",
     "USUAL_FACTOR",
     "FactorPrior",
     "LoadInterval",

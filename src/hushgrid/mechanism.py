@@ -29,13 +29,13 @@ from hushgrid.checks import (
 from hushgrid.consumption import Consumption
 from hushgrid.digests import calibrator_name, terms_digest, terms_digest_before
 from hushgrid.errors import HorizonError, NoiseError, PolicyError, ReadingError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
+from hushgrid.estimate import SHAPES, PublicKnowledge
 from hushgrid.grid import Tally, Tariff, Zone, public_rate
 from hushgrid.noise import Noise, SecureNoise
 from hushgrid.occupancy import OccupancyModel
-from hushgrid.policy import NoiseName, Policy
+from hushgrid.policy import Policy
+from hushgrid.schedules import ROUNDING, NoiseName, Window
 from hushgrid.sums import Spent, within
-from hushgrid.window import ROUNDING, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Release:
 
     def __post_init__(self) -> None:
         if self.noise is None:
-            object.__setattr__(self, "noise", unnamed_noise(self.rule, self.scale, self.epsilon))
+            object.__setattr__(self, "noise", unnamed_noise(self.scale, self.epsilon))
         elif self.noise not in get_args(NoiseName):
             raise PolicyError(
                 f"release noise is {self.noise!r}; give one of {', '.join(get_args(NoiseName))}."
@@ -102,15 +102,21 @@ class HasRelease:
         return getattr(object.__getattribute__(self, "release"), name)
 
 
-def unnamed_noise(rule: str, scale: float, epsilon: float) -> NoiseName:
+def unnamed_noise(scale: float, epsilon: float) -> NoiseName:
     """The noise of a release that does not name it: one from a record of an earlier version.
 
-    There the rule has the word `gaussian` where the policy has Gaussian noise, which leaves a
-    release without a finite epsilon of its own. A calibrator of that name leaves it one.
+    Laplace noise always leaves a release a finite epsilon of its own, Gaussian noise never.
+
+    Args:
+        scale: Of its noise [Wh].
+        epsilon: What is booked for it.
+
+    Returns:
+        The law; `none` where the scale is 0.
     """
     if scale == 0:
         return "none"
-    return "gaussian" if "gaussian" in rule.split() and math.isinf(epsilon) else "laplace"
+    return "gaussian" if math.isinf(epsilon) else "laplace"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +169,7 @@ def init(
     scheduler = Scheduler(exposures, policy, calibrator)
     public = None
     if policy.clamp or policy.publish == "estimate":
-        shape = LAPLACE if policy.gaussian is None else GAUSSIAN
-        public = PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
+        public = first_public(models, consumption, policy)
     terms = (zone, tariff, models, consumption, policy, calibrator)
     by = "" if calibrator is None else f" {calibrator_name(calibrator).rpartition('.')[2]}"
     return State(
@@ -178,6 +183,14 @@ def init(
         public,
         before=terms_digest_before(*terms),
     )
+
+
+def first_public(
+    models: Sequence[OccupancyModel], consumption: Consumption, policy: Policy
+) -> PublicKnowledge:
+    """What the public knows before the first release, and how it reads the policy's noise."""
+    shape = SHAPES[policy.schedule.noise]
+    return PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
 
 
 def known_as(state: State, digest: str | None) -> State:
@@ -216,9 +229,9 @@ def prepare(state: State, noise: Noise) -> PreparedNoise:
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
     policy, simulated = state.policy, not isinstance(noise, SecureNoise)
-    if policy.window is None:
+    if not policy.schedule.adaptive:
         calibration = state.scheduler.at(state.t, state.rates)
-        k = _drawn(noise, calibration.scale, policy)
+        k = noise.drawn(policy.schedule.noise, calibration.scale) if calibration.scale else 0
         return PreparedNoise(state.t, state.digest, calibration, k, simulated)
     look, anew = shares(state)
     k = noise.draw(look.scale)
@@ -238,9 +251,11 @@ def carry(state: State, before: Sequence[float]) -> State:
         The state whose windows count these steps; the same one without a policy with a window, or
         where nothing was lost.
     """
-    window, epsilon = state.policy.window, state.policy.epsilon
-    recent = () if window is None else window.recent(before)
-    if window is None or not any(recent):
+    if not state.policy.schedule.adaptive:
+        return state
+    window, epsilon = _window(state), state.policy.epsilon
+    recent = window.recent(before)
+    if not any(recent):
         return state
     recent = (0.0,) * (window.steps - 1 - len(recent)) + recent
     return replace(state, carried=recent, spent=window.published(epsilon, recent), lost=())
@@ -257,12 +272,12 @@ def bring(state: State, epsilon: float) -> State:
         The state whose windows count it; the same one without a policy with a window, or with one
         of a single step.
     """
-    window = state.policy.window
-    if window is None or window.steps == 1 or epsilon <= 0:
+    steps = state.policy.schedule.shared_by
+    if steps == 1 or epsilon <= 0:
         return state
     if state.lost:
         return replace(state, lost=_with(state.lost, epsilon))
-    carried = state.carried or (0.0,) * (window.steps - 1)
+    carried = state.carried or (0.0,) * (steps - 1)
     return replace(state, carried=_with(carried, epsilon))
 
 
@@ -289,8 +304,8 @@ def shares(state: State) -> tuple[Calibration, Calibration | None]:
         raise _no_room(state)
     if anew is None or _fits_easily(state, lost, look, anew):
         return look, anew
-    room, share = _room(state, lost, look), window.look(epsilon)
-    offer = window.offer(epsilon, state.spent)
+    room, share = _room(state, lost, look), window.probe_epsilon(epsilon)
+    offer = window.publication_epsilon(epsilon, state.spent)
     for _ in range(2):
         own = Fraction(anew.epsilon + look.epsilon) - Fraction(look.epsilon)  # as it is booked
         if own <= room:
@@ -314,8 +329,8 @@ def _no_room(state: State) -> HorizonError:
 def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
     """The same by the window's rule alone, whatever the releases book."""
     window, policy, scheduler = _window(state), state.policy, state.scheduler
-    look = scheduler.at(state.t, state.rates, window.look(policy.epsilon))
-    offer = window.offer(policy.epsilon, state.spent)
+    look = scheduler.at(state.t, state.rates, window.probe_epsilon(policy.epsilon))
+    offer = window.publication_epsilon(policy.epsilon, state.spent)
     return look, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
 
 
@@ -330,7 +345,7 @@ def _lost_in_window(state: State) -> tuple[float, ...]:
 def _fits_easily(state: State, lost: Sequence[float], look: Calibration, anew: Calibration) -> bool:
     """Whether a publication fits every window it will be in, by far more than rounding."""
     window, epsilon = _window(state), state.policy.epsilon
-    share = window.look(epsilon)
+    share = window.probe_epsilon(epsilon)
     running = most = math.fsum((*lost, look.epsilon, anew.epsilon))
     for past in (*(0.0,) * (window.steps - 1 - len(lost)), *lost):
         running += share - past
@@ -345,7 +360,7 @@ def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
     these book more than their shares.
     """
     window, policy = _window(state), state.policy
-    share = window.look(policy.epsilon)
+    share = window.probe_epsilon(policy.epsilon)
     running = Fraction(policy.epsilon) - sum(map(Fraction, (*lost, look.epsilon)))
     room = running
     before = (*(0.0,) * (window.steps - 1 - len(lost)), *lost)
@@ -359,9 +374,10 @@ def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
 
 
 def _window(state: State) -> Window:
-    if state.policy.window is None:
+    window = state.policy.schedule
+    if not isinstance(window, Window):
         raise PolicyError("the policy has no window; ask the scheduler for the step's noise.")
-    return state.policy.window
+    return window
 
 
 def _over_the_border(state: State) -> bool:
@@ -431,7 +447,7 @@ def follows(state: State, load_hat: int, *, anew: bool = False) -> Release:
     `anew` says, under a policy with a window, that the load was published anew.
     """
     policy, t, rates = state.policy, state.t, state.rates
-    if policy.window is None:
+    if not policy.schedule.adaptive:
         return _published(state, state.scheduler.at(t, rates), load_hat, True)[0]
     look, own = shares(state)
     if not anew or own is None:
@@ -463,7 +479,7 @@ def _after(
     state: State, public: PublicKnowledge | None, rate: float, release: Release | None = None
 ) -> State:
     rates = (*state.rates, rate)
-    if state.policy.window is None:
+    if not state.policy.schedule.adaptive:
         return replace(state, public=public, rates=rates)
     epsilon, look = (release.epsilon, release.look) if release else (0.0, 0.0)
     return replace(spend(state, epsilon, anew=look > 0), public=public, rates=rates)
@@ -476,7 +492,7 @@ def spend(state: State, epsilon: float, *, anew: bool) -> State:
     if anew and _over_the_border(state):  # less than the window's own rule offers
         (own,) = window.published(state.policy.epsilon, [epsilon])
     elif anew:
-        own = window.offer(state.policy.epsilon, spent)
+        own = window.publication_epsilon(state.policy.epsilon, spent)
     return replace(
         state, spent=(*spent, own)[-window.steps :], lost=window.recent((*lost, epsilon))
     )
@@ -523,20 +539,14 @@ def _published(
         scale=calibration.scale,
         look=look.scale if look else 0.0,
         epsilon=calibration.epsilon + (look.epsilon if look else 0.0),
-        delta=state.policy.negligible,
+        delta=state.policy.schedule.negligible,
         epsilon_any=calibration.epsilon_any + (look.epsilon_any if look else 0.0),
         rule=state.rule,
         digest=state.digest,
         simulated=simulated,
-        noise=state.policy.noise_at(calibration.scale),
+        noise=state.policy.schedule.noise_at(calibration.scale),
     )
     return release, _after(state, public, rate, release)
-
-
-def _drawn(noise: Noise, scale: float, policy: Policy) -> int:
-    if scale == 0:
-        return 0
-    return noise.draw(scale) if policy.gaussian is None else noise.draw_gaussian(scale)
 
 
 def _checked_load(load: int | Tally, state: State) -> int:

@@ -16,6 +16,7 @@ from hushgrid.arrays import Floats, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import NoiseError
 from hushgrid.policy import MAX_SCALE
+from hushgrid.schedules import NoiseLaw
 
 
 class Noise(ABC):
@@ -34,6 +35,10 @@ class Noise(ABC):
         raise NoiseError(
             f"{type(self).__name__} has no Gaussian noise of scale {scale}; use SecureNoise()."
         )
+
+    def drawn(self, law: NoiseLaw, scale: float) -> int:
+        """One draw of noise by the law that a schedule names, at `scale` [Wh]."""
+        return self.draw(scale) if law == "laplace" else self.draw_gaussian(scale)
 
 
 @final

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from hushgrid.accounting.compose import compose
-from hushgrid.accounting.events import Event, Laplace, Laws, Pure, Worst
+from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.multiple import noise_multiple
 from hushgrid.accounting.slotwise import spread
 from hushgrid.accounting.temporal import worst_leakage
@@ -29,6 +29,7 @@ from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy, weaker_promise
 from hushgrid.prospect import Prospect, prospect
+from hushgrid.schedules import Gaussian, per_step
 
 Secret = Literal["step", "interval", "trajectory"]
 
@@ -112,7 +113,7 @@ def plan(
     world = (models, zone, consumption)
     if gaussian:
         multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
-        policy = replace(terms, epsilon=epsilon, delta=delta, gaussian=multiple, eta=1.0)
+        policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
         return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
     bare = replace(terms, epsilon=epsilon)
     task = Task(world, tariff, bare, running)
@@ -151,7 +152,7 @@ def examine(
     as for `plan`.
     """
     promised = policy.epsilon if epsilon is None else epsilon
-    _check_running(models, policy.horizon, running, bool(policy.epsilon_t))
+    _check_running(models, policy.horizon, running, bool(policy.schedule.epsilons))
     task = Task((models, zone, consumption), tariff, policy, running, any_rules=True)
     return _made(task, secret, promised, delta)
 
@@ -195,7 +196,7 @@ def _check(
         raise PlanError(f"horizon is {terms.horizon}; plan at most {MAX_HORIZON} steps at a time.")
     if gaussian and slotwise:
         raise PlanError("slotwise and gaussian are both asked; give one of them.")
-    if terms.window or terms.gaussian or terms.epsilon_t or terms.negligible:
+    if any(terms.schedule.terms.values()):
         raise PlanError(
             "the terms already share out a budget (window, gaussian, epsilon_t or negligible);"
             " give terms without them."
@@ -229,14 +230,14 @@ class Task:
         usual = replace(self.consumption, elasticity=None)
         exposures = exposures_of(self.models, self.zone, usual, policy)
         if exposures.booked() is not exposures and not any_rules:
-            rules = f"{policy.blocks}, {policy.models}, negligible = {policy.negligible:g}"
             raise PlanError(
-                f"policy blocks, models and negligible are {rules}, which bound less than what a"
+                f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
+                f" negligible = {policy.schedule.negligible:g}, which bound less than what a"
                 " release tells about a house; give the rule block, union for models and"
                 " negligible = 0."
             )
         if running is not None:  # epsilons are asked for by the step, of every step
-            policy = replace(policy, horizon=running, epsilon_t=())
+            policy = replace(policy, horizon=running, schedule=policy.schedule.with_epsilons(()))
         self.scheduler = Scheduler(exposures, policy)
         self._lost: dict[tuple[int, float, float], Floats] = {}
         self._events: dict[tuple[int, float], Event] = {}
@@ -295,7 +296,8 @@ class Task:
         key = (id(exposure), b)
         if key not in self._events:
             if eta == 1:
-                self._events[key] = Laplace(max(case.reach for case in exposure.cases), b)
+                reach = max(case.reach for case in exposure.cases)
+                self._events[key] = noise_event(self.policy.schedule.noise, reach, b)
             elif eta == 0 and not exposure.blocks:
                 pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
                 self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
@@ -324,7 +326,7 @@ def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: 
             each = rival
     top = max(each)
     uneven = () if min(each) == top else tuple(each)
-    policy = replace(task.policy, epsilon=top, epsilon_t=uneven)
+    policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
     return _made(
         Task((task.models, task.zone, task.consumption), task.tariff, policy, task.running),
         secret,
@@ -387,7 +389,7 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
     calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
     losses = task.losses(each)
     leakage, step = None, 1
-    if policy.gaussian is None and np.isfinite(losses).all():
+    if policy.schedule.per_release and np.isfinite(losses).all():
         leakage, step, house = task.leakage(each)
     if secret != "interval" or leakage is None:
         least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
@@ -445,7 +447,7 @@ def assumptions(
         found.append("Scales are shown for demand as modelled; each step's follows the last rate.")
     if policy.clamp:
         found.append("Readings are cut at the clamp before anything is added.")
-    if policy.gaussian is not None:
-        found.append("No release has a finite epsilon of its own under Gaussian noise.")
+    if policy.schedule.assumption:
+        found.append(policy.schedule.assumption)
     found += weaker_promise(policy, models)
     return tuple(found)

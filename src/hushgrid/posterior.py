@@ -102,3 +102,4 @@ def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: f
 
 LAPLACE = Shape(posterior_mean, log_evidence)
 GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
+SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN}  # by the law's name

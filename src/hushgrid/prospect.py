@@ -144,7 +144,7 @@ def prospect(
             load[t] += found.mean / len(models)
             variance[t] += found.variance / len(models)
     b = np.array(scales)
-    noise = 2 * b**2 if policy.gaussian is None else b**2
+    noise = policy.schedule.variance(b)
     missed, cut, kept = np.zeros(horizon), np.zeros(horizon), variance
     if policy.clamp:
         missed, cut, kept, _ = cut_moments(models, usual, policy.clamp, horizon)

@@ -76,12 +76,13 @@ def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faul
     if not found.private:
         return
     why = "the models are private (learned.provenance) and would leak through"
+    left_out = policy.schedule.negligible
     rules = (
         ("eta", policy.eta != 1, f"{policy.eta:g}", "the scale of the noise; give eta = 1"),
         ("publish", policy.publish != "raw", repr(policy.publish), "the estimate; give 'raw'"),
         ("clamp", bool(policy.clamp), "set", "what is put back; leave it out"),
         ("rho", rho is not None, f"{rho}", "the choice of a clamp; leave it out"),
-        ("negligible", policy.negligible != 0, f"{policy.negligible:g}", "who is left out; give 0"),
+        ("negligible", left_out != 0, f"{left_out:g}", "who is left out; give 0"),
         ("secret", secret == "interval", repr(secret), "the budget of each step; give 'step'"),
         (
             "on_empty",

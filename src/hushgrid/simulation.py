@@ -209,7 +209,7 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     states = {}
     for name, (policy, calibrator) in mechanisms.items():
         rules: tuple[object, ...] = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
-        if policy.negligible:  # then who is protected depends on every term
+        if policy.schedule.negligible:  # then who is protected depends on every term
             rules = (name,)
         if rules not in shared:
             shared[rules] = exposures_of(

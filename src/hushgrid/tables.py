@@ -176,7 +176,7 @@ def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | Non
     `also`: keys that somebody else reads.
     """
     before = len(faults)
-    ours = {field.name: field for field in fields(kind) if field.name != "min_scale"}
+    ours = {field.name: field for field in fields(kind) if field.init and field.name != "min_scale"}
     every = set(ours) | (also or set())
     needed = {key for key, field in ours.items() if _needed(field)}
     known(table, place, every, every - needed, faults)

@@ -19,8 +19,9 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Secret, Task, spending
-from hushgrid.policy import Policy, gaussian_delta
+from hushgrid.policy import Policy
 from hushgrid.prospect import Prospect, prospect
+from hushgrid.schedules import gaussian_delta
 
 ETAS = (0.0, 0.05, 1.0)
 TIMES = tuple(2.0 ** (k / 2) for k in range(-6, 7))  # times the epsilon that is promised
@@ -91,7 +92,7 @@ def tradeoff(
     chosen, base = expected(world, policy, epsilon, rho)
     total = policy.horizon if steps is None else steps
     curves = []
-    for eta in sorted({*etas, policy.eta} if policy.gaussian is None else {policy.eta}):
+    for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
         try:
             scales = _scales(world, replace(policy, eta=eta), secret, epsilon, delta, share, total)
             points = [_at(base, policy, scales, epsilon * k, rho) for k in TIMES]
@@ -117,10 +118,10 @@ def _scales(
     total: int,
 ) -> Scales:
     zone, tariff, models, consumption = world
-    plain = replace(policy, epsilon_t=(), negligible=0.0)
+    plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
     task = Task((models, zone, consumption), tariff, plain)
     even = [1.0] * policy.horizon
-    if policy.gaussian is not None:
+    if not policy.schedule.per_release:
         own = np.array(task.scales(even))
         here = _multiple(epsilon, delta, total)
         return lambda e: (own * _multiple(e, delta, total) / here).tolist()
@@ -169,8 +170,7 @@ def _solved(spent: Callable[[float], float], promised: float, first: float) -> f
 
 def _at(base: Prospect, policy: Policy, scales: Scales, epsilon: float, rho: float) -> Point:
     b = np.asarray(scales(epsilon), np.float64)
-    noise = 2 * b**2 if policy.gaussian is None else b**2
-    return _point(epsilon, replace(base, noise=noise), rho)
+    return _point(epsilon, replace(base, noise=policy.schedule.variance(b)), rho)
 
 
 def _point(epsilon: float, found: Prospect, rho: float) -> Point:

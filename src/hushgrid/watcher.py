@@ -9,7 +9,6 @@ from hushgrid.arrays import Int32s, Ints, UInt8s
 from hushgrid.baselines.method import Outcome, part_of
 from hushgrid.belief import chances_at_home
 from hushgrid.mechanism import Release
-from hushgrid.policy import NoiseName
 from hushgrid.scores import mean_auc
 from hushgrid.simulation import Scenario
 
@@ -59,7 +58,6 @@ class Watcher:
     def _releases(self, made: Outcome) -> list[Release]:
         assert made.seen is not None
         seen = made.seen if self._outside is None else made.seen - self._outside
-        noise: NoiseName = "laplace" if made.laplace else "gaussian"
         return [
             Release.free(
                 zone=self._zone,
@@ -70,7 +68,7 @@ class Watcher:
                 rule="compare",
                 digest="compare",
                 simulated=True,
-                noise=noise if scale else "none",
+                noise=made.noise if scale else "none",
             )
             for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
         ]

@@ -13,16 +13,17 @@ from hushgrid.calendar import Calendar
 from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption, Elasticity
 from hushgrid.daily import ANY, INTERVALS, SECONDS, DaySteps, chains_of, step_seconds
+from hushgrid.errors import PolicyError
 from hushgrid.files import load_model, read_text
 from hushgrid.grid import MAX_BOUND, Tariff, Zone
 from hushgrid.laws import FAMILIES, Law, Mixture
 from hushgrid.occupancy import OccupancyModel, check_models
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance, read_provenance
+from hushgrid.schedules import Even, Gaussian, Negligible, PerStep, Schedule, Window, per_step
 from hushgrid.simulation import Scenario
 from hushgrid.tables import Faults, Table, chance, known, made, shown, tables, text, whole
 from hushgrid.tomlfile import TomlFile
-from hushgrid.window import Window
 
 GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
@@ -199,8 +200,61 @@ def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Pol
         table = {key: value for key, value in table.items() if key != "window"}
         if window is not None:
             table["window"] = window
-    policy: Policy | None = made(Policy, table, "policy.", faults, also)
-    return policy if len(faults) == before else None
+    found: PolicyTable | None = made(PolicyTable, table, "policy.", faults, also)
+    return found.policy if found is not None and len(faults) == before else None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable(Policy):
+    """A policy as its file writes it: the keys of all schedules, of which it may use one."""
+
+    schedule: Schedule = field(default_factory=Even, init=False)
+    epsilon_t: tuple[float, ...] = ()
+    gaussian: float | None = None
+    delta: float = 0.0
+    window: Window | None = None
+    negligible: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", PerStep(self.epsilon_t))
+        Policy.__post_init__(self)
+        object.__setattr__(self, "schedule", self._chosen())
+        self.schedule.check(self)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy itself."""
+        return Policy(**{one.name: getattr(self, one.name) for one in fields(Policy)})
+
+    def _chosen(self) -> Schedule:
+        """The schedule that the keys name."""
+        chosen: Schedule | None = None
+        if self.gaussian is not None:
+            chosen = Gaussian(self.gaussian, self.delta)
+            chosen.check(self, len(self.epsilon_t))
+        elif self.delta != 0:
+            raise PolicyError(
+                f"policy delta is {self.delta}; it goes with gaussian noise only.",
+                fields=("delta", "gaussian"),
+            )
+        if self.window is not None:
+            if self.gaussian is not None or self.epsilon_t:
+                raise PolicyError(
+                    f"policy window is {self.window.steps} steps with another schedule of the"
+                    " budget; give one of window, epsilon_t and gaussian.",
+                    fields=("window", "epsilon_t", "gaussian"),
+                )
+            chosen = self.window
+        leaving = Negligible(self.negligible, self.epsilon_t)
+        if self.negligible and chosen is not None:
+            raise PolicyError(
+                f"policy negligible is {self.negligible:g} with a window or Gaussian noise;"
+                " give one of them.",
+                fields=("negligible", "window", "gaussian"),
+            )
+        # a whole 0 as it is written: the first version's digest is of its text
+        own = bool(self.negligible) or isinstance(self.negligible, int)
+        return chosen or (leaving if own else per_step(self.epsilon_t))
 
 
 def _consumption(

@@ -106,7 +106,7 @@ def test_a_window_is_not_tested_so() -> None:
     from hushgrid import Window
 
     zone = terms()
-    zone = replace(zone, policy=Policy(1.0, horizon=24, window=Window(4)))
+    zone = replace(zone, policy=Policy(1.0, horizon=24, schedule=Window(4)))
     with pytest.raises(PolicyError, match="window"):
         certify_publisher(hushgrid, zone, samples=500, confidence=0.95, seed=1)
 

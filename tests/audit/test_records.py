@@ -384,7 +384,7 @@ def test_a_forecast_tells_nothing(tmp_path: Path) -> None:
 
 def windowed() -> Terms:
     zone = terms(eta=1.0, horizon=60)
-    return replace(zone, policy=replace(zone.policy, window=Window(8)))
+    return replace(zone, policy=replace(zone.policy, schedule=Window(8)))
 
 
 def test_a_window_is_computed_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.report.certificate import certificate_json
 from hushgrid.report.page import certificate_page
-from hushgrid.window import Window
+from hushgrid.schedules import Window
 from tests.audit.test_command import SMALL
 from tests.audit.zones import releases, terms
 from tests.live.setups import service
@@ -89,7 +89,7 @@ def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
 
 def test_a_window_is_read_by_no_filter() -> None:
     given = terms(eta=1.0)
-    windowed = replace(given, policy=replace(given.policy, window=Window(4)))
+    windowed = replace(given, policy=replace(given.policy, schedule=Window(4)))
     assert watched(recomputed(windowed)) is None
 
 

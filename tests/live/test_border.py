@@ -36,6 +36,7 @@ from hushgrid.live.placing import EpochTimes, in_epoch, kept
 from hushgrid.live.promise import promise_json, sentence
 from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
+from hushgrid.schedules import Gaussian
 from tests.bodies import stating
 from tests.live.setups import service as made_by_hand
 from tests.live.test_curator import Shown, curator
@@ -331,7 +332,7 @@ def test_a_weaker_promise_does_not_undo_the_one_before(tmp_path: Path) -> None:
         epoch(tmp_path, zone(tmp_path, BEGINS + DAY, *weaker))
     gaussian = replace(
         zone(tmp_path, BEGINS + DAY, *weaker),
-        policy=Policy(1.0, horizon=24, gaussian=30.0, delta=1e-6),
+        policy=Policy(1.0, horizon=24, schedule=Gaussian(30.0, 1e-6)),
         promise=Promise("trajectory", 1.0, 1e-6),
     )
     with pytest.raises(LedgerError, match="would bring leakage"):

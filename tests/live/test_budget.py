@@ -27,6 +27,7 @@ from hushgrid.live.operator.alerts import ZoneHealth
 from hushgrid.live.outlook import outlook, zone_json, zone_prose
 from hushgrid.live.status import status_of
 from hushgrid.provenance import Provenance
+from hushgrid.schedules import Gaussian, PerStep
 from tests import bodies
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator, feed
@@ -37,7 +38,7 @@ DIGEST = "ab" * 32
 
 def zone_of(budget: float, each: list[float], models: float = 0.0) -> ZoneService:
     """A zone whose steps may lose these epsilons, by models that cost something already."""
-    policy = Policy(max(each), horizon=len(each), epsilon_t=tuple(each))
+    policy = Policy(max(each), horizon=len(each), schedule=PerStep(tuple(each)))
     made = service(2, policy=policy, budget=budget)
     return replace(made, learned=Provenance("pooled", models, 20, DIGEST)) if models else made
 
@@ -129,7 +130,7 @@ def test_the_alert_counts_the_same(tmp_path: Path) -> None:
 
 def test_gaussian_noise_does_not_fit_a_budget(tmp_path: Path) -> None:
     """No release has a finite epsilon: the curator publishes forecasts, and `check` says so."""
-    policy = Policy(1.0, horizon=3, gaussian=24.0, delta=1e-6)
+    policy = Policy(1.0, horizon=3, schedule=Gaussian(24.0, 1e-6))
     zone = service(2, policy=policy, budget=50.0)
     assert published(tmp_path, zone) == announced(zone) == 0
 
@@ -151,7 +152,7 @@ def test_a_gap_is_booked_at_what_its_rule_tells(tmp_path: Path) -> None:
     locked = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
     for policy in (
         Policy(0.5, horizon=4, blocks="paper"),
-        Policy(0.5, horizon=99, blocks="paper", window=Window(1)),
+        Policy(0.5, horizon=99, blocks="paper", schedule=Window(1)),
     ):
         made = service(2, policy=policy)
         zone = replace(made, scenario=replace(made.scenario, models=(locked,)))
@@ -182,7 +183,7 @@ def reacting(policy: Policy, budget: float) -> ZoneService:
 @pytest.mark.parametrize("blocks", ["minimal", "paper"])
 def test_no_number_is_announced_that_is_not_known(blocks: Any) -> None:
     """What is published decides what a release costs, and the rules do not bound it."""
-    made = service(2, policy=Policy(1.0, horizon=24, window=Window(4), blocks=blocks), budget=3.0)
+    made = service(2, policy=Policy(1.0, horizon=24, schedule=Window(4), blocks=blocks), budget=3.0)
     windowed = replace(made, scenario=replace(made.scenario, models=(UNEQUAL,)))
     for zone in (windowed, reacting(Policy(0.5, horizon=20, eta=0.3, blocks=blocks), 5.0)):
         found = outlook(zone)
@@ -197,7 +198,7 @@ def test_at_least_is_a_lower_bound(tmp_path: Path) -> None:
     zones = [
         reacting(Policy(0.5, horizon=20, eta=0.3), 5.1),
         *(
-            service(2, policy=Policy(0.1, horizon=8, window=Window(2, by)), budget=0.1 * k)
+            service(2, policy=Policy(0.1, horizon=8, schedule=Window(2, by)), budget=0.1 * k)
             for by in ("distribution", "absorption")
             for k in (1, 1.5, 2)
         ),
@@ -227,7 +228,7 @@ def test_a_budget_of_whole_windows_pays_for_all_their_steps(
     tmp_path: Path, by: Any, steps: int, epsilon: float, budget: float
 ) -> None:
     """No window books more than epsilon to the last digit, so no step is left out for a digit."""
-    policy = Policy(epsilon, horizon=12, window=Window(steps, by))
+    policy = Policy(epsilon, horizon=12, schedule=Window(steps, by))
     zone, shown = service(2, policy=policy, budget=budget), Shown()
     with curator(tmp_path, zone, shown) as it:
         for k in range(12):

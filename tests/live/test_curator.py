@@ -385,7 +385,7 @@ def test_a_clock_that_goes_back_publishes_nothing_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["distribution", "absorption"])
 def test_a_window_resumes_where_it_was(tmp_path: Path, by: str) -> None:
-    policy = Policy(2.0, horizon=10**6, window=Window(4, by), publish="estimate")  # type: ignore[arg-type]
+    policy = Policy(2.0, horizon=10**6, schedule=Window(4, by), publish="estimate")  # type: ignore[arg-type]
     zone, shown = service(policy=policy), Shown()
     states = []
     for resumed in range(2):

@@ -35,6 +35,7 @@ from hushgrid.live.serve import make_noise
 from hushgrid.live.spending import spent_by
 from hushgrid.live.status import from_ledger
 from hushgrid.live.transfer import move
+from hushgrid.schedules import Gaussian
 from tests.bodies import gap, resume
 from tests.live.faults import FIRST, QUARTER, World, no_pauses, service, zone
 from tests.live.test_access import KEPT
@@ -188,7 +189,7 @@ def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
 
 
 def test_a_window_reaches_over_the_gap(tmp_path: Path) -> None:
-    policy = Policy(1.0, horizon=500, window=Window(4))
+    policy = Policy(1.0, horizon=500, schedule=Window(4))
     world = World(service(tmp_path, zone("elm", policy=policy)))
     looked(older_copy(world, lost=1))
     (found,) = resume_zones(world.made, None, world.time)
@@ -210,7 +211,7 @@ def test_a_window_reaches_over_a_gap_of_its_own_steps(
     from tests.live.setups import service as zone_of
     from tests.live.test_curator import Shown, curator, feed
 
-    policy, shown = Policy(600.0, horizon=10**6, window=Window(4)), Shown()
+    policy, shown = Policy(600.0, horizon=10**6, schedule=Window(4)), Shown()
     old = zone_of(2, policy=Policy(0.1, horizon=10), seconds=1800)
     new = zone_of(2, policy=policy, begins=BEGINS + 86_400)
     if not held:
@@ -238,7 +239,7 @@ def test_a_window_reaches_over_a_gap_of_its_own_steps(
 
 
 def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:
-    policy = Policy(6.0, horizon=20, gaussian=20.0, delta=1e-6)
+    policy = Policy(6.0, horizon=20, schedule=Gaussian(20.0, 1e-6))
     world = World(service(tmp_path, zone("elm", policy=policy)))
     looked(older_copy(world, lost=2))
     (found,) = resume_zones(world.made, None, world.time)

@@ -33,6 +33,7 @@ from hushgrid.live.publish import utc
 from hushgrid.live.serve import Process
 from hushgrid.live.status import from_service, status_of
 from hushgrid.provenance import Provenance
+from hushgrid.schedules import Gaussian
 from tests.live.test_access import KEPT as HASHED
 from tests.live.test_access import SECRET
 from tests.live.test_feeds import release
@@ -304,12 +305,12 @@ def test_why_there_is_none() -> None:
     none = Inside(0.0, 0.0, 0.0, None, None, 0)
     assert "goes out as it is" in why(service(), none)
     wide = Inside(4e4, None, None, 2, 0, 6)
-    gaussian = service(policy=Policy(1.0, horizon=96, gaussian=41.4, delta=1e-6))
+    gaussian = service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6)))
     assert "41.4 times what it can add" in why(gaussian, wide)
 
 
 def test_gaussian_noise_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
-    zone = service(policy=Policy(1.0, horizon=96, gaussian=41.4, delta=1e-6))
+    zone = service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6)))
     with desk(tmp_path, zone) as it:
         it.interval()
         found = it.zone()

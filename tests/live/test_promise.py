@@ -19,6 +19,7 @@ from hushgrid.live.web import promises
 from hushgrid.provenance import Provenance
 from hushgrid.report import certificate_json, outlook_prose, plan_prose
 from hushgrid.report.promise import price_error
+from hushgrid.schedules import Gaussian, Negligible
 from tests.live.test_web import Face, refused
 from tests.live.worlds import service
 
@@ -50,17 +51,17 @@ MORE = (
          " set of outcomes of all 96 prices, the probability under one course is at most 7.39 (e^2)"
          f" times the probability under the other plus 1e-06, {MODEL} and {LINKED} The odds can"
          " shift by more than that factor, with a probability that can exceed 1e-06."),
-        (replace(DAY, window=Window(4)), None, "All prices together shift the odds between any two"
-         " courses of a home's occupancy that differ only within 4 intervals in a row by at most a"
-         f" factor of 1.65 (e^0.5), {MODEL} and {LINKED}"),
+        (replace(DAY, schedule=Window(4)), None, "All prices together shift the odds between any"
+         " two courses of a home's occupancy that differ only within 4 intervals in a row by at"
+         f" most a factor of 1.65 (e^0.5), {MODEL} and {LINKED}"),
         (replace(DAY, eta=0.05), None,
          f"{STEP}{MODEL} and at least 95 % of each reading's law is as published{MORE}"),
         (replace(DAY, eta=0.0), Promise("interval", 1.0), "All 96 prices together shift the odds"
          " that a home is occupied in any one interval by at most a factor of 2.72 (e^1),"
          f" {MODEL}, every reading follows its published law and {LINKED}"),
-        (replace(DAY, negligible=0.001), None, f"{STEP}{MODEL}{MORE} A home is left out while"
-         " public knowledge gives one of its states a probability of at most 0.001; in that state"
-         " a price can shift the odds by more."),
+        (replace(DAY, schedule=Negligible(0.001)), None, f"{STEP}{MODEL}{MORE} A home is left out"
+         " while public knowledge gives one of its states a probability of at most 0.001; in that"
+         " state a price can shift the odds by more."),
     ],
 )  # fmt: skip
 def test_the_promise_in_sentences(policy: Policy, promise: Promise | None, said: str) -> None:
@@ -102,9 +103,8 @@ def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:
 
 def test_the_probability_that_a_factor_is_exceeded_is_larger_than_delta() -> None:
     """Why (epsilon, delta) is not stated as "but for a chance of delta": Gaussian noise, a day."""
-    policy = Policy(1.0, horizon=96, gaussian=noise_multiple(1.0, 1e-6, 96), delta=1e-6)
-    assert policy.gaussian is not None
-    mu = math.sqrt(96) / policy.gaussian  # the loss of the day is N(mu^2/2, mu^2)
+    policy = Policy(1.0, horizon=96, schedule=Gaussian(noise_multiple(1.0, 1e-6, 96), 1e-6))
+    mu = math.sqrt(96) / policy.schedule.multiple  # the loss of the day is N(mu^2/2, mu^2)
     exceeded = math.erfc((1.0 / mu - mu / 2) / math.sqrt(2)) / 2
     assert 15 < exceeded / 1e-6 < 40
     assert "but for" not in sentence(service(policy=policy))
@@ -116,8 +116,8 @@ def zones() -> dict[str, ZoneService]:
         "plain": service(policy=DAY),
         "estimate": service(policy=replace(DAY, eta=0.2, publish="estimate")),
         "clamp": service(policy=clamp, promise=Promise("step", 0.5, rho=0.4)),
-        "window": service(policy=Policy(4.0, horizon=96, window=Window(4))),
-        "gaussian": service(policy=Policy(1.0, horizon=96, gaussian=41.4, delta=1e-6)),
+        "window": service(policy=Policy(4.0, horizon=96, schedule=Window(4))),
+        "gaussian": service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))),
     }
 
 

@@ -30,6 +30,7 @@ from hushgrid.live.status import from_ledger, status_of
 from hushgrid.live.terms import first_state
 from hushgrid.live.transfer import move
 from hushgrid.provenance import Provenance
+from hushgrid.schedules import Gaussian
 from tests import bodies
 from tests.bodies import transfer
 from tests.live.faults import FIRST, QUARTER, World, service, zone
@@ -198,7 +199,7 @@ def test_what_was_left_out_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_gaussian_noise_has_a_delta(tmp_path: Path) -> None:
-    policy = Policy(epsilon=1.0, horizon=20, gaussian=24.0, delta=1e-6)
+    policy = Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))
     world = World(service(tmp_path, zone("elm", policy=policy)))
     world.play(lambda world: world.whole(STEPS))
     books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
@@ -311,7 +312,7 @@ def test_a_new_epoch_before_a_house_leaves_forgets_nothing(world: World) -> None
 
 def test_spending_without_a_bound_is_not_carried(tmp_path: Path) -> None:
     """Gaussian releases of an earlier epoch state no epsilon; its terms are no longer there."""
-    noisy = zone("elm", policy=Policy(epsilon=1.0, horizon=20, gaussian=24.0, delta=1e-6))
+    noisy = zone("elm", policy=Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6)))
     world = World(service(tmp_path, noisy, zone("oak", 3)))
     world.play(lambda world: world.whole(1))
     again = new_terms(world, tuple(noisy.meters), ("oak-0", "oak-1", "oak-2"), world.t)

@@ -38,7 +38,7 @@ PLAIN = Policy(0.5, horizon=500)
 POLICIES = {
     "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
-    "window": Policy(4.0, horizon=500, window=Window(4)),
+    "window": Policy(4.0, horizon=500, schedule=Window(4)),
 }
 
 

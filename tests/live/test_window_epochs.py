@@ -21,6 +21,7 @@ from hushgrid.live.audit import load_ledger, terms_of
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.schedules import Gaussian, PerStep
 from tests import bodies
 from tests.live.setups import BEGINS, service
 from tests.live.test_curator import Shown, curator
@@ -31,7 +32,7 @@ W = 8
 
 
 def windowed(epsilon: float, steps: int = W, by: Any = "distribution") -> Policy:
-    return Policy(epsilon, horizon=10**6, window=Window(steps, by))
+    return Policy(epsilon, horizon=10**6, schedule=Window(steps, by))
 
 
 def following(policy: Policy, seconds: int, begins: int, **more: Any) -> ZoneService:
@@ -57,7 +58,7 @@ def worst(published: list[tuple[ReleaseRecord, int]], policy: Policy, begins: in
 
     In time or by steps, whichever reaches back further over the border.
     """
-    w, most = policy.window.steps if policy.window else 0, 0.0
+    w, most = policy.schedule.shared_by if policy.schedule.adaptive else 0, 0.0
     for last, length in published:
         if last.start < begins or last.source != "readings":
             continue
@@ -98,7 +99,7 @@ BEFORE = st.one_of(
     st.builds(
         lambda e, eta: Policy(e, horizon=500, eta=eta), EPSILONS, st.sampled_from([0.0, 0.2])
     ),
-    st.just(Policy(1.0, horizon=20, gaussian=24.0, delta=1e-6)),
+    st.just(Policy(1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))),
 )
 
 
@@ -116,7 +117,7 @@ def test_any_window_over_any_border(
     earlier: Policy, policy: Policy, steps: int, seconds: int, gap: int, stop: int, seed: int
 ) -> None:
     """Whatever came before: other windows, epsilons, noise, steps of another length, gaps."""
-    assert policy.window is not None
+    assert policy.schedule.adaptive
     begins = BEGINS + seconds * (steps + gap)
     rng, shown = np.random.default_rng(seed), Shown()
     before = following(earlier, seconds, BEGINS)
@@ -126,7 +127,7 @@ def test_any_window_over_any_border(
         with curator(Path(name), before, shown) as it:
             published += [(one, seconds) for one in run(it, steps, rng)]
         states: list[object] = []
-        for first, some in ((True, stop), (False, 2 * policy.window.steps)):  # opened again
+        for first, some in ((True, stop), (False, 2 * policy.schedule.shared_by)):  # opened again
             now = begins if first else begins + 900 * stop
             with curator(Path(name), after, shown, now=now, new_epoch=first) as it:
                 if states:
@@ -146,8 +147,8 @@ def judged(found: Evidence, zone: ZoneService) -> list[str]:
     from hushgrid.audit.ledger import lost_before, windows
 
     terms, epoch = terms_of(zone), found.epochs[-1]
-    assert terms.policy.window is not None
-    before = lost_before(found, epoch, terms.policy.window.steps)
+    assert terms.policy.schedule.adaptive
+    before = lost_before(found, epoch, terms.policy.schedule.shared_by)
     _, checks = recompute(epoch, terms, before)
     checks += [*windows(found, {epoch.digest: terms}), budget(found, terms, {epoch.digest: terms})]
     return [f"{one.id}: {one.text}" for one in checks if one.status == "failed"]
@@ -227,7 +228,7 @@ def test_a_fraction_of_shares_at_the_border_is_given_up_as_a_whole_share(tmp_pat
     """3.3 and 1.3 shares before the border leave 2.4 there; the steps after it give up two."""
     w, epsilon = 4, 600.0
     lost = [3.3 * epsilon / (2 * w), 1.3 * epsilon / (2 * w)]
-    before = following(Policy(lost[0], horizon=2, epsilon_t=tuple(lost)), 900, BEGINS)
+    before = following(Policy(lost[0], horizon=2, schedule=PerStep(tuple(lost))), 900, BEGINS)
     after = following(windowed(epsilon, w, "absorption"), 900, BEGINS + 1800)
     shown = Shown()
     with curator(tmp_path, before, shown) as it:
@@ -344,7 +345,7 @@ def test_rules_that_book_more_than_their_shares(
     tmp_path: Path, rules: dict[str, Any], by: Any
 ) -> None:
     """Two houses that move together: a weak rule's noise tells twice its share about the pair."""
-    policy = Policy(600.0, horizon=500, window=Window(4, by), **rules)
+    policy = Policy(600.0, horizon=500, schedule=Window(4, by), **rules)
     theta = OccupancyModel.blocked([[0, 1]], [[0.4, 0.2, 0.0, 0.4]], [LOCK])
     made = following(policy, 900, BEGINS)
     made = replace(made, scenario=replace(made.scenario, models=(theta,)))

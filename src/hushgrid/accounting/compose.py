@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.accounting.events import Event, Gaussian, Laplace, Laws, Pure, loss_distribution
+from hushgrid.accounting.events import Event, Laws, Pure, loss_distribution, noise_event
 from hushgrid.arrays import Floats
 from hushgrid.calibration import Exposure, case_loss, cases_of
 from hushgrid.calibration.loss import loss_of_pmfs
@@ -156,7 +156,7 @@ class Account:
             left_out = house not in self.first.scheduler.at(entry.t, rates).protected
             alone = not any(house in block for block in exposure.blocks)
             if left_out and alone and house in exposure.protected:
-                delta.append(self.first.policy.negligible)
+                delta.append(self.first.policy.schedule.negligible)
             else:
                 lost.append(float(self.losses(entry)[house]))
         return sum_up(lost), min(sum_up(delta), 1.0)
@@ -252,7 +252,7 @@ class Account:
         if not is_real(rate):
             raise PolicyError(f"rate of step {t} is {rate!r}; give the release's own, a number.")
         self._check_scales(entry)
-        looked = policy.window is not None and is_real(look) and policy.min_scale <= look
+        looked = policy.schedule.adaptive and is_real(look) and policy.min_scale <= look
         if look != 0 and not looked:
             raise PolicyError(
                 f"look of step {t} is {look!r}; give the release's own: 0, or its scale under a"
@@ -264,7 +264,7 @@ class Account:
         """Refuse scales that the terms do not lead to."""
         policy, scheduler = self.first.policy, self.first.scheduler
         rates = self._rates_before(entry)
-        if policy.window is None:
+        if not policy.schedule.adaptive:
             due = {(scheduler.at(entry.t, rates).scale, 0.0)}
         else:
             due = set(_windowed(self._state()))
@@ -311,13 +311,11 @@ class Account:
         blocks = [block for block in exposure.blocks if house in block]
         together = [case for block in blocks for case in cases_of(exposure, block)]
         bound = int(self.first.zone.bound[house])
-        if self.first.policy.gaussian is not None:
-            return Gaussian(max((c.reach for c in together), default=bound), scale)
-        if together:
-            worst = max(case_loss(case, scale, eta) for case in together)
-            return Laplace(max(c.reach for c in together), scale) if eta == 1 else Pure(worst)
         if eta == 1:
-            return Laplace(bound, scale)
+            reach = max((case.reach for case in together), default=bound)
+            return noise_event(self.first.policy.schedule.noise, reach, scale)
+        if together:
+            return Pure(max(case_loss(case, scale, eta) for case in together))
         laws = [f.law(entry.t, int(f.class_of[house]), occupied=o) for o in (False, True)]
         if (factor := f.factor(self._rates_before(entry))) != 1:
             laws = [law.scaled(factor, bound) for law in laws]

@@ -19,6 +19,7 @@ from hushgrid.calibration.loss import loss_of_pmfs
 from hushgrid.checks import is_real, is_whole
 from hushgrid.errors import PolicyError
 from hushgrid.laws import Law
+from hushgrid.schedules import NoiseLaw
 
 GRID = 1e-3  # spacing of privacy-loss distributions
 
@@ -126,7 +127,7 @@ class Worst(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Event):
+class GaussianEvent(Event):
     """Integer Gaussian noise of standard deviation about `sigma`, loads up to `distance` apart."""
 
     distance: int
@@ -154,6 +155,17 @@ class Gaussian(Event):
         total = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * self.sigma**2)).sum()
         p, q = (np.exp(log) / total for log in logs)
         return np.asarray(_hockey_stick(p, q, epsilons) + 1e-30)
+
+
+def noise_event(noise: NoiseLaw, distance: int, scale: float) -> Event:
+    """The event of a release whatever anyone consumes, for loads up to `distance` [Wh] apart.
+
+    Args:
+        noise: The law of its noise, as the schedule has it.
+        distance: [Wh]
+        scale: Of the noise [Wh]; its standard deviation where it is Gaussian.
+    """
+    return (Laplace if noise == "laplace" else GaussianEvent)(distance, scale)
 
 
 def _check_noise(distance: int, name: str, width: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hushgrid.accounting.compose import compose
-from hushgrid.accounting.events import Gaussian
+from hushgrid.accounting.events import GaussianEvent
 from hushgrid.errors import PlanError, PolicyError
 
 _WIDE = 20_000  # [Wh]; at such widths the integer law depends on the multiple alone
@@ -25,7 +25,7 @@ def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
 
     def holds(multiple: float) -> bool:
         distance = max(round(_WIDE / multiple), 1)
-        return compose([Gaussian(distance, multiple * distance)] * steps, delta) <= epsilon
+        return compose([GaussianEvent(distance, multiple * distance)] * steps, delta) <= epsilon
 
     high = 1.0
     while not holds(high):

@@ -9,7 +9,7 @@ import numpy as np
 
 from hushgrid.adversary.arrays import log, log_sum
 from hushgrid.arrays import Floats, Ints
-from hushgrid.policy import NoiseName
+from hushgrid.schedules import NoiseName
 
 DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
 _FEW = 1 << 22  # numbers looked at together

@@ -20,6 +20,7 @@ from hushgrid.audit.terms import Terms
 from hushgrid.calibration import case_loss
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import State
+from hushgrid.schedules import NoiseLaw
 from hushgrid.sums import Spent
 
 ENOUGH = 2000  # draws of noise to look at
@@ -89,7 +90,7 @@ def follow(
 def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
     """All checks of behaviour."""
     first = terms.first_state()
-    if terms.policy.window is not None:
+    if terms.policy.schedule.adaptive:
         said = "Not checked on the publisher: a policy with a window spends by its releases."
         ids = ("noise_scale", "data_dependent_scale", "protected_set", "seed_reuse", "budget")
         return [Check(name, "not_checked", said) for name in ids] + [
@@ -126,15 +127,15 @@ def noise_scale(runs: Sequence[PublisherRun], terms: Terms) -> Check:
         return Check("noise_scale", "not_checked", "The publisher never used readings.")
     if min(scales) <= 0:
         return Check("noise_scale", "failed", "The publisher states noise of scale 0 Wh.", 1)
-    gaussian = terms.policy.gaussian is not None
+    law = terms.policy.schedule.noise
     steps = [t for run in runs for t in run.used]
-    p, part = _smallest(sizes, scales, steps, gaussian)
+    p, part = _smallest(sizes, scales, steps, law)
     word = f"{len(sizes)} draws of noise, stated scales {min(scales):.6g} to {max(scales):.6g} Wh"
     if p < FALSE_ALARM:
         share = float(np.mean((np.abs(sizes) / np.array(scales))[part]))
         own = [t + 1 for t, inside in zip(steps, part, strict=True) if inside]
         word += f", steps {min(own)} to {max(own)}"
-        by = "" if gaussian else f": its mean size is {share:.2f} of the stated scale"
+        by = "" if law == "gaussian" else f": its mean size is {share:.2f} of the stated scale"
         return Check(
             "noise_scale", "failed", f"The noise is smaller than stated{by} ({word}; p = {p:.1e})."
         )
@@ -142,7 +143,7 @@ def noise_scale(runs: Sequence[PublisherRun], terms: Terms) -> Check:
 
 
 def _smallest(
-    sizes: Sequence[float], scales: Sequence[float], steps: Sequence[int], gaussian: bool
+    sizes: Sequence[float], scales: Sequence[float], steps: Sequence[int], law: NoiseLaw
 ) -> tuple[float, Bools]:
     """The least chance of noise so small over all steps, or halves, quarters and eighths of them.
 
@@ -153,7 +154,7 @@ def _smallest(
     parts = [
         (order * n // len(order)) == i for n in (1, 2, 4, 8) if len(order) >= n for i in range(n)
     ]
-    each = [too_small(size[part], b[part], gaussian=gaussian) for part in parts]
+    each = [too_small(size[part], b[part], law) for part in parts]
     i = int(np.argmin(each))
     return min(each[i] * len(parts), 1.0), parts[i]
 
@@ -309,7 +310,8 @@ def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> C
     if not run.stated:
         sizes = [k for one in runs for k in one.noise]
         due = [one.due[t] for one in runs for t in one.used]
-        most = widest(sizes, due) if terms.policy.gaussian is None and sizes else math.inf
+        laplace = terms.policy.schedule.noise == "laplace"
+        most = widest(sizes, due) if laplace and sizes else math.inf
         if most < 1:
             return Check(
                 name,
@@ -334,7 +336,7 @@ def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str
     if scale >= due.scale * (1 - 1e-9):
         return ""
     epsilon, eta = first.policy.epsilon_at(t), first.policy.eta
-    if first.policy.gaussian is not None or scale <= 0:
+    if not first.policy.schedule.per_release or scale <= 0:
         return f"has a scale of {scale:g} Wh where {due.scale:g} is due"
     open_cases = first.scheduler.exposure(t, rates).cases
     houses = sorted(

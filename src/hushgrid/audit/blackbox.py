@@ -88,7 +88,7 @@ class Neighbours:
 
 def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
     """The calibration's worst case of step 1, followed over some steps."""
-    if first.policy.window is not None:
+    if first.policy.schedule.adaptive:
         raise PolicyError("a policy with a window spends by its releases; it is not tested so.")
     exposure, at = first.scheduler.exposure(1), first.scheduler.at(1)
     if not exposure.cases:
@@ -120,7 +120,7 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
 
 
 def _loss(case: Case, scale: float, first: State) -> float:
-    if first.policy.gaussian is not None:
+    if not first.policy.schedule.per_release:
         return float(case.reach)
     return case_loss(case, scale, first.policy.eta)
 
@@ -163,7 +163,7 @@ def certify_publisher(
     steps = min(STEPS, terms.policy.horizon) if first.scheduler.ahead else 1
     pair = neighbours(terms, first, steps)
     steps = len(pair.laws)
-    delta = terms.policy.delta if terms.policy.gaussian is not None else 0.0
+    delta = terms.policy.schedule.delta
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     both = [outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
     sides = [found[:, 0] for found, _ in both]

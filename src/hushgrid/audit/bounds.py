@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, gammainc
 
 from hushgrid.arrays import Bools, Floats
+from hushgrid.schedules import NoiseLaw
 
 FALSE_ALARM = 1e-4  # chance that a check of the noise fails a correct publisher
 _CANDIDATES = 400  # thresholds looked at on the first part of the samples
@@ -111,7 +112,7 @@ def _inside(scores: Floats, side: str, threshold: float) -> Bools:
     return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
 
 
-def too_small(sizes: ArrayLike, scales: ArrayLike, *, gaussian: bool = False) -> float:
+def too_small(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace") -> float:
     """The chance that noise of these scales comes out as small as this, or smaller.
 
     `sizes` are |noisy load - something independent of the noise| [Wh]. Laplace: |K| + 1 is at
@@ -120,7 +121,7 @@ def too_small(sizes: ArrayLike, scales: ArrayLike, *, gaussian: bool = False) ->
     size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
     if not size.size:
         return 1.0
-    if gaussian:
+    if noise == "gaussian":
         return float(gammainc(size.size / 2, float((((size + 1) / b) ** 2).sum()) / 2))
     return float(gammainc(size.size, float(((size + 1) / b).sum())))
 

@@ -161,8 +161,7 @@ def _of_record(
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        window = terms.policy.window
-        before = () if window is None else lost_before(evidence, epoch, window.steps)
+        before = lost_before(evidence, epoch, terms.policy.schedule.shared_by)
         made, checks = recompute(epoch, terms, before)
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, terms)]

@@ -154,7 +154,7 @@ def _composed(made: Recomputed, house: int) -> float | None:
 def _realised(made: Recomputed) -> tuple[tuple[Realised, ...], tuple[tuple[int, float], ...]]:
     """At the step of least noise: figures of houses that move together, and mixtures over Theta."""
     noisy = [entry for entry in made.used if entry.scale > 0]
-    if not noisy or made.terms.policy.gaussian is not None:
+    if not noisy or not made.terms.policy.schedule.per_release:
         return (), ()
     entry = min(noisy, key=lambda one: one.scale)
     blocks = worst_of_blocks(made.first, made.terms.models, entry.step, entry.scale)

@@ -18,11 +18,10 @@ from hushgrid.audit.findings import Check
 from hushgrid.audit.publishers import PublicAnswer
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, HushgridError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.mechanism import Release, State, bring, carry, follows, nominal_shares, replay, skip
+from hushgrid.schedules import largest_so_far
 from hushgrid.sums import Spent
-from hushgrid.window import largest_so_far
 
 Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
 
@@ -62,7 +61,7 @@ def _release(first: State, entry: RecordedRelease) -> Release:
         load_hat=int(entry.load_hat or 0),
         rule=first.rule,
         digest=first.digest,
-        noise=first.policy.noise_at(entry.scale),
+        noise=first.policy.schedule.noise_at(entry.scale),
     )
 
 
@@ -104,10 +103,7 @@ class _Walk:
     ) -> None:
         self.terms, self.first = terms, carry(terms.first_state(digest), before)
         self._lost, self._brought = lost, brought
-        shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
-        self._public = PublicKnowledge.start(
-            terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
-        )
+        self._public = terms.first_public()
         self._state, self._last_digits = self.first, 0
         self._rates: list[float] = []
         self.losses: list[Floats] = []
@@ -163,7 +159,7 @@ class _Walk:
             return None
         if _same(due.scale, entry.scale) and _same(due.look, entry.look):
             return due
-        if self._state.policy.window is None:
+        if not self._state.policy.schedule.adaptive:
             return due
         look, anew = nominal_shares(self._state)
         then = (anew.scale, look.scale) if entry.look and anew else (look.scale, 0.0)
@@ -185,14 +181,13 @@ class _Walk:
         t, policy = len(self._rates) + 1, self.terms.policy
         lost = 0.0
         if t in self._lost and t <= policy.horizon:
-            each = policy.epsilon if policy.window is not None else None
-            lost = self.first.scheduler.most(t, each)
+            lost = self.first.scheduler.most(t)
         self.losses.append(np.full(self.terms.zone.n_houses, lost))
         self._rates.append(rate)
 
     def _check(self, entry: RecordedRelease) -> None:
-        policy, t = self.terms.policy, entry.step
-        if policy.window is None:
+        adaptive, t = self.terms.policy.schedule.adaptive, entry.step
+        if not adaptive:
             due = self.first.scheduler.at(t, self._rates)
             self.due.append(due.scale)
             if not _same(entry.scale, due.scale):
@@ -203,7 +198,7 @@ class _Walk:
             if lacking := uncovered(self.first, t, entry.scale, self._rates):
                 self._fault("protected_set", entry, lacking)
         else:
-            look = self.first.scheduler.at(t, self._rates, policy.window.look(policy.epsilon))
+            look, _ = nominal_shares(self._state)
             self.due.append(entry.scale)
             if look.scale not in (entry.scale, entry.look):
                 said = (
@@ -212,7 +207,7 @@ class _Walk:
                 self._fault("data_dependent_scale", entry, said)
         seen = PublicAnswer(
             None if entry.load_hat is None else float(entry.load_hat),
-            None if policy.window is not None else entry.rate,
+            None if adaptive else entry.rate,
             entry.scale,
             entry.epsilon,
             entry.put_back,
@@ -237,7 +232,8 @@ class _Walk:
             self._fault("post_processing", entry, "states another estimate than the public's own")
         elif not self._near(entry.put_back, due.put_back):
             self._fault("post_processing", entry, "puts back other energy than the public expects")
-        if self.terms.policy.window is not None and entry.scale < due.scale * (1 - _CLOSE):
+        schedule = self.terms.policy.schedule
+        if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
             said = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
             self._fault("noise_scale", entry, said)
         for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
@@ -246,12 +242,12 @@ class _Walk:
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
                 said = f"states a figure for {name} that does not follow from the terms"
                 self._fault("post_processing", entry, said)
-        if self.terms.policy.window is not None and not self._near(entry.rate, due.rate):
+        if schedule.adaptive and not self._near(entry.rate, due.rate):
             said = "has a rate that does not follow from its noisy load"
             self._fault("post_processing", entry, said)
         if entry.rule not in (None, due.rule):
             self._fault("post_processing", entry, "names another rule than that of the terms")
-        if entry.noise not in (None, self.terms.policy.noise_at(entry.scale)):
+        if entry.noise not in (None, schedule.noise_at(entry.scale)):
             self._fault("post_processing", entry, "names another noise than that of the terms")
         self._check_houses(entry)
 
@@ -327,10 +323,10 @@ def _same(one: float, other: float) -> bool:
 
 def _spread(made: Recomputed) -> Check:
     """Whether releases scatter at least as much as their noise must make them."""
-    policy = made.terms.policy
-    if policy.window is not None or not len(made.residual) or made.scale.min() <= 0:
+    planned = made.terms.policy.schedule
+    if planned.adaptive or not len(made.residual) or made.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = too_small(made.residual, made.scale, gaussian=policy.gaussian is not None)
+    p = too_small(made.residual, made.scale, noise=planned.noise)
     word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         return Check(
@@ -347,9 +343,7 @@ def schedule(made: Recomputed, commit: Commit | None) -> Check:
     name, epoch = "schedule", made.epoch
     if epoch.schedule is None or commit is None:
         return Check(name, "not_applicable", "There is no commitment to a schedule.")
-    known = made.first.scheduler.ahead and made.terms.policy.window is None
-    horizon = made.terms.policy.horizon
-    scales = [made.first.scheduler.at(t).scale for t in range(1, horizon + 1)] if known else []
+    scales = made.first.scheduler.scales()
     if commit(epoch.digest, scales) == epoch.schedule:
         text = f"The {len(scales)} scales committed to are those of the terms."
         return Check(name, "passed", text)
@@ -558,6 +552,8 @@ def lost_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[f
 
     Without what a house brought along that came after the last release before the epoch.
     """
+    if steps == 1:
+        return ()
     lost = [Spent() for _ in range(steps - 1)]
     moves = [one for one in epoch.came if not _just_came(epoch, one)]
     for ago, epsilon in [*_earlier(evidence, epoch), *_moves(epoch, moves)]:
@@ -615,9 +611,9 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     found = []
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
-        if terms is None or terms.policy.window is None:
+        if terms is None or not terms.policy.schedule.adaptive:
             continue
-        w, promised = terms.policy.window.steps, terms.policy.epsilon
+        w, promised = terms.policy.schedule.shared_by, terms.policy.epsilon
         earlier = [*_earlier(evidence, epoch), *_moves(epoch, epoch.came)]
         earlier = [one for one in earlier if one[0] < w]
         inside: deque[RecordedRelease] = deque()
@@ -686,12 +682,8 @@ def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
             continue
         own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
         steps = [t for t in own if t <= terms.policy.horizon]
-        most, window = terms.first_state(epoch.digest).scheduler.most, terms.policy.window
-        if window is not None:
-            every = max((most(t, terms.policy.epsilon) for t in steps), default=0.0)
-            due = every * math.ceil(len(steps) / window.steps)
-        else:
-            due = Spent().add(*map(most, steps)).total
+        most = terms.first_state(epoch.digest).scheduler.most
+        due = terms.policy.schedule.lost_by([most(t) for t in steps])
         before = [e.epsilon for e in epoch.entries if e.place < one.place]
         filled = terms.budget is not None and Spent().add(
             *before, one.epsilon, terms.charged
@@ -713,7 +705,7 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         terms = digests.get(after.digest)
-        if terms is not None and terms.policy.window is not None and terms.budget is None:
+        if terms is not None and terms.policy.schedule.adaptive and terms.budget is None:
             continue
         inside = after.first < before.first + before.horizon
         one, other = digests.get(before.digest), digests.get(after.digest)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from hushgrid.arrays import Floats, Ints
 from hushgrid.audit.terms import Terms
 from hushgrid.errors import HorizonError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import Tariff, public_rate, tally
 from hushgrid.mechanism import Release, State, prepare, releases, skip, step
 from hushgrid.noise import Noise, SecureNoise, SimulatedNoise
@@ -132,10 +131,7 @@ class Hushgrid:
         self.terms, self.noise = terms, noise
         self._first = self._state = first
         self._spent, self._last = Spent(), None
-        shape = LAPLACE if terms.policy.gaussian is None else GAUSSIAN
-        self._public = PublicKnowledge.start(
-            terms.models, terms.consumption, clamp=terms.policy.clamp, shape=shape
-        )
+        self._public = terms.first_public()
 
     _last: Release | Mapping[str, Any] | None
 
@@ -171,8 +167,7 @@ class Hushgrid:
         first = self._first
         n, steps, _ = readings.shape
         loads = np.clip(readings, 0, first.zone.bound).sum(axis=2, dtype=np.int64)
-        simple = first.scheduler.ahead and first.policy.window is None
-        if simple and first.policy.gaussian is None:
+        if first.scheduler.fixed and first.policy.schedule.noise == "laplace":
             for t in range(steps):
                 loads[:, t] += self.noise.draws(first.scheduler.at(t + 1).scale, n)
             return {"load_hat": loads}

@@ -20,11 +20,13 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
     usable = [
         made
         for made in streams
-        if len(made.used) >= LEAST and made.scale.min() > 0 and made.terms.policy.window is None
+        if len(made.used) >= LEAST
+        and made.scale.min() > 0
+        and not made.terms.policy.schedule.adaptive
     ]
     for made in usable:
         lag, p = repeated(made.residual, made.scale)
-        if p < FALSE_ALARM / len(usable) and made.terms.policy.gaussian is None:
+        if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise == "laplace":
             place = made.used[lag].place
             return Check(
                 name,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from hushgrid.consumption import Consumption
+from hushgrid.estimate import PublicKnowledge
 from hushgrid.grid import Tariff, Zone
-from hushgrid.mechanism import State, init, known_as
+from hushgrid.mechanism import State, first_public, init, known_as
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import Policy
 
@@ -56,6 +57,10 @@ class Terms:
         """The mechanism before its first step; `digest` is what a record calls these terms."""
         state = init(self.zone, self.tariff, self.models, self.consumption, self.policy)
         return known_as(state, digest)
+
+    def first_public(self) -> PublicKnowledge:
+        """What the public knows before the first release."""
+        return first_public(self.models, self.consumption, self.policy)
 
     @property
     def digests(self) -> tuple[str, ...]:

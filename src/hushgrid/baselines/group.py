@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hushgrid.baselines.method import Method, MethodSetting, Ready, laplace
+from hushgrid.baselines.method import Method, MethodSetting, Ready, noisy
 
 
 def _prepare(setting: MethodSetting) -> Ready:
     b = setting.horizon * setting.largest / setting.promise.epsilon
-    return laplace(
+    return noisy(
         setting,
         [b] * setting.horizon,
         "pure epsilon for a house's whole trajectory, whatever anyone consumes: T readings of at"

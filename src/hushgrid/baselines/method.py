@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from hushgrid.arrays import Floats, Ints
 from hushgrid.checks import is_real
 from hushgrid.errors import PlanError, PolicyError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, USUAL_FACTOR, PublicKnowledge, Shape
+from hushgrid.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
 from hushgrid.grid import Zone
 from hushgrid.noise import SimulatedNoise
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.planning import Secret
+from hushgrid.schedules import NoiseLaw
 from hushgrid.simulation import Scenario
 
 FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
@@ -86,15 +87,15 @@ class MethodSetting:
 class Outcome(NamedTuple):
     """A published day: loads [Wh] behind the raw rates, and the public's best estimate.
 
-    `seen` [Wh] is what a watcher learns at each step, behind noise of `scale` [Wh]; `laplace` says
-    of which law (else normal, and the scale its standard deviation). No `seen`: nothing released.
+    `seen` [Wh] is what a watcher learns at each step, behind noise of `scale` [Wh] by the law
+    `noise` (the scale of Gaussian noise is its standard deviation). No `seen`: nothing released.
     """
 
     raw: Floats
     estimated: Floats
     seen: Floats | None
     scale: Floats
-    laplace: bool = True
+    noise: NoiseLaw = "laplace"
 
 
 Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
@@ -130,36 +131,35 @@ class Method:
     prepare: Callable[[MethodSetting], Ready | Refusal]
 
 
-def laplace(setting: MethodSetting, scales: Sequence[float], guarantee: str) -> Ready:
-    """Independent integer Laplace noise of these scales [Wh], one a step."""
-    return _stepwise(setting, scales, guarantee, LAPLACE)
-
-
-def gaussian(setting: MethodSetting, scales: Sequence[float], guarantee: str) -> Ready:
-    """Independent integer Gaussian noise of these standard deviations [Wh], one a step."""
-    return _stepwise(setting, scales, guarantee, GAUSSIAN)
-
-
-def _stepwise(
-    setting: MethodSetting, scales: Sequence[float], guarantee: str, shape: Shape
+def noisy(
+    setting: MethodSetting, scales: Sequence[float], guarantee: str, law: NoiseLaw = "laplace"
 ) -> Ready:
+    """Independent integer noise of these scales [Wh], one a step.
+
+    Args:
+        setting: The zone and the promise.
+        scales: One for each step [Wh]; standard deviations where the noise is Gaussian.
+        guarantee: What it keeps, in words.
+        law: Of the noise.
+
+    Returns:
+        The method, ready to publish a day.
+    """
     fixed = np.array(scales, np.float64)
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         noise = SimulatedNoise(seed)
-        draw = noise.draw if shape is LAPLACE else noise.draw_gaussian
-        raw = load.astype(np.float64) + np.array([draw(float(b)) for b in fixed])
-        estimated = learnt(setting.public, raw, fixed, shape)
-        return Outcome(raw, estimated, raw, fixed, shape is LAPLACE)
+        raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
+        return Outcome(raw, learnt(setting.public, raw, fixed, law), raw, fixed, law)
 
     return Ready(guarantee, float(fixed.max()), publish)
 
 
 def learnt(
-    public: PublicKnowledge, load_hat: Floats, scales: Floats, shape: Shape = LAPLACE
+    public: PublicKnowledge, load_hat: Floats, scales: Floats, law: NoiseLaw = "laplace"
 ) -> Floats:
     """The public's estimate at every step, from that step's release and those before it."""
-    now, out = replace(public, shape=shape), []
+    now, out = replace(public, shape=SHAPES[law]), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)
         out.append(guess)

@@ -33,7 +33,7 @@ def offline(
         noise = np.where(uniforms < 0.5, 1.0, -1.0) * scales * np.log(2 * tail)
         seen = forward @ load + noise
         raw = inverse @ seen
-        return Outcome(raw, estimator.estimate(seen), raw, spread, laplace=False)
+        return Outcome(raw, estimator.estimate(seen), raw, spread, noise="gaussian")
 
     return Ready(guarantee, float(spread.max()), publish)
 

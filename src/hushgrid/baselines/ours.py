@@ -20,15 +20,14 @@ from hushgrid.baselines.method import (
     Outcome,
     Ready,
     Refusal,
-    gaussian,
-    laplace,
+    noisy,
 )
 from hushgrid.calibration import schedule
 from hushgrid.mechanism import Release, init, releases
 from hushgrid.noise import SimulatedNoise
 from hushgrid.planning import plan
 from hushgrid.policy import Policy
-from hushgrid.window import Window
+from hushgrid.schedules import Negligible, Window
 
 _TRUST = {
     0.0: "if the occupancy model is true and every reading follows its public law",
@@ -60,7 +59,8 @@ def _planned(eta: float, setting: MethodSetting) -> Ready:
     trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
     kind = "(epsilon, delta)" if exceptions else "pure epsilon"
     fresh = "" if promise.secret == "step" else FRESH
-    return (gaussian if normal else laplace)(setting, found.scale, f"{kind}, {trust}{fresh}")
+    law = found.policy.schedule.noise
+    return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law)
 
 
 def _forecast(setting: MethodSetting) -> Ready:
@@ -79,7 +79,7 @@ def _windowed(setting: MethodSetting) -> Ready:
     scenario = setting.scenario
     zone = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     states = [
-        init(*zone, Policy(promise.epsilon, setting.horizon, window=Window(w), publish=how))
+        init(*zone, Policy(promise.epsilon, setting.horizon, schedule=Window(w), publish=how))
         for how in ("raw", "estimate")
     ]
     states = [
@@ -113,9 +113,10 @@ def _unlikely(setting: MethodSetting) -> Ready | Refusal:
     if promise.delta == 0:
         return Refusal("its constraint leaves out houses that are all but certain: give a delta")
     parts = 1 if promise.secret == "step" else setting.horizon
-    policy = Policy(promise.epsilon / parts, setting.horizon, negligible=promise.delta / parts)
+    leaving = Negligible(promise.delta / parts)
+    policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)
     made = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
-    return laplace(
+    return noisy(
         setting,
         [calibration.scale for calibration in made],
         "epsilon, unless the house is in a state that had at most delta"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hushgrid.arrays import Bools, Floats, Ints
-from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, laplace
+from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, noisy
 from hushgrid.calendar import Calendar
 from hushgrid.occupancy import OccupancyModel, possible_states
 
@@ -143,7 +143,7 @@ def _prepare(setting: MethodSetting) -> Ready | Refusal:
     b = float((scenario.zone.bound * multiple).max())
     if b == 0:
         return Refusal("no house is uncertain at any step, so no quilt is asked for")
-    return laplace(
+    return noisy(
         setting,
         [b] * setting.horizon,
         "pure epsilon for any one step of a house from all releases, if the occupancy model is"

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid.accounting.temporal import worst_leakage
 from hushgrid.arrays import Floats
-from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, laplace
+from hushgrid.baselines.method import FRESH, Method, MethodSetting, Ready, Refusal, noisy
 from hushgrid.calibration import exposures_of
 from hushgrid.laws import Law
 from hushgrid.policy import MIN_SCALE, Policy
@@ -83,7 +83,7 @@ def _prepare(setting: MethodSetting) -> Ready | Refusal:
     widest = np.maximum(reach.max(axis=1), MIN_SCALE)
     shares = reach / widest[:, None]  # of what a step loses, by house
     each = _largest(setting, shares)
-    return laplace(
+    return noisy(
         setting,
         np.maximum(widest / each, MIN_SCALE).tolist(),
         "pure epsilon, if the occupancy model is true and every reading follows its public law"

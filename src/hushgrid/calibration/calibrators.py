@@ -138,7 +138,7 @@ class GaussianMultiple:
         if not exposure.cases:
             return Answer(0.0, 0.0, None)
         worst = max(exposure.cases, key=lambda case: case.reach)
-        sigma = max((policy.gaussian or 0) * worst.reach, policy.min_scale, _WIDE)
+        sigma = max(policy.schedule.multiple * worst.reach, policy.min_scale, _WIDE)
         return Answer(sigma, math.inf, worst)
 
 

@@ -125,7 +125,7 @@ class Exposures:
         """Refuse to answer for another zone, other models or other rules than one's own."""
         mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
         same = zone is mine[1] and consumption is mine[2] and rules == self._rules
-        same &= self._constrained == (policy if policy.negligible else None)
+        same &= self._constrained == (policy if policy.schedule.negligible else None)
         if not same or [id(m) for m in models] != [id(m) for m in mine[0]]:
             raise PolicyError(
                 f"exposures were made for zone {mine[1].id!r} under"
@@ -187,7 +187,7 @@ class Exposures:
         if self._unlikely is not None and self._constrained is not None:
             self._told = False
             self._unlikely.advance(self._lost)
-            left = self._unlikely.out(self._constrained.negligible)
+            left = self._unlikely.out(self._constrained.schedule.negligible)
             remaining = opened.groups & ~left
             if remaining.any() or opened.blocks:  # if nobody remains, nobody leaves
                 opened = replace(opened, groups=remaining)

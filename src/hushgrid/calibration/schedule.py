@@ -55,25 +55,27 @@ class Scheduler:
         self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
     ) -> None:
         self._exposures, self._policy = exposures, policy
-        usual = TRUST if policy.gaussian is None else GaussianMultiple()
-        if policy.gaussian is not None and calibrator is not None:
+        given = policy.schedule
+        usual: Calibrator = TRUST if given.per_release else GaussianMultiple()
+        if not given.per_release and calibrator is not None:
             raise PolicyError(
-                f"policy gaussian is {policy.gaussian:g} and there is a calibrator too;"
+                f"policy gaussian is {given.multiple:g} and there is a calibrator too;"
                 " give one of them."
             )
-        self._calibrator: Calibrator = usual if calibrator is None else calibrator
+        self._calibrator = usual if calibrator is None else calibrator
         self._answers: dict[tuple[Exposure, float], Answer] = {}
         self._known: dict[tuple[int, float], Calibration] = {}
         self._terms: dict[float, Policy] = {}
         self._booked: Exposures | None = None
         self._losses: dict[tuple[Exposure, float], float] = {}
         self.ahead = policy.eta == 1 or not exposures.consumption.reacts
-        if policy.negligible and not self.ahead:
+        self._leaving = given.negligible > 0
+        if self._leaving and not self.ahead:
             raise PolicyError(
-                f"policy negligible is {policy.negligible:g} and readings react to rates at eta ="
+                f"policy negligible is {given.negligible:g} and readings react to rates at eta ="
                 f" {policy.eta:g}; give eta = 1, or negligible = 0."
             )
-        if policy.negligible:
+        if self._leaving:
             exposures.claim()
 
     def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
@@ -90,7 +92,7 @@ class Scheduler:
         if not self.ahead:
             exposure = self.exposure(t, rates)
             return self._stated(_calibration(t, exposure, self._answer(exposure, lost)), rates)
-        if self._policy.negligible:
+        if self._leaving:
             self._catch_up(t)
         if (t, lost) not in self._known:
             key = (self._exposures.at(t), lost)
@@ -138,16 +140,26 @@ class Scheduler:
                 house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
             )
 
-    def most(self, t: int, epsilon: float | None = None) -> float:
+    @property
+    def fixed(self) -> bool:
+        """Whether the scale of every step is known before the first reading."""
+        return self.ahead and not self._policy.schedule.adaptive
+
+    def scales(self) -> list[float]:
+        """The scale of every step [Wh]; none where they are not known before the first reading."""
+        steps = range(1, self._policy.horizon + 1) if self.fixed else ()
+        return [self.at(t).scale for t in steps]
+
+    def most(self, t: int) -> float:
         """The most that a release of step t can lose at its epsilon, whatever rates come before.
 
         Above epsilon only under rules that bound less than what a release tells about one house;
         infinite where that depends on rates.
         """
-        lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
+        lost = self._policy.epsilon_at(t)
         if not self._exposures.weaker:
             return lost
-        return max(self.at(t, (), epsilon).epsilon, lost) if self.ahead else math.inf
+        return max(self.at(t).epsilon, lost) if self.ahead else math.inf
 
     @property
     def weaker(self) -> bool:
@@ -166,7 +178,7 @@ class Scheduler:
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
         """What step t could give away, after demand has answered the rates of steps 1..t-1."""
-        if self._policy.negligible:
+        if self._leaving:
             self._catch_up(t)
         return self._answered(self._exposures.at(t), t, rates)
 
@@ -179,7 +191,7 @@ class Scheduler:
         exposure = self.booked(t, rates)
         if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
             return np.zeros(self.zone.n_houses)
-        if self._policy.gaussian is not None or scale == 0:
+        if not self._policy.schedule.per_release or scale == 0:
             return np.where(exposure.protected.mask(), math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
         own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
@@ -202,13 +214,14 @@ class Scheduler:
 
     def _answer(self, exposure: Exposure, epsilon: float) -> Answer:
         policy = self._policy
-        if policy.gaussian is not None:
+        if not policy.schedule.per_release:
             answer = self._calibrator.scale(exposure, policy)
             _check_scale(answer, policy, bool(exposure.cases))
             return answer
         if epsilon != policy.epsilon:
             if epsilon not in self._terms:
-                self._terms[epsilon] = replace(policy, epsilon=epsilon, epsilon_t=())
+                even = policy.schedule.with_epsilons(())
+                self._terms[epsilon] = replace(policy, epsilon=epsilon, schedule=even)
             policy = self._terms[epsilon]
         answer = self._calibrator.scale(exposure, policy)
         _check_scale(answer, policy, bool(exposure.cases))
@@ -251,7 +264,7 @@ def exposures_of(
         together=policy.models,
         on_empty=policy.on_empty,
         clamp=policy.clamp,
-        constrained=policy if policy.negligible else None,
+        constrained=policy if policy.schedule.negligible else None,
     )
 
 

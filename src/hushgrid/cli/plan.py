@@ -166,6 +166,7 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     from hushgrid.live.deployment import Promise
     from hushgrid.paper import scenario
     from hushgrid.policy import Policy
+    from hushgrid.schedules import Even
 
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")
@@ -173,13 +174,12 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
         return scenario(paper or 0.0, seed), Policy(1.0), False, _Own(), None
     file, service = load_either(config, zone)
     policy, private = file.policy, file.learned.private
-    terms = replace(policy, epsilon_t=(), window=None, gaussian=None, delta=0.0)
+    terms = replace(policy, schedule=Even())
     if service is None:
-        return file.scenario, replace(terms, clamp=(), negligible=0.0), private, _Own(), None
+        return file.scenario, replace(terms, clamp=()), private, _Own(), None
     promise = service.promise or Promise("step", policy.epsilon)
     if promise.rho is not None:  # the clamp was chosen
         terms = replace(terms, clamp=())
-    own = _Own(
-        promise.secret, promise.epsilon, promise.delta, policy.gaussian is not None, promise.rho
-    )
+    gaussian = policy.schedule.noise == "gaussian"
+    own = _Own(promise.secret, promise.epsilon, promise.delta, gaussian, promise.rho)
     return service.own or file.scenario, terms, private, own, service

@@ -132,8 +132,8 @@ def _of_zone(file: ZoneFile) -> Terms:
         world.models,
         world.consumption,
         file.policy,
-        secret="trajectory" if file.policy.gaussian is not None else "step",
-        delta=file.policy.delta,
+        secret=file.policy.schedule.secret,
+        delta=file.policy.schedule.delta,
         charged=file.learned.epsilon,
         provenance=file.provenance,
     )

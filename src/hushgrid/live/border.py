@@ -411,7 +411,8 @@ class _Rows:
     def add(self, service: ZoneService, scales: Mapping[int, float]) -> None:
         """Releases at these scales [Wh] by step, under the policy of that epoch."""
         world = self._world
-        policy = replace(service.policy, horizon=self._steps, epsilon_t=())
+        even = service.policy.schedule.with_epsilons(())
+        policy = replace(service.policy, horizon=self._steps, schedule=even)
         scheduler = Task(
             (world.models, world.zone, world.consumption), world.tariff, policy
         ).scheduler
@@ -573,8 +574,8 @@ def _forward(service: ZoneService) -> float:
 
 def _is_known_ahead(policy: Policy) -> bool:
     """Whether every release has a finite loss that is known before the first."""
-    odd = policy.gaussian is not None or policy.window is not None or policy.negligible > 0
-    return not odd and policy.on_empty == "protect_all" and policy.blocks == "block"
+    known = policy.schedule.known_ahead
+    return known and policy.on_empty == "protect_all" and policy.blocks == "block"
 
 
 def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:

@@ -345,7 +345,8 @@ class Curator:
     @property
     def _counted(self) -> State:
         """The state before the next step; before the first release, with what houses brought."""
-        if self.service.policy.window is None or (standing := self._ledger.standing).current:
+        standing = self._ledger.standing
+        if not self.service.policy.schedule.adaptive or standing.current:
             return self._state
         return bring(self._state, brought_now(standing))
 

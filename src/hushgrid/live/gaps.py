@@ -170,15 +170,9 @@ def _most(
     steps = range(first + 1, min(after, policy.horizon) + 1)
     if not steps or end <= start:
         return 0.0, 0.0
-    if policy.gaussian is not None:
-        return math.inf, policy.delta
-    scheduler = first_state(service, digest).scheduler
-    if policy.window is not None:
-        most = max(scheduler.most(t, policy.epsilon) for t in steps)
-        lost = most * math.ceil(len(steps) / policy.window.steps)
-    else:
-        lost = sum_up(scheduler.most(t) for t in steps)
-    return lost * (1 + CLOSE), 0.0
+    most = first_state(service, digest).scheduler.most
+    lost = policy.schedule.lost_by([most(t) for t in steps])
+    return lost * (1 + CLOSE), policy.schedule.delta
 
 
 def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = None) -> None:
@@ -205,14 +199,13 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     """
     if standing.gap is not None:
         return True
-    window = service.policy.window
-    if window is None:
+    if not service.policy.schedule.adaptive:
         return False
     for one in standing.booked:
         # no epoch begins within a gap: the last one begun before it is the gap's own
         seconds = next(e.seconds for e in reversed(standing.epochs) if e.first <= one.first)
         silent = t * service.seconds - (one.last + 1) * seconds
-        if silent < (window.steps - 1) * max(seconds, service.seconds):
+        if silent < (service.policy.schedule.shared_by - 1) * max(seconds, service.seconds):
             return True
     return False
 

@@ -61,8 +61,8 @@ def why(zone: ZoneService, inside: Inside) -> str:
     policy, bound = zone.policy, int(zone.scenario.zone.bound[inside.house])
     meter = zone.meters[inside.house]
     who = f"House {inside.house} (meter {meter}, contract {bound:,} Wh) under {by}"
-    if policy.gaussian is not None:
-        kept = f"{policy.gaussian:.3g} times what it can add"
+    if not policy.schedule.per_release:
+        kept = f"{policy.schedule.multiple:.3g} times what it can add"
     else:
         kept = f"so that one price tells of it at most epsilon = {inside.epsilon:.3g}"
     return (

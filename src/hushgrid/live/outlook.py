@@ -22,7 +22,6 @@ from hushgrid.live.publish import utc
 from hushgrid.live.replay import begun, brought_now, spent_before
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import examine
-from hushgrid.policy import Policy
 from hushgrid.report import Outlook, outlook_json, outlook_prose
 from hushgrid.report.promise import price_error
 from hushgrid.sums import Spent
@@ -35,10 +34,8 @@ def outlook(zone: ZoneService) -> Outlook:
     scenario = zone.own or zone.scenario
     promise = zone.promise or Promise("step", zone.policy.epsilon)
     day = min(86_400 // zone.seconds, zone.policy.horizon)
-    steps, policy = zone.policy.horizon, _first(zone.policy, _DAYS * 86_400 // zone.seconds)
-    if policy.window is not None:
-        steps = policy.window.steps
-        policy = replace(policy, epsilon=policy.epsilon / steps, window=None)
+    steps = zone.policy.schedule.covers(zone.policy.horizon)
+    policy = zone.policy.first(_DAYS * 86_400 // zone.seconds).at_even_share()
     seen = examine(
         scenario.zone,
         scenario.tariff,
@@ -68,12 +65,6 @@ def outlook(zone: ZoneService) -> Outlook:
         zone.leakage,
         zone.memory,
     )
-
-
-def _first(policy: Policy, steps: int) -> Policy:
-    """The policy of the first steps."""
-    horizon = min(policy.horizon, steps)
-    return replace(policy, horizon=horizon, epsilon_t=policy.epsilon_t[:horizon])
 
 
 def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> dict[str, Any]:
@@ -160,34 +151,32 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     spent, first = Spent().add(zone.learned.epsilon), 1
     if on is not None:
         zone, spent, first = on.zone, _spent(on), _next(on.standing)
-    policy = zone.policy
+    policy, planned = zone.policy, zone.policy.schedule
     steps = max(policy.horizon - first + 1, 0)
     if on is not None and on.standing.gap is not None:
         why = "releases may be lost; what they cost is booked by hushgrid resume"
         return Affordable(None, steps, why=why)
-    since = None if on is None or policy.window is None else on.standing
+    since = on.standing if on is not None and planned.adaptive else None
     if since is not None and (_lost_before(zone, since) or since.booked):
         why = "windows still count what was lost before the epoch or in a gap"
         return Affordable(None, steps, why=why)
     if zone.budget is None:
         return Affordable(steps, steps)
     scheduler = first_state(zone).scheduler
-    fixed = policy.window is None and (scheduler.ahead or policy.gaussian is not None)
+    fixed = not planned.adaptive and (scheduler.ahead or not planned.per_release)
     if not fixed and scheduler.weaker:
         why = "the rules bound less than a release tells, and what is published decides its cost"
         return Affordable(None, steps, why=why)
-    if not fixed and policy.epsilon_t:
+    if not fixed and planned.epsilons:
         why = "what is published decides what each step costs, and so which steps still fit"
         return Affordable(None, steps, why=why)
-    if policy.window is not None:
-        within = policy.window.steps * spent.more(policy.epsilon, zone.budget)
+    if planned.adaptive:
+        within = planned.shared_by * spent.more(policy.epsilon, zone.budget)
         return Affordable(min(within, steps), steps, least=True)
     paid = 0
     for t in range(first, policy.horizon + 1):
-        if scheduler.ahead:
-            cost = scheduler.at(t).epsilon
-        else:
-            cost = np.inf if policy.gaussian else policy.epsilon_at(t) * (1 + CLOSE)
+        ahead = scheduler.ahead
+        cost = scheduler.at(t).epsilon if ahead else policy.epsilon_at(t) * (1 + CLOSE)
         if spent.fits(cost, zone.budget):
             spent, paid = spent.add(cost), paid + 1
     return Affordable(paid, steps, least=not fixed)

@@ -169,7 +169,7 @@ def planned_otherwise(service: ZoneService) -> bool:
     return (
         service.pattern is not None
         and promise is not None
-        and service.policy.gaussian is None
+        and service.policy.schedule.per_release
         and (promise.secret == "interval" or promise.rho is not None)
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from hushgrid.clamp import RHO
@@ -18,14 +17,10 @@ DAY = 86_400  # [s]
 
 
 def promise_of(zone: ZoneService) -> Promise:
-    """What is promised; without a promise of its own, the policy's epsilon at each step."""
-    if zone.promise is not None:
-        return zone.promise
-    if zone.policy.window is not None:
-        return Promise("window", zone.policy.epsilon)
-    if zone.policy.gaussian is not None:
-        return Promise("trajectory", zone.policy.epsilon, zone.policy.delta)
-    return Promise("step", zone.policy.epsilon)
+    """What is promised; without a promise of its own, what the policy's schedule keeps."""
+    policy = zone.policy
+    own = Promise(policy.schedule.secret, policy.epsilon, policy.schedule.delta)
+    return own if zone.promise is None else zone.promise
 
 
 def sentence(zone: ZoneService) -> str:
@@ -100,13 +95,7 @@ def expected_error(zone: ZoneService) -> float | None:
 
 def first_day(zone: ZoneService) -> Policy:
     """The policy of the first day; a window's at an even share of its budget."""
-    policy = zone.policy
-    horizon = min(policy.horizon, DAY // zone.seconds)
-    policy = replace(policy, horizon=horizon, epsilon_t=policy.epsilon_t[:horizon])
-    if policy.window is not None:
-        share = policy.epsilon / policy.window.steps
-        policy = replace(policy, epsilon=share, window=None)
-    return policy
+    return zone.policy.first(DAY // zone.seconds).at_even_share()
 
 
 def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
@@ -130,8 +119,8 @@ def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
 
 
 def _tradeoff(zone: ZoneService) -> Tradeoff:
-    promise, window = promise_of(zone), zone.policy.window
-    fixed = window is not None or zone.scenario.consumption.reacts  # these go with eta = 1 alone
+    promise, schedule = promise_of(zone), zone.policy.schedule
+    fixed = schedule.adaptive or zone.scenario.consumption.reacts  # these go with eta = 1 alone
     return tradeoff(
         _world(zone),
         first_day(zone),
@@ -139,7 +128,7 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
         epsilon=promise.epsilon,
         delta=promise.delta,
         rho=_rho(zone),
-        share=1.0 if window is None else 1 / window.steps,
+        share=1 / schedule.shared_by,
         steps=zone.policy.horizon,
         etas=() if fixed else ETAS,
     )

@@ -9,14 +9,14 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from hushgrid.errors import LedgerError
-from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
+from hushgrid.estimate import PublicKnowledge
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.terms import first_state
-from hushgrid.mechanism import State, bring, carry, replay, skip
+from hushgrid.mechanism import State, bring, carry, first_public, replay, skip
+from hushgrid.schedules import largest_so_far
 from hushgrid.sums import Spent
-from hushgrid.window import largest_so_far
 
 
 class Replay:
@@ -55,13 +55,7 @@ class Replay:
     def _begin(self, standing: LedgerState) -> None:
         scenario = self._service.scenario
         self.state = begun(self._service, standing)
-        policy = self.state.policy
-        self.public = PublicKnowledge.start(
-            scenario.models,
-            scenario.consumption,
-            clamp=policy.clamp,
-            shape=LAPLACE if policy.gaussian is None else GAUSSIAN,
-        )
+        self.public = first_public(scenario.models, scenario.consumption, self.state.policy)
         self.spent = spent_before(self._service, standing)
         self._folded, self._last = 0, ""
 
@@ -88,9 +82,7 @@ def begun(service: ZoneService, standing: LedgerState) -> State:
     """The mechanism before step 1 of the present epoch, with what windows count from before it."""
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
-    if service.policy.window is None:
-        return state
-    return carry(state, lost_before(standing, service.policy.window.steps))
+    return carry(state, lost_before(standing, service.policy.schedule.shared_by))
 
 
 def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hushgrid.accounting.compose import compose
-from hushgrid.accounting.events import Event, Gaussian
+from hushgrid.accounting.events import Event, noise_event
 from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import ReleaseRecord, ResumeRecord
@@ -92,9 +92,9 @@ def _end(standing: LedgerState, one: ReleaseRecord) -> int:
 def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
     """The cost of the present epoch for a house, by its place in the roster."""
     state, steps = first_state(service), list(_steps(service, standing))
-    if state.policy.gaussian is not None:
-        delta = state.policy.delta
-        events = [e for step in steps for e in _gaussian(state, step)]
+    if not state.policy.schedule.per_release:
+        delta = state.policy.schedule.delta
+        events = [e for step in steps for e in _event(state, step.t, step.rates, step.shown.scale)]
         return Cost(compose([*events, *_lost(state, standing)], delta), delta)
     gaps = [one.epsilon for one in standing.booked_now]
     return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
@@ -129,13 +129,12 @@ def _lost(state: State, standing: LedgerState) -> Iterator[Event]:
     for gap in standing.booked_now:
         first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
         for t in range(first, min(last, state.policy.horizon) + 1):
-            made = state.scheduler.at(t)
-            reach = max((case.reach for case in state.scheduler.booked(t).cases), default=0)
-            if reach:
-                yield Gaussian(reach, made.scale)
+            yield from _event(state, t, (), state.scheduler.at(t).scale)
 
 
-def _gaussian(state: State, step: _Step) -> list[Event]:
-    """As if the house were the one of which the release could tell most."""
-    cases = state.scheduler.booked(step.t, step.rates).cases
-    return [Gaussian(max(case.reach for case in cases), step.shown.scale)] if cases else []
+def _event(state: State, t: int, rates: Sequence[float], scale: float) -> Iterator[Event]:
+    """As if the house were the one about which the release could reveal most; none if certain."""
+    cases = state.scheduler.booked(t, rates).cases
+    if cases:
+        reach = max(case.reach for case in cases)
+        yield noise_event(state.policy.schedule.noise, reach, scale)

@@ -125,9 +125,7 @@ def _commit(service: ZoneService, ledger: Ledger) -> None:
     """The schedule's digest, before the first reading of the epoch."""
     epoch = ledger.standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
-    known = state.scheduler.ahead and service.policy.window is None
-    steps = range(1, service.policy.horizon + 1) if known else ()
-    ledger.write(ScheduleRecord.of(state.digest, [state.scheduler.at(t).scale for t in steps]))
+    ledger.write(ScheduleRecord.of(state.digest, state.scheduler.scales()))
 
 
 def first_state(service: ZoneService, digest: str | None = None) -> State:

@@ -255,7 +255,7 @@ def _planned(
 ) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
     terms = pattern.terms
-    if terms.gaussian is not None or promise.secret == "window":
+    if promise.secret == "window" or not terms.schedule.per_release:
         return Planned(terms, None, None)
     if promise.secret == "step" and promise.rho is None:
         return Planned(terms, None, None)

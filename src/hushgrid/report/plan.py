@@ -38,7 +38,7 @@ def plan_json(
         "epsilon_t": [finite_or_none(e) for e in found.epsilon_t],
         "scale": list(found.scale),
         "clamp": list(found.policy.clamp) or None,
-        "gaussian": found.policy.gaussian,
+        "gaussian": found.policy.schedule.terms.get("gaussian"),
         "epsilon_any": finite_or_none(found.epsilon_any),
         "leakage_max": found.leakage,
         "running": found.running,
@@ -90,10 +90,8 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
         continued=found.running is not None,
     )
     lines = [f"Promise: {promise}", ""]
-    kind = "standard deviation" if policy.gaussian is not None else "scale"
-    shape = "Gaussian" if policy.gaussian is not None else "Laplace"
-    lines.append(f"Noise: {shape}, {kind} {span(found.scale, '.0f')} Wh.")
-    if policy.gaussian is None:
+    lines.append(f"Noise: {policy.schedule.noise_words} {span(found.scale, '.0f')} Wh.")
+    if policy.schedule.per_release:
         lines.append(
             f"Each release loses at most {span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
             f" whatever anyone consumes, at most {found.epsilon_any:.4f}."

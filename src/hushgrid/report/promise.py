@@ -90,11 +90,10 @@ def outlook_prose(outlook: Outlook) -> str:
         steps=outlook.steps,
         continued=outlook.memory is not None,
     )
-    gaussian = policy.gaussian is not None
-    kind = "Gaussian, standard deviation" if gaussian else "Laplace, scale"
+    kind = policy.schedule.noise_words
     even = " (at an even share of the window)" if outlook.secret == "window" else ""
     lines = [f"Promise: {promise}", f"Noise: {kind} {span(seen.scale, '.0f')} Wh{even}."]
-    if not gaussian:
+    if policy.schedule.per_release:
         lines.append(
             f"Each release loses at most {span(seen.epsilon_t, '.4f')} (eta = {policy.eta:g});"
             f" whatever anyone consumes, at most {seen.epsilon_any:.4f}."

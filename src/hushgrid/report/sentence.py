@@ -46,10 +46,6 @@ _MORE = {
     "approximate": (
         "The odds can shift by more than that factor, with a probability that can exceed {delta:g}"
     ),
-    "negligible": (
-        "A home is left out while public knowledge gives one of its states a probability of at most"
-        " {delta:g}; in that state a price can shift the odds by more"
-    ),
 }
 
 
@@ -65,7 +61,7 @@ def promise_sentence(
     """State a promise, the adversary it holds for and what it assumes.
 
     Args:
-        policy: the policy that keeps it; its eta, window, horizon and negligible are used.
+        policy: the policy that keeps it; its eta, horizon and schedule are used.
         secret: "step", "interval", "trajectory" or "window".
         epsilon: bound on the shift of the log odds.
         delta: of a trajectory promise; 0 for a pure one.
@@ -79,24 +75,23 @@ def promise_sentence(
     'All 96 prices together shift the odds that a home is occu'
     """
     if steps is None:
-        steps = policy.horizon if policy.window is None else policy.window.steps
+        steps = policy.schedule.covers(policy.horizon)
     bound = _APPROXIMATE if delta else _BOUNDS[secret]
     if continued and secret == "interval":
         bound = _BOUNDS["continued"]
     values = {
         "factor": f"{factor(epsilon)} (e^{epsilon:g})",
         "steps": f"{steps:,}",
-        "delta": delta or policy.negligible,
+        "delta": delta,
     }
     said = [f"{bound}, if {_conditions(policy, secret)}"]
     if secret == "step":
         said.append(_MORE["step"])
     if delta:
         said.append(_MORE["approximate"])
-    if policy.negligible:
-        said.append(_MORE["negligible"])
-    told = [f"{one.format(**values)}." for one in said]
-    return " ".join([*told, *weaker_promise(policy)])
+    if policy.schedule.caveat:
+        said.append(policy.schedule.caveat)
+    return " ".join([*(f"{one.format(**values)}." for one in said), *weaker_promise(policy)])
 
 
 def _conditions(policy: Policy, secret: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
@@ -89,7 +89,7 @@ def _step(run: DemoRun, wishes: Wishes, tick: Callable[[], None]) -> PanelStep:
 
 def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> Foreseen:
     """The error that one day of the zone's policy should have, from public models alone."""
-    policy = replace(zone.policy, horizon=steps, epsilon_t=zone.policy.epsilon_t[:steps])
+    policy = zone.policy.first(steps)
     world = zone.scenario
     terms = (world.zone, world.tariff, world.models, world.consumption)
     played = days(lambda _: world, {"it": Mechanism(policy)}, count=DAYS, seed=seed + _FORESEEN)

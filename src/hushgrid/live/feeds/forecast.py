@@ -9,11 +9,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hushgrid.estimate import GAUSSIAN, LAPLACE, PublicKnowledge
 from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess, Range
 from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.mechanism import first_public
 from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
 
 RANGED = 1000  # intervals back from the newest whose releases have a range
@@ -39,12 +39,7 @@ class Forecaster:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
         scenario = zone.scenario
-        self._public = PublicKnowledge.start(
-            scenario.models,
-            scenario.consumption,
-            clamp=zone.policy.clamp,
-            shape=LAPLACE if zone.policy.gaussian is None else GAUSSIAN,
-        )
+        self._public = first_public(scenario.models, scenario.consumption, zone.policy)
         self._rates: list[float] = []
         self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
