@@ -33,8 +33,9 @@ KINDS = {
     "resume": "delta epsilon first last",
 }
 OPTIONAL = {  # that records of earlier versions lack
-    "epoch": {"interval", "leakage", "accepted"},
+    "epoch": {"interval", "leakage", "accepted", "together"},
     "release": {"noise"},
+    "resume": {"together"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from hushgrid.calibration import house_losses, schedule
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.border import Border, as_begun, border, opening
+from hushgrid.live.border import Border, _later, as_begun, border, opening
 from hushgrid.live.config import load_deployment
 from hushgrid.live.curator import Curator
 from hushgrid.live.deployment import Promise, ZoneService
@@ -38,8 +39,10 @@ from hushgrid.live.status import from_ledger
 from hushgrid.live.terms import check_same
 from hushgrid.schedules import Gaussian
 from tests.bodies import stating
+from tests.live.borders import FIRST, Street, World, world, zone_of
 from tests.live.setups import service as made_by_hand
 from tests.live.test_curator import Shown, curator
+from tests.test_before import laid_out
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 HOUR, DAY = 3600, 86_400
@@ -228,7 +231,8 @@ def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> 
     assert alone is not None
     legacy = replace(alone, promise=None)  # writes the record as it was written then
     epoch(tmp_path, legacy, 12)
-    assert set(bodies(tmp_path)[0]) == {"digest", "first", "horizon", "seconds", "roster", "exact"}
+    written = {"digest", "first", "horizon", "seconds", "roster", "exact"}
+    assert set(bodies(tmp_path)[0]) - {"together"} == written
     deployment = replace(
         load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
     )
@@ -474,7 +478,9 @@ def test_lost_steps_count_where_no_release_is_left(tmp_path: Path, after: float)
     epoch(tmp_path, first, 0)
     found = standing(tmp_path)
     t = BEGINS // HOUR
-    lost = replace(found, booked=(ResumeRecord(t, t + 23, 3.6, 0.0, found.head.seq),))
+    lost = replace(
+        found, booked=(ResumeRecord(t, t + 23, 24 * first.policy.epsilon, 0.0, found.head.seq),)
+    )
     counted = border(zone(tmp_path, BEGINS + DAY, *SLOW, promising(after)), lost)
     assert counted is not None
     assert counted.exact == counted.holds == (after == 4.0)
@@ -603,3 +609,175 @@ def test_batch_takes_the_figure_that_is_given_and_no_other(
     load(tmp_path, begins[1], promising(0.9), *PLACES)
     assert "state the figure in public" in run(*place, times[1], "--to", times[2])
     assert len(bodies(tmp_path)) == 2
+
+
+# ---- against the joint law of all houses
+
+
+def kept_promises(street: Street, seed: int, before: Mapping[int, float]) -> dict[int, float]:
+    """What outputs show about each step; no more than stated, unless the last epoch adds nothing.
+
+    A gap may take a step above its promise without any new epoch.
+    """
+    shown, stated = street.realised(np.random.default_rng(seed), 24), street.allowed()
+    for t in stated.keys() & shown.keys():
+        if shown[t] > before.get(t, 0.0) + 1e-5 * stated[t]:
+            assert shown[t] <= stated[t] * (1 + 1e-5), (seed, t - FIRST)
+    return shown
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_output_shows_more_than_is_stated(seed: int) -> None:
+    """Random epochs: blocks or none, silence, gaps, promises up and down, in mid-horizon or after.
+
+    The models of an epoch hold since the last release of the one before.
+    """
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 4))
+    street, at, shown = Street(n), FIRST, dict[int, float]()
+    same = world(rng, n, blocks=n > 1 and rng.random() < 0.4)
+    for _ in range(3):
+        other = world(rng, n, blocks=n > 1 and rng.random() < 0.4)
+        model = street.law(same if rng.random() < 0.5 else other, at)
+        horizon, factor = int(rng.integers(1, 7)), float(rng.choice([1, 1.2, 2]))
+        epsilon = float(rng.choice([0.05, 0.2, 0.5, 1, 2]))
+        promise = factor if rng.random() < 0.75 else None
+        one = zone_of(model, at * HOUR, epsilon, horizon, promise)
+        street.begin(one)
+        until = int(rng.integers(0, horizon + 1)) if rng.random() < 0.6 else horizon
+        street.publish(one, [t for t in range(1, until + 1) if rng.random() < 0.9])
+        if street.losses:
+            shown = kept_promises(street, seed, shown)
+        end = at + until
+        if rng.random() < 0.25:
+            lost = np.zeros(int(rng.integers(1, 4)))
+            lost[rng.integers(len(lost))] = rng.choice([0.1, 0.5, 3])
+            street.lose(end, lost.tolist())
+            end += len(lost)
+            shown = street.realised(rng, 24)
+        at = max(end, at + 1 if rng.random() < 0.5 else at + horizon) + int(rng.choice([0, 1, 6]))
+
+
+def test_blocks_that_are_no_more_are_counted() -> None:
+    """Two houses that went together, then each on its own: a release about one is about both."""
+    d = 0.02
+    pair = np.full((4, 4), d) + np.diag([1 - 4 * d, 0, 0, 1 - 4 * d])
+    pair[1:3] = [0.45, 0.05, 0.05, 0.45]
+    alone = np.array([[0.7, 0.3], [0.3, 0.7]])
+    street = Street(2)
+    first = zone_of(street.law(World([[0, 1]], [pair]), FIRST), FIRST * HOUR, 0.01, 24, 1.0)
+    street.begin(first)
+    street.publish(first, [1])
+    model = street.law(World([[0], [1]], [alone, alone]), FIRST + 1)
+    second = zone_of(model, (FIRST + 1) * HOUR, 1.0, 8, None)
+    street.begin(second)
+    street.publish(second, range(1, 9))
+    shown = kept_promises(street, 0, {})
+    assert shown[FIRST] > 2 * street.standing.epochs[0].interval  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("published", [3, 0])
+def test_steps_without_a_release_have_a_promise_too(published: int) -> None:
+    """A small promise, three releases or none, forecasts to the end, then much less noise."""
+    move = World([[0]], [np.array([[0.7, 0.3], [0.3, 0.7]])])
+    street = Street(1)
+    first = zone_of(street.law(move, FIRST), FIRST * HOUR, 0.1, 24, 1.0)
+    street.begin(first)
+    street.publish(first, range(1, published + 1))
+    for promise in (1.0, None):
+        after = zone_of(street.law(move, FIRST + 24), (FIRST + 24) * HOUR, 1.0, 24, promise)
+        found = border(after, street.standing)
+        assert found is not None
+        assert not found.holds
+        days = _later(after, street.standing, [])
+        assert days == 24, "beyond the end of the old epoch silence helps"
+    street.begin(after)
+    street.publish(after, range(1, 25))
+    shown = kept_promises(street, 0, {})
+    assert shown[FIRST + 23] > 2 * street.standing.epochs[0].interval  # type: ignore[operator]
+    lower = zone_of(street.law(move, FIRST + 72), (FIRST + 72) * HOUR, 0.05, 24, 1.0)
+    held = border(lower, street.standing)
+    assert held is not None
+    assert held.holds
+
+
+def test_silence_within_a_horizon_helps_where_no_more_is_promised() -> None:
+    """Half of the horizon is left out, and other models promise the same or less."""
+    move = World([[0]], [np.array([[0.7, 0.3], [0.3, 0.7]])])
+    street = Street(1)
+    first = zone_of(street.law(move, FIRST), FIRST * HOUR, 0.1, 48, 1.0)
+    street.begin(first)
+    street.publish(first, range(1, 25))
+    for epsilon in (0.1, 0.05):
+        after = zone_of(street.law(move, FIRST + 46), (FIRST + 46) * HOUR, epsilon, 24, 1.0)
+        found = border(after, street.standing)
+        assert found is not None
+        assert found.holds
+
+
+@pytest.mark.parametrize("lost", [6.0, math.inf])
+def test_a_gap_counts_with_what_is_booked(tmp_path: Path, lost: float) -> None:
+    """An epoch of less noise may have been lost in it: the same terms, or others."""
+    epoch(tmp_path, zone(tmp_path), 12)
+    found = standing(tmp_path)
+    t = found.last_t
+    booked = replace(found, booked=(ResumeRecord(t + 1, t + 6, lost, 0.0, found.head.seq),))
+    for more in ((), (promising(0.9),)):
+        at_once = border(zone(tmp_path, BEGINS + 18 * HOUR, *more), booked)
+        later = border(zone(tmp_path, BEGINS + 9 * DAY, *more), booked)
+        assert at_once is not None
+        assert later is not None
+        assert later.holds
+        assert not at_once.holds
+        assert at_once.leakage > min(lost, 1e9)
+
+
+def test_a_lost_epoch_is_on_record_with_its_blocks(tmp_path: Path) -> None:
+    """No more booked than the epoch's own releases: at once in one step, it counts as that."""
+    epoch(tmp_path, zone(tmp_path, BEGINS, *SLOW, promising(4.0)), 12)
+    found = standing(tmp_path)
+    t = found.last_t
+    lost = ResumeRecord(t + 1, t + 12, 1.0, 0.0, found.head.seq)
+    after = zone(tmp_path, BEGINS + DAY, *SLOW, promising(4.0))
+    figures = []
+    for together in (None, 1, 2):
+        state = replace(found, booked=(replace(lost, together=together),))
+        counted = border(after, state)
+        assert counted is not None
+        figures.append(counted.leakage)
+    assert figures[0] < figures[1] < figures[2]
+
+
+def test_the_next_epoch_of_a_ledger_from_before(tmp_path: Path) -> None:
+    """Its epoch has no promise and no blocks on record, and was planned on its own."""
+    folder = laid_out(tmp_path)
+    text = (folder / "service.toml").read_text()
+    (folder / "service.toml").write_text(re.sub(r"zones = .*", 'zones = ["interval.toml"]', text))
+    (one,) = load_deployment(folder / "service.toml").zones
+    with open_store(str(folder / "ledger.db"), create=False) as store:
+        state = check(store.records("interval"), verify, {}).standings["interval"]
+    (begun,) = state.epochs
+    assert (begun.interval, begun.together) == (None, None)
+    begins = (state.last_t + 1) * one.seconds
+
+    def found(zone: ZoneService, begins: int, state: LedgerState = state) -> Border:
+        counted = border(in_epoch(zone, begins) or replace(zone, begins=begins), state)
+        assert counted is not None
+        return counted
+
+    same = found(one, begins)
+    assert same.exact
+    assert same.leakage > 0.4
+    blind = border(in_epoch(one, begins) or one, state, [])
+    assert blind is not None
+    assert same.leakage <= blind.leakage
+    less = replace(one, promise=Promise("interval", 0.1))
+    at_once = found(less, begins)
+    assert (at_once.exact, at_once.holds) == (False, False)
+    known = replace(state, epochs=(replace(begun, together=1),))
+    assert found(less, begins, known).leakage <= at_once.leakage
+    with pytest.raises(LedgerError, match=r"where 0\.1 is promised") as refused:
+        opening(in_epoch(less, begins) or less, state)
+    waits = begins + later(refused.value) * one.seconds
+    assert found(less, waits).holds
+    assert "accepted" not in opening(in_epoch(less, waits) or less, state)

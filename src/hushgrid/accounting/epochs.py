@@ -134,6 +134,57 @@ def kept_by_steps(models: Sequence[OccupancyModel], first: int, last: int) -> Fl
     return out
 
 
+def kept_within(
+    models: Sequence[OccupancyModel], first: int, last: int, until: int
+) -> tuple[Floats, Floats]:
+    """What silence from `first` to `last` leaves at the steps in between, up to `until`.
+
+    As `kept_by_silence`.
+
+    Args:
+        models: Theta. Every state is possible at step 1, whatever Pi says.
+        first: a step, from 1.
+        last: a later step, or the same.
+        until: the last step that is asked for, from `first` to `last`.
+
+    Returns:
+        (until - first + 1,) each: the share of a leakage at `first` that is left at each step,
+        which never rises, and the share at each step that is left at `last`, which never falls.
+
+    >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> [share.round(3).tolist() for share in kept_within([theta], 1, 10, 3)]
+    [[1.0, 0.714, 0.51], [0.045, 0.064, 0.091]]
+    """
+    steps = until - first + 1
+    came, goes = np.zeros(steps), np.zeros(steps)
+    if len(models) > 1 and _torn(models, last):
+        return came + 1, goes + 1
+    for model in anywhere(models):
+        states = list(islice(possible_states(model), first - 1, until))
+        for p, piece in enumerate(model.chains):
+            chains = np.unique(piece.chain_of)
+            size = piece.initial.shape[1]
+            product = np.broadcast_to(np.eye(size), (len(chains), size, size))
+            moves = product > 0
+            for k in range(steps):
+                if k > 0:
+                    a = into(model, piece, chains, first + k)
+                    product, moves = product @ a, moves @ (a > 0)
+                came[k] = max(came[k], _largest(product, moves, states[0][p][chains]))
+            product = np.broadcast_to(np.eye(size), (len(chains), size, size))
+            moves = product > 0
+            for t in range(last, first - 1, -1):
+                if t <= until:
+                    rows = states[t - first][p][chains]
+                    goes[t - first] = max(goes[t - first], _largest(product, moves, rows))
+                a = into(model, piece, chains, t)
+                product, moves = a @ product, (a > 0) @ moves
+    came[0] = 1.0
+    if until == last:
+        goes[-1] = 1.0
+    return came, goes
+
+
 def anywhere(models: Sequence[OccupancyModel]) -> tuple[OccupancyModel, ...]:
     """The same models with every state possible at step 1."""
     return tuple(
@@ -173,6 +224,11 @@ def _kept(model: OccupancyModel, p: int, first: int, last: int) -> float:
     for t in range(first + 1, last + 1):
         a = into(model, piece, chains, t)
         product, moves = product @ a, moves @ (a > 0)
+    return _largest(product, moves, possible)
+
+
+def _largest(product: Floats, moves: Bools, possible: Bools) -> float:
+    """The largest of Birkhoff's coefficients of several chains."""
     return max(
         _coefficient(m[rows], b[rows]) for m, b, rows in zip(product, moves, possible, strict=True)
     )

@@ -9,9 +9,10 @@ others the records bound it; proof: docs/proofs/temporal.md, "Other terms".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from hushgrid.accounting.epochs import (
     anywhere,
     kept_by_silence,
     kept_by_steps,
+    kept_within,
 )
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.arrays import Floats, Indices
@@ -40,6 +42,8 @@ from hushgrid.simulation import Scenario
 _CLOSE = 1e-6  # relative: what a plan's search and its run leave open
 _MOST = 50_000  # steps of earlier epochs that are looked at again
 _DAY = 86_400  # [s]
+_ENDLESS = 1e5  # a leakage like no bound at all
+_MOST_TOGETHER = 12  # houses of a block, where it is not on record: 13 would have 8,192 states
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +64,17 @@ class Border:
     exact: bool
 
 
-def opening(service: ZoneService, standing: LedgerState) -> dict[str, float]:
-    """What the record of a new epoch states about leakage: nothing without an interval promise.
+def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
+    """What the record of a new epoch states about leakage.
 
     Args:
         service: the zone with the terms that are to begin.
         standing: its ledger, where the new epoch is not yet recorded.
 
     Returns:
-        The promise as `interval`, as `leakage` the figure that was counted and, where a promise is
-        exceeded, as `accepted` the figure that takes its place. Without an interval promise only
-        what was accepted for earlier epochs.
+        The most houses that move together as `together`. The promise as `interval`, as `leakage`
+        the figure that was counted and, where a promise is exceeded, as `accepted` the figure that
+        takes its place. Without an interval promise only what was accepted for earlier epochs.
 
     Raises:
         LedgerError: a promise would be exceeded, and the operator has not accepted the figure.
@@ -80,11 +84,13 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, float]:
     exceeded = 0.0 if found is None or found.holds else found.leakage
     if found is not None and exceeded > (service.accepts or 0.0):
         raise LedgerError(_refusal(service, standing, found, spans))
-    accepted = {"accepted": exceeded} if exceeded else {}
+    stated: dict[str, Any] = {"together": together(service)}
+    if exceeded:
+        stated |= {"leakage": exceeded, "accepted": exceeded}
     if promised is None:
-        return {"leakage": exceeded, **accepted} if exceeded else {}
+        return stated
     counted = max(_own(service), 0.0 if found is None else found.leakage)
-    return {"interval": promised, "leakage": counted, **accepted}
+    return {**stated, "interval": promised, "leakage": counted}
 
 
 def border(
@@ -173,11 +179,7 @@ class _EpochReleases:
     epoch: EpochRecord
     releases: Sequence[ReleaseRecord]
     gaps: Sequence[ResumeRecord]
-
-    @property
-    def lost(self) -> list[int]:
-        until = self.epoch.first + self.epoch.horizon
-        return [t for gap in self.gaps for t in range(gap.first, min(gap.last + 1, until))]
+    until: int  # the step after its last one
 
     @property
     def seq(self) -> int:
@@ -187,25 +189,30 @@ class _EpochReleases:
     def sources(self, seconds: int) -> list[tuple[int, float]]:
         """(time [s], the most that it loses, whatever anyone consumes) of all it published.
 
-        The time is that of the state which it is about: in steps of other lengths, their end.
+        The time is that of the state which it is about: in steps of other lengths, their end. A
+        gap counts at its last step: a lost epoch may have gone on after this one's horizon.
         """
         wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
         found = [(one.start + wait, one.epsilon_any) for one in self.releases]
-        last = self.epoch.first + self.epoch.horizon - 1
-        for gap in self.gaps:
-            found.append((min(gap.last, last) * self.epoch.seconds + wait, gap.epsilon))
-        return found
+        return found + [(gap.last * self.epoch.seconds + wait, gap.epsilon) for gap in self.gaps]
 
-    def end(self, seconds: int) -> int:
-        """The time [s] of the last that it published."""
-        return max(time for time, _ in self.sources(seconds))
+    @property
+    def booked(self) -> float:
+        """All that is booked for steps that may be lost; its promise need not cover them."""
+        return math.fsum(gap.epsilon for gap in self.gaps)
+
+    def end(self, seconds: int, to: int) -> int:
+        """The time [s] of its last step before `to` [s], or of the last that it published."""
+        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
+        last = min((self.until - 1) * self.epoch.seconds + wait, to - (0 if wait else seconds))
+        return max([last, *(time for time, _ in self.sources(seconds))])
 
 
 def _told(standing: LedgerState) -> list[_EpochReleases]:
-    """Every epoch that may have published from readings, in the order of the records.
+    """Every epoch that may have published from readings or has promised something for its steps.
 
-    A later record may set an epoch aside that has published nothing; what is on record from then
-    on is not of that one, wherever it begins.
+    In the order of the records. A later record may set an epoch aside that has published nothing;
+    what is on record from then on is not of that one, wherever it begins.
     """
     found: list[_EpochReleases] = []
     for i, epoch in enumerate(standing.epochs):
@@ -213,8 +220,9 @@ def _told(standing: LedgerState) -> list[_EpochReleases]:
         steps = [one for one in standing.releases if epoch.first <= one.t < until]
         releases = [one for one in steps if one.source == "readings"]
         gaps = [one for one in standing.booked if epoch.first <= one.first < until]
-        if releases or gaps:
-            found.append(_EpochReleases(i, epoch, releases, gaps))
+        end = int(min(epoch.first + epoch.horizon, until))
+        if releases or gaps or (epoch.interval is not None and end > epoch.first):
+            found.append(_EpochReleases(i, epoch, releases, gaps, end))
     return found
 
 
@@ -295,11 +303,17 @@ class EarlierEpoch:
 
 def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
     """Earlier epochs of the same terms, back to where they are forgotten; the last one last."""
-    first, found = service.begins // service.seconds, list[EarlierEpoch]()
-    if _promised(service) is None:
+    first, found, promised = (
+        service.begins // service.seconds,
+        list[EarlierEpoch](),
+        _promised(service),
+    )
+    if promised is None:
         return found
     for one in reversed(_told(standing)):
         epoch = one.epoch
+        if not (one.releases or one.gaps) and (epoch.interval or 0.0) >= promised:
+            continue  # nothing published, and no less is promised here
         alike = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
         then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
         if then is None or first - epoch.first > _MOST:
@@ -333,6 +347,11 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
     return None
 
 
+def _before(told: Sequence[_EpochReleases], spans: Sequence[EarlierEpoch]) -> list[_EpochReleases]:
+    """The epochs before those of the same terms."""
+    return [one for one in told if not spans or one.place < spans[0].told.place]
+
+
 def _of_run(
     service: ZoneService,
     standing: LedgerState,
@@ -342,7 +361,7 @@ def _of_run(
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = _promised(service)
     assert promised is not None
-    before = told[: len(told) - len(spans)]
+    before = _before(told, spans)
     if not spans:
         own = _own(service)
         if service.leakage is not None:  # planned for any number of epochs like it
@@ -371,17 +390,16 @@ def _continued(
         # who is certain where this chain begins need not have been so before
         worlds.append(replace(world, models=anywhere(world.models)))
     worst, earlier = 0.0, np.zeros(new - begin)
+    booked = [each for span in spans for each in _otherwise(span, promised)]
     for each in worlds:
         rows = _Rows(each, steps)
         for span in spans:
-            epoch = span.told.epoch
-            scheduler = first_state(span.service, epoch.digest).scheduler
-            scales = {t - begin + 1: scheduler.at(epoch.step(t)).scale for t in span.told.lost}
-            scales |= {one.t - begin + 1: one.scale for one in span.told.releases}
-            rows.add(span.service, scales)
+            rows.add(span.service, {t - begin + 1: b for t, b in _scales_then(span).items()})
         rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
         kinds, class_of = rows.grouped()
         kinds[0] += inflow
+        for last, lost in booked:
+            kinds[min(last, new) - begin] += min(lost, _ENDLESS)
         without = kinds.copy()
         without[new - begin :] = 0.0
         whole = leakage_by_houses(each.models, kinds, class_of)
@@ -392,11 +410,45 @@ def _continued(
             more = past > other[: new - begin] + FORGOTTEN * promised  # what the new epoch adds to
             earlier = np.maximum(earlier, np.where(more, past, 0.0).max(axis=1))
             worst = max(worst, float(one[new - begin :].max()))
-    found = [(worst, promised)]
+    for last, lost in booked:  # lost at any step until then
+        until = earlier[: last + 1 - begin]
+        until += np.where(until > 0, lost, 0.0)
+    found = [(worst if worst < _ENDLESS else math.inf, promised)]
     ends = [*(span.told.epoch.first - begin for span in spans[1:]), new - begin]
     for span, end in zip(spans, ends, strict=True):
         part = earlier[span.told.epoch.first - begin : end]
         found.append((float(part.max(initial=0.0)), _allowed(standing, span.told, promised)))
+    return found
+
+
+def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
+    """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked."""
+    epoch, scheduler = span.told.epoch, first_state(span.service, span.told.epoch.digest).scheduler
+    steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
+    own = math.fsum(scheduler.most(epoch.step(t)) for t in steps)
+    if gap.together is not None or gap.epsilon > own * (1 + _CLOSE):
+        return None
+    return {t: scheduler.at(epoch.step(t)).scale for t in steps}
+
+
+def _scales_then(span: EarlierEpoch) -> dict[int, float]:
+    """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
+    found = {t: b for gap in span.told.gaps for t, b in (_own_gap(span, gap) or {}).items()}
+    return found | {one.t: one.scale for one in span.told.releases}
+
+
+def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
+    """(last step, loss of any house) of gaps in which releases of other terms may be lost.
+
+    Houses that moved together then: each lost what all of them did, and what later releases say
+    of one of them they say of the others.
+    """
+    found = []
+    for gap in span.told.gaps:
+        if _own_gap(span, gap) is None:
+            n = gap.together or 1
+            more = (n - 1) * together(span.service) * promised
+            found.append((gap.last, n * gap.epsilon + more))
     return found
 
 
@@ -447,10 +499,11 @@ def _of_others(
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
 
-    What is on record for such an epoch holds before the new one begins. A run of the same terms
+    What is on record for such an epoch holds before the new one begins, but for what is booked as
+    lost since. All its steps are judged, also those without a release. A run of the same terms
     that is planned for any number of epochs was counted at its promise when it began.
     """
-    before = told[: len(told) - len(spans)]
+    before = _before(told, spans)
     judged = [(one, one.epoch.interval) for one in before if one.epoch.interval is not None]
     if spans and all(one.memory is not None for one in (service, *(s.service for s in spans))):
         return []
@@ -460,14 +513,26 @@ def _of_others(
     if spans:  # each of them on its own
         forward += math.fsum(_own(span.service) for span in spans)
     to = spans[0].told.epoch.first * service.seconds if spans else service.begins
-    share, most = _fading(service, before, to)
+    fading, then, now = (
+        _Fading(service, before, to),
+        _together_then(service, before),
+        together(service),
+    )
     everything = math.fsum(loss for one in told for _, loss in one.sources(service.seconds))
     everything += max((one.epsilon for one in standing.moved.values()), default=0.0)
     found = []
     for one, promised in judged:
         allowed = _allowed(standing, one, promised)
-        back = _carried(forward * _together(service), share(one.end(service.seconds)), most)
-        found.append((min(allowed, everything * _together(service)) + back, allowed))
+        lost = math.fsum(other.booked for other in told if other.place >= one.place)
+        cap = allowed if one.releases or one.gaps else everything
+        worst = 0.0
+        for came, goes in fading.steps(one.end(service.seconds, to), forward * now):
+            adds = then * goes
+            held = min(allowed, everything * then * now, _carried(cap * then * now, came))
+            if adds > _CLOSE * allowed:  # else what was lost is not what the new epoch adds to
+                held += _carried(lost * then * now, came)
+            worst = max(worst, held + adds)
+        found.append((worst, allowed))
     return found
 
 
@@ -480,25 +545,31 @@ def _inflow(
 ) -> float:
     """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
 
-    Every release counts with what it loses whatever anyone consumes, and less with every step
-    since. What holds for the steps of an epoch bounds all releases until its end.
+    Every release counts with what it loses whatever anyone consumes. What holds for the steps of
+    an epoch bounds all releases until its end, but for what is booked as lost. Where houses moved
+    together, the new releases about one of them speak of the others too.
     """
-    share, most = _fading(service, before, to)
-    sources = [each for one in before for each in one.sources(service.seconds)]
-    bounds = [_sum((loss, share(time)) for time, loss in sources)]
-    for one in before:
-        if one.epoch.interval is None:
-            continue
-        end = one.end(service.seconds)
-        holds = _allowed(standing, one, one.epoch.interval, None if run is None else run.place)
-        later = [(loss, share(time)) for time, loss in sources if time > end]
-        bounds.append(_sum([(holds, share(end)), *later]))
+    fading, then, now = (
+        _Fading(service, before, to),
+        _together_then(service, before),
+        together(service),
+    )
+    losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
+    bounds = [math.fsum(losses)]
+    for i, one in enumerate(before):
+        if one.epoch.interval is not None and (one.releases or one.gaps):
+            until = None if run is None else run.place
+            holds = _allowed(standing, one, one.epoch.interval, until)
+            bounds.append(math.fsum([holds, one.booked, *losses[i + 1 :]]))
+    came = now * then * min(bounds)
+    if then > 1:
+        came += now * (then - 1) * fading.left(_forward(service) * now)
     brought = [
-        _carried(one.epsilon * _together(service), share(_came(standing, one.seq, to)), math.inf)
+        _carried(one.epsilon * now, fading.share(_came(standing, one.seq, to)))
         for one in standing.moved.values()
         if one.direction == "in" and (run is None or one.seq < run.seq)
     ]
-    return min(min(bounds) * _together(service), most) + max(brought, default=0.0)
+    return fading.left(came) + max(brought, default=0.0)
 
 
 def _came(standing: LedgerState, seq: int, to: int) -> int:
@@ -506,47 +577,88 @@ def _came(standing: LedgerState, seq: int, to: int) -> int:
     return min((one.published_at for one in standing.releases if one.seq > seq), default=to)
 
 
-def _sum(parts: Iterable[tuple[float, float]]) -> float:
-    return math.fsum(_carried(loss, share, math.inf) for loss, share in parts)
+def _carried(leakage: float, share: float) -> float:
+    return leakage * share if share > 0 else 0.0
 
 
-def _carried(leakage: float, share: float, most: float) -> float:
-    """A share of a leakage, and no more than what the silence lets through at all."""
-    return min(leakage * share if share > 0 else 0.0, most)
-
-
-def _together(service: ZoneService) -> int:
+def together(service: ZoneService) -> int:
     """The most houses that move together: states of a block differ in that many."""
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def _fading(
-    service: ZoneService, before: Sequence[_EpochReleases], to: int
-) -> tuple[Callable[[int], float], float]:
-    """The share of a leakage about the step at any time [s] that is left at `to` [s].
+def _together_then(service: ZoneService, before: Sequence[_EpochReleases]) -> int:
+    """The same of earlier epochs; where it is not on record, the most that models can have."""
+    found = [1]
+    for one in before:
+        found += [gap.together or 1 for gap in one.gaps]
+        if one.epoch.together is not None:
+            found.append(one.epoch.together)
+        elif one.epoch.roster == roster_digest(service):
+            found.append(min(len(service.meters), _MOST_TOGETHER))
+        else:
+            found.append(_MOST_TOGETHER)
+    return max(found)
 
-    Also the most that releases of `before` can say there at all. Under the new epoch's models:
-    silence since the last of these releases, before that step by step, whatever is published.
-    Time beyond 32 days takes nothing off.
+
+class _Fading:
+    """What time takes off a leakage, under the new epoch's models.
+
+    `silence` is the share that is left at `to` [s] of any about the last step before it at which
+    something was published. What was before that loses step by step, whatever is published. Time
+    beyond 32 days takes nothing off.
     """
-    if not before:
-        return (lambda _: 1.0), 0.0
-    seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
-    last = max(one.end(seconds) for one in before)
-    quiet, day = max(min((to - last) // seconds, longest), 0), _DAY // seconds
-    models = _models(service, to - quiet * seconds, quiet)
-    silence = kept_by_silence(models, day + 1, day + 1 + quiet, starts=False)
-    first = min(time for one in before for time, _ in one.sources(seconds))
-    steps = min((last - first) // seconds, longest)
-    start = to - (quiet + steps) * seconds
-    kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
 
-    def share(time: int) -> float:
-        if time > last:
-            return 1.0
-        return silence * float(kept[max(steps - (last - time) // seconds, 0)])
+    def __init__(self, service: ZoneService, before: Sequence[_EpochReleases], to: int) -> None:
+        seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
+        self._service, self._to, self._day = service, to, _DAY // seconds
+        times = [time for one in before for time, _ in one.sources(seconds)]
+        starts = [one.epoch.first * one.epoch.seconds for one in before]
+        self._last = min(max(times, default=min(starts, default=to)), to)
+        self._quiet = min((to - self._last) // seconds, longest)
+        models, day = _models(service, to - self._quiet * seconds, self._quiet), self._day
+        self._silence = kept_by_silence(models, day + 1, day + 1 + self._quiet, starts=False)
+        self._any = bool(before)
+        steps = min((self._last - min(times, default=self._last)) // seconds, longest)
+        start = to - (self._quiet + steps) * seconds
+        self._kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
 
-    return share, 4 * math.atanh(silence) if silence < 1 else math.inf
+    def left(self, leakage: float) -> float:
+        """What is left at `to` of a leakage about the last step, or back."""
+        return min(_carried(leakage, self._silence), _widest(self._silence)) if self._any else 0.0
+
+    def _by_steps(self, time: int) -> float:
+        """The share of a leakage about the step at a time [s] that is left at the last one."""
+        ago = (self._last - time) // self._service.seconds
+        return float(self._kept[max(len(self._kept) - 1 - ago, 0)])
+
+    def share(self, time: int) -> float:
+        """The share of a leakage about the step at a time [s] that is left at `to`."""
+        return self._silence * self._by_steps(time) if time <= self._last and self._any else 1.0
+
+    def steps(self, until: int, forward: float) -> list[tuple[float, float]]:
+        """For the step at `until` [s] or, where it is after the last one, for all between them.
+
+        Returns:
+            The share that is left there of what was published until the last one, and what is left
+            of a leakage `forward` about the step at `to`.
+        """
+        if until <= self._last:
+            return [(1.0, self._by_steps(until) * self.left(forward))]
+        seconds, first = self._service.seconds, self._day + 1
+        if until >= self._to:
+            return [(1.0, forward)]
+        start = self._to - self._quiet * seconds
+        models, step = _models(self._service, start, self._quiet), max(until - start, 0) // seconds
+        came, goes = kept_within(models, first, first + self._quiet, first + step)
+        return [
+            (a, min(_carried(forward, b), _widest(b)))
+            for a, b in zip(came.tolist(), goes.tolist(), strict=True)
+        ]
+
+
+def _widest(share: float) -> float:
+    """The most that passes through a silence which leaves this share."""
+    return 4 * math.atanh(share) if share < 1 else math.inf
 
 
 def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:

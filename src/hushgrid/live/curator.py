@@ -130,7 +130,7 @@ class Curator:
             epoch = ledger.standing.epoch
             if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
                 meters.open_zone(service.id, service.meters, service.seconds)
-            stated: dict[str, float] = {}
+            stated: dict[str, Any] = {}
             if new_epoch or epoch is None:
                 stated = opening(service, ledger.standing)
             else:

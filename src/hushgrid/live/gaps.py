@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from hushgrid.errors import LedgerError, LedgerHeldError, MeterError, MeterRetryError
-from hushgrid.live.border import as_begun
+from hushgrid.live.border import as_begun, together
 from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.ledger.book import Ledger
 from hushgrid.live.ledger.chain import fold
@@ -185,7 +185,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     if standing.gap is None:
         return
     first, last = standing.gap.first, standing.gap.last
-    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta)))
+    n = None if lost_epoch is None else together(lost_epoch)
+    ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
     ledger.resumed()
     told = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
     log.warning("gap booked", extra=told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.live.deployment import ZoneService
@@ -22,7 +23,7 @@ def begin(
     meters: IntervalSource,
     key: Signer,
     new_epoch: bool,
-    stated: Mapping[str, float] | None = None,
+    stated: Mapping[str, Any] | None = None,
 ) -> None:
     """See that the present epoch is of these terms; begin one where there is none, or if asked.
 
@@ -86,7 +87,7 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
 
 
 def _begin(
-    service: ZoneService, ledger: Ledger, new_epoch: bool, stated: Mapping[str, float]
+    service: ZoneService, ledger: Ledger, new_epoch: bool, stated: Mapping[str, Any]
 ) -> None:
     """The present epoch must be of these terms; begin one where there is none, or when asked to."""
     standing = ledger.standing

@@ -121,6 +121,7 @@ class EpochRecord(LedgerEntry):
         leakage: What was counted for it, releases of earlier epochs included.
         accepted: The leakage that the operator accepted where this epoch takes its own steps or
             those of an earlier one above their promise.
+        together: The most houses that move together under its models: their largest block.
     """
 
     kind = "epoch"
@@ -133,6 +134,7 @@ class EpochRecord(LedgerEntry):
     interval: Annotated[float | None, optional(LOSS)] = None
     leakage: Annotated[float | None, optional(LOSS)] = None
     accepted: Annotated[float | None, optional(LOSS)] = None
+    together: Annotated[int | None, optional(whole(1))] = None
 
     def step(self, t: int) -> int:
         """The mechanism's own number for the zone's step t."""
@@ -356,7 +358,8 @@ class GapRecord(LedgerEntry):
 class ResumeRecord(LedgerEntry):
     """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
 
-    An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own).
+    An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own). Where
+    an epoch of other terms may be lost, `together` is the most houses that move together in it.
     """
 
     kind = "resume"
@@ -365,6 +368,7 @@ class ResumeRecord(LedgerEntry):
     epsilon: Annotated[float, or_null(LOSS, infinite=True)]
     delta: Annotated[float, CHANCE] = 0.0
     seq: int = 0
+    together: Annotated[int | None, optional(whole(1))] = None
 
 
 TYPES: Mapping[str, type[LedgerEntry]] = {
