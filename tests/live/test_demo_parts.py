@@ -23,9 +23,10 @@ from hushgrid.errors import ServiceError
 from hushgrid.live.demo.pace import SimulatedPace
 from hushgrid.live.demo.panel import KNOWS, SHOWN, Panel
 from hushgrid.live.demo.scoring import BINS, Rolling
-from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
+from hushgrid.live.demo.setting import Dials, Secrets, lay_out
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import ReleaseRecord
+from hushgrid.live.promise import sentence
 from hushgrid.live.web import stage as staging
 from hushgrid.live.web.stage import Stage
 from hushgrid.mechanism import Release
@@ -129,7 +130,7 @@ def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneServic
 class TestSetting:
     def test_the_folder_says_what_is_promised(self, zone: ZoneService) -> None:
         assert len(zone.meters) == 1000
-        assert promise_of(zone).startswith(
+        assert sentence(zone).startswith(
             "All prices together, of this epoch and of those before and after it under the same"
             " terms, shift the odds that a home is occupied in any one interval by at most"
             " a factor of 2.72 (e^1), if the published occupancy model is true"

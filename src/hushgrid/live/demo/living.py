@@ -18,10 +18,11 @@ from hushgrid.live.demo.broker import private_broker
 from hushgrid.live.demo.channel import Channel
 from hushgrid.live.demo.pace import SimulatedPace
 from hushgrid.live.demo.run import DemoRun, telling_house
-from hushgrid.live.demo.setting import HORIZON, OPERATOR, Dials, Secrets, lay_out, promise_of
+from hushgrid.live.demo.setting import HORIZON, OPERATOR, Dials, Secrets, lay_out
 from hushgrid.live.demo.show import DAY, Show
 from hushgrid.live.demo.ways import demo_routes
 from hushgrid.live.deployment import Deployment
+from hushgrid.live.promise import sentence
 from hushgrid.live.web.server import Server
 from hushgrid.live.web.stage import Stage
 
@@ -139,7 +140,7 @@ class _Living:
         self._dials, self._new_epoch = dials, False
         self._clock = SimulatedPace(zone.begins, self._opening.speed)
         house = telling_house(zone, self._opening.seed, DAY // zone.seconds)
-        self._show.begin(zone, house, dials, promise_of(zone))
+        self._show.begin(zone, house, dials, sentence(zone))
 
     def play(self) -> None:
         """Days under one epoch, and the plan of what comes after them."""

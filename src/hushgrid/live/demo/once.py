@@ -22,11 +22,12 @@ from hushgrid.live.demo.living import HOST, Wishes
 from hushgrid.live.demo.pace import SimulatedPace
 from hushgrid.live.demo.panel import BELIEFS, PanelStep, by_adversary
 from hushgrid.live.demo.run import DemoRun, telling_house
-from hushgrid.live.demo.setting import Dials, Secrets, lay_out, promise_of
+from hushgrid.live.demo.setting import Dials, Secrets, lay_out
 from hushgrid.live.demo.show import DAY
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import schedule_digest
 from hushgrid.live.ledger.stores import open_store
+from hushgrid.live.promise import sentence
 from hushgrid.live.web.server import Server
 from hushgrid.live.web.stage import Stage
 from hushgrid.planning import examine
@@ -143,7 +144,7 @@ def _played(
     return Played(
         epsilon=dials.epsilon,
         eta=dials.eta,
-        promise=promise_of(zone),
+        promise=sentence(zone),
         seed=seed,
         house=telling_house(zone, seed, len(seen)),
         optimal=np.array([one.optimal for one in seen]),

@@ -20,7 +20,6 @@ from hushgrid.live.deployment import Deployment, ZoneService
 from hushgrid.live.example import KEY_FILE
 from hushgrid.live.ledger.keys import create
 from hushgrid.live.publish import utc
-from hushgrid.report.sentence import promise_sentence
 
 LIMITS = {"epsilon": (0.1, 20.0), "eta": (0.0, 1.0)}
 HORIZON = 672  # steps of an epoch: a week
@@ -98,14 +97,6 @@ def lay_out(
     _add_operator(found, secrets)
     assert found.http is not None
     return replace(found, zones=(zone,), http=replace(found.http, token_lifetime=_FOR_EVER))
-
-
-def promise_of(zone: ZoneService) -> str:
-    """What the zone promises, in one sentence."""
-    promise = zone.promise
-    assert promise is not None
-    continued = zone.memory is not None
-    return promise_sentence(zone.policy, promise.secret, promise.epsilon, continued=continued)
 
 
 def budget_of(zone: ZoneService) -> float:
