@@ -30,7 +30,7 @@ from hushgrid.paper import (
 from hushgrid.policy import Policy
 from hushgrid.simulation import Mechanism, Scenario, days, fold
 
-Tick = Callable[[], None]
+Progress = Callable[[], None]
 
 ETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 SIGMAS = (0.0, 0.01, 0.02, 0.05, 0.1)
@@ -49,7 +49,7 @@ class Sweep:
     gain: dict[str, tuple[Summary, ...]]
 
 
-def against_eta(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
+def against_eta(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
     """naive over hushgrid at each eta, sigma as in the paper's experiment."""
     chosen = {"naive": mechanisms()["naive"]}
     chosen |= {f"{eta:g}": Mechanism(Policy(EPSILON, HORIZON, eta=eta)) for eta in ETAS}
@@ -61,7 +61,7 @@ def against_eta(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
     return Sweep("eta", ETAS, {"naive / hushgrid": gains})
 
 
-def against_sigma(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
+def against_sigma(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
     """naive over bound and exact as houses differ more and more in their habits."""
     lines: dict[str, list[Summary]] = {"bound": [], "exact": []}
     for sigma in SIGMAS:
@@ -77,7 +77,7 @@ def _zones(sigma: float, seed: int) -> Callable[[int], Scenario]:
     return lambda day: scenario(sigma, seed + day)
 
 
-def against_certainty(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
+def against_certainty(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
     """What the constraint alone gains (largest house over kappa, eta = 1), by share of the day."""
     gain = {
         f"{size} times a house": tuple(
@@ -88,7 +88,7 @@ def against_certainty(n_days: int, seed: int, tick: Tick = lambda: None) -> Swee
     return Sweep("share of the day the large are certain", CERTAIN, gain)
 
 
-def against_count(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
+def against_count(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
     """The same by the share of houses that are large."""
     gain = tuple(
         _constraint_gain(TYPICAL_SIZE, TYPICAL_CERTAIN, count, n_days, seed, tick)
@@ -99,7 +99,7 @@ def against_count(n_days: int, seed: int, tick: Tick = lambda: None) -> Sweep:
 
 
 def _constraint_gain(
-    size: int, share: float, count: int, n_days: int, seed: int, tick: Tick
+    size: int, share: float, count: int, n_days: int, seed: int, tick: Progress
 ) -> Summary:
     zone = large_consumers(size, share, count, seed)
     pair = {

@@ -7,7 +7,7 @@ from array_api_compat import array_namespace
 
 from hushgrid.adversary.arrays import Array, log, log_sum
 from hushgrid.adversary.blur import Blur, log_blurred
-from hushgrid.adversary.frequencies import Pair, by_frequencies
+from hushgrid.adversary.frequencies import LawPair, by_frequencies
 from hushgrid.arrays import Floats
 
 DIRECT = 2e9  # multiplications up to which the sums' laws are convolved directly
@@ -50,7 +50,7 @@ def _times(law: Array, chance: float, nil: Array) -> Array:
     return (1 - chance) * xp.concat([law, nil], axis=-1) + chance * xp.concat([nil, law], axis=-1)
 
 
-def count_likelihood(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
+def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home]."""
     u = max(map(len, other))
     if n * (n * u) * u <= DIRECT:
@@ -58,7 +58,7 @@ def count_likelihood(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floa
     return by_frequencies(own, other, n, z, blur)
 
 
-def _direct(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
+def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """By convolution, exact in every tail."""
     home, out = [np.ones(1)], [np.ones(1)]
     for _ in range(n):

@@ -16,7 +16,7 @@ from hushgrid.adversary.blur import Blur
 from hushgrid.adversary.normal import log_density
 from hushgrid.arrays import Bools, Complexes, Floats, Ints
 
-Pair = tuple[Floats, Floats]
+LawPair = tuple[Floats, Floats]
 
 _LOST = math.log(1e-18)  # of a characteristic function: what is left out
 _TRUSTED = 1e-7  # of the largest term: below it, rounding would show
@@ -25,7 +25,7 @@ _ROUNDS = 16
 _CHUNK = 2048  # frequencies looked at together
 
 
-def by_frequencies(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
+def by_frequencies(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home].
 
     Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
@@ -47,7 +47,7 @@ def by_frequencies(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats
 
 
 def _tilted(
-    own: Pair, other: Pair, n: int, z: int, blur: Blur, s: float, counts: Ints
+    own: LawPair, other: LawPair, n: int, z: int, blur: Blur, s: float, counts: Ints
 ) -> tuple[Floats, Bools]:
     """log likelihoods (2, counts) from laws tilted by s, and where they can be trusted."""
     (mine, mine_mass), (theirs, mass) = (_tilt(pair, s) for pair in (own, other))
@@ -69,7 +69,9 @@ def _tilted(
     return log(sums) + masses - s * z, sums > _TRUSTED * sizes
 
 
-def _period(pairs: tuple[Pair, Pair], n: int, z: int, blur: Blur, s: float, counts: Ints) -> int:
+def _period(
+    pairs: tuple[LawPair, LawPair], n: int, z: int, blur: Blur, s: float, counts: Ints
+) -> int:
     """Whole Wh that hold z and all but e^-40 of every count's load, so that nothing wraps around.
 
     Bernstein: a sum of readings within 0..u is x = 9 sigma + 27 u from its mean with at most
@@ -86,7 +88,7 @@ def _period(pairs: tuple[Pair, Pair], n: int, z: int, blur: Blur, s: float, coun
     return math.ceil(high - low + max(0, low - z, z - high) + _margin(blur, s)) + 2
 
 
-def _tilt(pair: Pair, s: float) -> tuple[Pair, Floats]:
+def _tilt(pair: LawPair, s: float) -> tuple[LawPair, Floats]:
     """Both laws times e^(sx), normalised, and the logarithms of their masses."""
     tilted, masses = [], []
     for f in pair:
@@ -138,7 +140,7 @@ def _noise_mean(blur: Blur, s: float) -> float:
     return s * blur.scale**2
 
 
-def _frequencies(other: Pair, n: int, blur: Blur, s: float, period: int) -> list[Ints]:
+def _frequencies(other: LawPair, n: int, blur: Blur, s: float, period: int) -> list[Ints]:
     """The k with a characteristic function at 2 pi k / period that counts, in chunks.
 
     They are sought on the whole circle: readings in steps of 100 Wh have echoes far out.
@@ -164,7 +166,7 @@ def _characteristic(f: Floats, w: Floats) -> Complexes:
     return np.where(np.abs(found) > 1e-300, found, 1e-300)
 
 
-def normal(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
+def normal(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """The load given the count as a normal law."""
     (own_mean, own_variance), (mean, variance) = moments(own), moments(other)
     m = np.arange(n + 1)
@@ -173,7 +175,7 @@ def normal(own: Pair, other: Pair, n: int, z: int, blur: Blur) -> Floats:
     return np.asarray(log_density(z - centre, np.maximum(spread, 1 / 12), blur))
 
 
-def moments(pair: Pair) -> tuple[Floats, Floats]:
+def moments(pair: LawPair) -> tuple[Floats, Floats]:
     """Means [Wh] and variances [Wh^2] of absent and present."""
     means = [float(f @ np.arange(f.size)) for f in pair]
     spreads = [float(f @ (np.arange(f.size) - m) ** 2) for f, m in zip(pair, means, strict=True)]

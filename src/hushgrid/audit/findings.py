@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Status = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
+CheckStatus = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
 
 # a finding further left outweighs one further right
-_WEIGHT: tuple[Status, ...] = ("failed", "noted", "passed", "not_checked", "not_applicable")
+_WEIGHT: tuple[CheckStatus, ...] = ("failed", "noted", "passed", "not_checked", "not_applicable")
 
 CHECKS = {
     "noise_scale": "The noise is as wide as stated, and no test certifies more than is promised.",
@@ -34,7 +34,7 @@ class Check:
     """One check: `first_bad` is the record (in a ledger or trace) or step that fails first."""
 
     id: str
-    status: Status
+    status: CheckStatus
     text: str
     first_bad: int | None = None
 

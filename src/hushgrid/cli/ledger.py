@@ -28,13 +28,13 @@ Store = Annotated[
 LedgerFile = Annotated[
     str, typer.Argument(metavar="STORE", help="Path of a ledger; a database server has its own.")
 ]
-ZoneName = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
+OneZone = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
 
 
 @app.command()
 def show(
     store: Store,
-    zone: ZoneName = None,
+    zone: OneZone = None,
     last: Annotated[int, typer.Option(min=0, help="Releases to list.")] = 10,
     json: Json = None,
 ) -> None:
@@ -54,7 +54,7 @@ def show(
 @app.command()
 def verify(
     store: Store,
-    zone: ZoneName = None,
+    zone: OneZone = None,
     key: Annotated[
         str | None, typer.Option(help="Public key (hex) that must have signed everything.")
     ] = None,
@@ -78,7 +78,7 @@ def verify(
 @app.command()
 def export(
     store: Store,
-    zone: ZoneName = None,
+    zone: OneZone = None,
     out: Annotated[str, typer.Option(metavar="FILE|-", help="Where the records go.")] = "-",
     json: Json = None,
 ) -> None:

@@ -12,11 +12,11 @@ from hushgrid.cli.common import Json, need, put_json, say
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What hushgrid learn wrote.")]
-Page = Annotated[Path | None, typer.Option("--html", help="Write a page with pictures.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write a page with pictures.")]
 
 
 @app.command()
-def show(model: Folder, html: Page = None, json: Json = None) -> None:
+def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
     """Say what a learned model holds, how good it is and how far to trust it.
 
     Example: hushgrid model show learned --html model.html
@@ -55,7 +55,7 @@ def show(model: Folder, html: Page = None, json: Json = None) -> None:
 
 
 @app.command()
-def compare(first: Folder, second: Folder, html: Page = None, json: Json = None) -> None:
+def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = None) -> None:
     """Hold two learned models against each other: chains and laws.
 
     Example: hushgrid model compare january february
@@ -122,7 +122,7 @@ def validate(
     ] = None,
     level: Annotated[float, typer.Option(min=0, max=0.5, help="Chance of a false alarm.")] = 0.01,
     mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan.")] = "canonical",
-    html: Page = None,
+    html: HtmlFile = None,
     json: Json = None,
 ) -> None:
     """Hold new readings against a model: drift of each home, and trust. Exit 1 on drift.

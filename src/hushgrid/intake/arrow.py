@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from hushgrid.errors import IntakeError
-from hushgrid.intake.lines import Source, chunks
+from hushgrid.intake.lines import ByteSource, chunks
 from hushgrid.intake.mapping import CANONICAL, ColumnMapping
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.tables import Table, arrow
@@ -22,12 +22,12 @@ _SMALL = 1 << 12  # [bytes]
 _DICTIONARY = 2  # header_type of Message.fbs
 
 
-def parse_arrow(source: Source, mapping: ColumnMapping = CANONICAL) -> Parsed:
+def parse_arrow(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Parsed:
     """All readings of an Arrow IPC stream."""
     return collect(arrow_batches(source, mapping))
 
 
-def arrow_batches(source: Source, mapping: ColumnMapping = CANONICAL) -> Iterator[Parsed]:
+def arrow_batches(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Iterator[Parsed]:
     """The readings of an Arrow IPC stream, one record batch at a time."""
     pa = arrow()
     options = pa.ipc.IpcReadOptions(use_threads=False)
@@ -49,7 +49,7 @@ class _Checked:
 
     closed = False
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._pieces = _pieces(source)
         self._raw = memoryview(b"")  # not yet checked
         self._parts: list[bytes | memoryview] = []  # of the message, the next one last
@@ -105,7 +105,7 @@ class _Checked:
         return len(self._raw) > 0
 
 
-def _pieces(source: Source) -> Iterator[bytes]:
+def _pieces(source: ByteSource) -> Iterator[bytes]:
     """The same bytes; small chunks are put together, so that a message has few pieces."""
     held = bytearray()
     for chunk in chunks(source):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hushgrid.arrays import Ints
 from hushgrid.intake.amounts import LONGEST, scaled, whole
+from hushgrid.intake.clock import Written
 from hushgrid.intake.faults import FAULTS_END, Fault
 from hushgrid.intake.mapping import Marks, Unit
 from hushgrid.intake.readings import clean_meter
-
-Written = TypeVar("Written", bound=Hashable)
 
 WH_PER_KWH = 1000
 SECONDS_PER_HOUR = 3600

@@ -18,14 +18,14 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.columns import durations, meter_codes, starts_of, values
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import Lines, Source, lines
+from hushgrid.intake.lines import ByteSource, Lines, lines
 from hushgrid.intake.mapping import ColumnMapping
 from hushgrid.intake.readings import Parsed, RawColumns, collect, sift
 from hushgrid.intake.times import reader
 from hushgrid.intake.zones import local_instants
 
 
-def parse_csv(source: Source, mapping: ColumnMapping) -> Parsed:
+def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
     """All readings of a CSV.
 
     >>> from hushgrid.intake.mapping import CANONICAL
@@ -39,7 +39,7 @@ def parse_csv(source: Source, mapping: ColumnMapping) -> Parsed:
     return collect(csv_batches(source, mapping))
 
 
-def csv_batches(source: Source, mapping: ColumnMapping) -> Iterator[Parsed]:
+def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
     """The readings of a CSV, about 256 KiB of its text at a time."""
     table = None
     for part in lines(source):

@@ -27,7 +27,7 @@ from hushgrid.arrays import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.espi_resources import ReadingType, address, decimal, integer, reading_type
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import Source
+from hushgrid.intake.lines import ByteSource
 from hushgrid.intake.readings import Parsed, RawColumns, clean_meter, collect, sift
 from hushgrid.intake.xml import read_xml
 
@@ -41,12 +41,12 @@ _WAITING = 1 << 20  # readings that may wait for their ReadingType
 _KNOWN = 1 << 16  # usage points, meter readings and reading types a document may name
 
 
-def parse_espi(source: Source, *, meter_id: str | None = None) -> Parsed:
+def parse_espi(source: ByteSource, *, meter_id: str | None = None) -> Parsed:
     """All readings of a Green Button document."""
     return collect(espi_batches(source, meter_id=meter_id))
 
 
-def espi_batches(source: Source, *, meter_id: str | None = None) -> Iterator[Parsed]:
+def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator[Parsed]:
     """The readings of a Green Button document, some thousand at a time.
 
     Before the end of a document nobody knows that it is well-formed.

@@ -27,7 +27,7 @@ from hushgrid.intake.amounts import scaled, whole
 from hushgrid.intake.clock import TimeReader
 from hushgrid.intake.columns import meter_codes
 from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import LINE_LIMIT, Source, blocks, decoded, whole_lines_of
+from hushgrid.intake.lines import LINE_LIMIT, ByteSource, blocks, decoded, whole_lines_of
 from hushgrid.intake.names import Names
 from hushgrid.intake.plain import PlainLines, plain
 from hushgrid.intake.readings import (
@@ -61,7 +61,7 @@ _MEND = "; give one array of flat objects, or NDJSON, where a broken line harms 
 Broken = tuple[int, Fault]
 
 
-def parse_json(source: Source) -> Parsed:
+def parse_json(source: ByteSource) -> Parsed:
     """All readings of a JSON array or of NDJSON; no bytes are no readings.
 
     >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
@@ -71,7 +71,7 @@ def parse_json(source: Source) -> Parsed:
     return collect(json_batches(source))
 
 
-def json_batches(source: Source) -> Iterator[Parsed]:
+def json_batches(source: ByteSource) -> Iterator[Parsed]:
     """The readings of a JSON array or of NDJSON, some thousand at a time."""
     stream = blocks(source)
     opening = next(stream, b"")

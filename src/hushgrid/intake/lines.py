@@ -11,10 +11,10 @@ from hushgrid.intake.faults import Fault
 LINE_LIMIT = 1 << 16  # [bytes] a longer line or record is malformed
 BLOCK = 1 << 18  # [bytes] read at a time
 
-Source = bytes | Iterable[bytes]
+ByteSource = bytes | Iterable[bytes]
 
 
-def chunks(source: Source) -> Iterator[bytes | bytearray | memoryview]:
+def chunks(source: ByteSource) -> Iterator[bytes | bytearray | memoryview]:
     """What the source gives, checked to be bytes."""
     for chunk in [source] if isinstance(source, (bytes, bytearray, memoryview)) else source:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
@@ -22,7 +22,7 @@ def chunks(source: Source) -> Iterator[bytes | bytearray | memoryview]:
         yield chunk
 
 
-def blocks(source: Source, size: int = BLOCK) -> Iterator[bytes]:
+def blocks(source: ByteSource, size: int = BLOCK) -> Iterator[bytes]:
     """The same bytes in blocks of `size` to 2 `size`, the last one smaller.
 
     >>> [len(block) for block in blocks([b"ab", b"c", b"defgh"], size=3)]
@@ -48,7 +48,7 @@ class Lines(NamedTuple):
     broken: list[tuple[int, Fault]]
 
 
-def lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[Lines]:
+def lines(source: ByteSource, limit: int = LINE_LIMIT) -> Iterator[Lines]:
     """The lines of UTF-8 text, block by block; one beyond `limit` is dropped while it is read.
 
     >>> [tuple(part) for part in lines(b"a\\r\\nb\\n")]
@@ -61,7 +61,7 @@ def lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[Lines]:
         number += len(raw)
 
 
-def whole_lines(source: Source, limit: int = LINE_LIMIT) -> Iterator[bytes]:
+def whole_lines(source: ByteSource, limit: int = LINE_LIMIT) -> Iterator[bytes]:
     """The same without a mark of UTF-8 before it, a line feed behind each line, block by block.
 
     Of a line beyond `limit` only the beginning is given, which is beyond it too.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from xml.parsers import expat
 
 from hushgrid.errors import IntakeError
-from hushgrid.intake.lines import Source, blocks
+from hushgrid.intake.lines import ByteSource, blocks
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept
@@ -30,7 +30,7 @@ class Handler(Protocol):
         """An element ends; `text` stood between this and the tag before."""
 
 
-def read_xml(source: Source, handler: Handler) -> Iterator[None]:
+def read_xml(source: ByteSource, handler: Handler) -> Iterator[None]:
     """Tell `handler` the elements of a document; pauses after every 64 KiB or so."""
     guard = _Guard(handler)
     try:

@@ -23,7 +23,7 @@ from hushgrid.learn.judge import daily_scores, trust_of
 from hushgrid.learn.learned import HeldOut, Learned, decoded, last_days, parted
 from hushgrid.learn.private import (
     PARTS,
-    Provenance,
+    LearnedFrom,
     bound_quantile,
     contract_sizes,
     noisy,
@@ -69,7 +69,7 @@ class Offered:
     home. Of pooled models nothing here but `which` is computed from readings without noise.
     """
 
-    provenance: Provenance
+    provenance: LearnedFrom
     note: str
     epsilon: float
     bound: int
@@ -121,7 +121,7 @@ def offered(result: Learned, found: Histories, asked: ZoneChoices, noise: Noise)
         models = pooled_model(result.own, told, bound)
         public = publics(models, result.terms.starts, which)
         cost += asked.pool_budget
-        provenance: Provenance = "pooled"
+        provenance: LearnedFrom = "pooled"
         note = (
             f"Noisy sums over all homes cost every home epsilon {cost:g}; the noise on each sum is"
             f" worth {math.sqrt(2) * 2 * PARTS / asked.pool_budget:.1f} homes. report.html and"
@@ -208,7 +208,7 @@ def _bound(
     return at, f"a private quantile at epsilon {asked.bound_budget:g}", asked.bound_budget
 
 
-def _eta(provenance: Provenance, asked: ZoneChoices) -> tuple[float, str]:
+def _eta(provenance: LearnedFrom, asked: ZoneChoices) -> tuple[float, str]:
     """Eta and who set it: a person's, never one computed from labels."""
     if provenance == "private":
         return 1.0, f"nobody: {_ONLY}"

@@ -33,7 +33,7 @@ from hushgrid.learn.em import Fit
 from hushgrid.learn.prototypes import pooled_fit
 from hushgrid.noise import Noise
 
-Provenance = Literal["public", "pooled", "private"]
+LearnedFrom = Literal["public", "pooled", "private"]
 LEAST_HOMES = 15
 UNIT = 1_000_000  # a home's whole share, so that rounding to whole numbers costs little
 PARTS = 4  # shares of readings, two features of their laws, and moves: each at most 1

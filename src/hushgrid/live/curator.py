@@ -23,12 +23,12 @@ from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.grid import public_rate
 from hushgrid.imputation import Expectations
 from hushgrid.live.border import opening, zone_as_begun
-from hushgrid.live.deployment import Mode, ZoneService
+from hushgrid.live.deployment import ZoneService
 from hushgrid.live.gaps import book, held_back, meters_of, note_loss
 from hushgrid.live.inside import Inside
 from hushgrid.live.ledger.book import Ledger, Signer
 from hushgrid.live.ledger.chain import Fold
-from hushgrid.live.ledger.records import ReleaseRecord, TransferRecord
+from hushgrid.live.ledger.records import Mode, ReleaseRecord, TransferRecord
 from hushgrid.live.ledger.stores.ports import LedgerStore
 from hushgrid.live.ledger.witness import Witness
 from hushgrid.live.meters.ports import Closed, IntervalSource

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from hushgrid.errors import ServiceError
+from hushgrid.live.ledger.records import Mode
 from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.policy import Policy
 from hushgrid.provenance import Provenance
 from hushgrid.simulation import Scenario
-
-Mode = Literal["production", "simulation"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ log = logging.getLogger("hushgrid.history")
 
 KEPT = 100_000  # releases of a zone: more than two years of quarter hours
 
-Watcher = Callable[[ZoneService, ReleaseRecord], None]
+ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
 
 
 class History:
@@ -26,7 +26,7 @@ class History:
     def __init__(self, zones: Iterable[ZoneService]) -> None:
         self.zones = {zone.id: zone for zone in zones}
         self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
-        self._watchers: list[tuple[Watcher, bool]] = []
+        self._watchers: list[tuple[ReleaseWatcher, bool]] = []
         self._told: dict[str, int] = {}  # the last step of a zone that was made here
         self._mutex = threading.Lock()
 
@@ -37,7 +37,7 @@ class History:
             if told and releases:
                 self._told[zone] = releases[-1].t
 
-    def watch(self, watcher: Watcher, *, own: bool = False) -> Callable[[], None]:
+    def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
         """Have every new release told, by a call that must not wait; returns how to end that.
 
         `own`: those alone that this process answers for, not those it only follows.
@@ -101,7 +101,7 @@ class History:
         return self._releases[zone][-number:] if number > 0 else []
 
 
-def _tell(watchers: Iterable[Watcher], zone: ZoneService, release: ReleaseRecord) -> None:
+def _tell(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: ReleaseRecord) -> None:
     for watcher in watchers:
         try:
             watcher(zone, release)

@@ -16,7 +16,7 @@ log = logging.getLogger("hushgrid.serve")
 
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened again
 
-Open = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
+OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
 
 
 class ZoneRun:
@@ -25,7 +25,7 @@ class ZoneRun:
     def __init__(
         self,
         service: ZoneService,
-        make: Open,
+        make: OpenCurator,
         steady: Callable[[], float] = time.monotonic,
         first_pause: float | None = None,
     ) -> None:

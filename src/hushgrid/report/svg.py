@@ -9,10 +9,10 @@ from html import escape
 WIDTH, HEIGHT = 640, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 44
 
-Series = tuple[str, str, Sequence[float | None]]  # label, class, values
+SvgLine = tuple[str, str, Sequence[float | None]]  # label, class, values
 
 
-def line_plot(series: Sequence[Series], *, x: str, y: str, title: str) -> str:
+def line_plot(series: Sequence[SvgLine], *, x: str, y: str, title: str) -> str:
     """Lines with a tread for each value; a value of None leaves a gap."""
     values = [v for _, _, line in series for v in line if v is not None]
     count = max((len(line) for _, _, line in series), default=0)

@@ -21,7 +21,7 @@ import ibis
 from hushgrid.errors import BatchError
 from hushgrid.intake.readings import MAX_WH
 
-Table = Any  # ibis names its types for people; its operators are made at run time
+IbisTable = Any  # ibis names its types for people; its operators are made at run time
 Column = Any
 Distinct = Callable[[Column], Column]
 
@@ -35,7 +35,7 @@ _LONGEST = 1 << 17  # [s] no duration is that long: orders (received, duration) 
 _LOW = (1 << 32) - 1
 
 
-def canonical(table: Table, name: str) -> Table:
+def canonical(table: IbisTable, name: str) -> IbisTable:
     """The columns of readings alone, refused where one is missing or of another kind."""
     schema = table.schema()
     kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -76,7 +76,7 @@ def _rounded(wh: Column) -> Column:
     return ibis.ifelse(usable, ibis.ifelse(wh < 0, -whole, whole), ibis.null("int64"))
 
 
-def joined(tables: list[Table]) -> Table:
+def joined(tables: list[IbisTable]) -> IbisTable:
     """Readings of all tables; what they write in different ways becomes one."""
     if len(tables) == 1:
         return tables[0]
@@ -96,7 +96,7 @@ def _common(kinds: list[Any]) -> str:
     return "int64" if all(kind.is_integer() for kind in kinds) else "timestamp('UTC')"
 
 
-def _as(table: Table, name: str, kind: str) -> Column:
+def _as(table: IbisTable, name: str, kind: str) -> Column:
     if name not in table.columns:
         return ibis.null(kind)
     column = table[name]
@@ -105,7 +105,7 @@ def _as(table: Table, name: str, kind: str) -> Column:
     return column.cast(kind)
 
 
-def within(readings: Table, first: int, end: int) -> Table:
+def within(readings: IbisTable, first: int, end: int) -> IbisTable:
     """Readings that start from `first` to `end` [epoch s] and have a value."""
     start = readings.start_utc
     return readings.filter(
@@ -113,7 +113,7 @@ def within(readings: Table, first: int, end: int) -> Table:
     )
 
 
-def looked(readings: Table, roster: Table, width: int, distinct: Distinct) -> Table:
+def looked(readings: IbisTable, roster: IbisTable, width: int, distinct: Distinct) -> IbisTable:
     """Readings grouped as they are written; those of meters that nobody knows have no segment.
 
     No time is computed here, row by row: there are few starts and durations. `distinct` counts the
@@ -136,7 +136,7 @@ def looked(readings: Table, roster: Table, width: int, distinct: Distinct) -> Ta
     return made if "came_late" in keys else made.mutate(came_late=ibis.literal(False))
 
 
-def spans(found: Table, segments: Table) -> Table:
+def spans(found: IbisTable, segments: IbisTable) -> IbisTable:
     """By segment and interval: what there is of readings, and sums where all of it is sound.
 
     Readings of meters that nobody knows are a row of no zone.
@@ -171,7 +171,7 @@ def spans(found: Table, segments: Table) -> Table:
     )
 
 
-def mended(readings: Table, roster: Table, width: int, by_span: Table) -> Table:
+def mended(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTable) -> IbisTable:
     """By segment and interval, house by house, for the intervals that are not sound.
 
     Of readings for one house and time the first received stays, of those received together the
@@ -233,7 +233,7 @@ def mended(readings: Table, roster: Table, width: int, by_span: Table) -> Table:
     )
 
 
-def totals(by_span: Table, more: Table | None, expected: Table) -> Table:
+def totals(by_span: IbisTable, more: IbisTable | None, expected: IbisTable) -> IbisTable:
     """By zone and interval; `expected` [Wh]: what stood for those present if they were missing."""
     keys = ("zone", "segment", "opens")
     sums = SUMS[:-1]
@@ -280,7 +280,7 @@ def _fits(start: Column, duration: Column, seconds: Column) -> Column:
     return fits.fill_null(False)
 
 
-def _late(rows: Table) -> Column:
+def _late(rows: IbisTable) -> Column:
     """Whether a reading came after its interval was closed; one without a time came in time."""
     start, came = seconds_of(rows.start_utc), seconds_of(rows[RECEIVED])
     closes = start - start % rows.seconds + rows.seconds + rows.grace
