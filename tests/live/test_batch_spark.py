@@ -16,6 +16,8 @@ from tests.live.test_batch import mixed, rows_of
 
 # compiling and replanning take longer than so few rows
 QUICK = "spark.sql.codegen.wholeStage=false&spark.sql.adaptive.enabled=false"
+# virtual machines that live so briefly earn back neither C2 nor parallel collection
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CLUSTER = (
     f"spark:local-cluster[2,1,1024]?spark.executor.memory=1g&spark.sql.shuffle.partitions=2&{QUICK}"
 )
@@ -26,8 +28,10 @@ def spark() -> Iterator[Engine]:
     if shutil.which("java") is None:
         pytest.skip("Java is not installed: no Spark")
     pytest.importorskip("pyspark", reason="pyspark is not installed")
-    with engine_at(CLUSTER) as engine:
-        yield engine
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", BRIEF)  # of the driver, and of executors it starts
+        with engine_at(CLUSTER) as engine:
+            yield engine
 
 
 @pytest.mark.filterwarnings("ignore")  # of Spark's own
