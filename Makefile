@@ -40,6 +40,11 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/test_compare_soak.py
 	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/test_paper.py
 	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
+	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
+	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/test_support.py
+	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/live/test_openapi.py tests/live/test_batch.py \
+	  tests/live/vtn/test_description.py
+	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_plain.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py

@@ -27,7 +27,7 @@ from hushgrid.recorded import Real, Recorded
 from hushgrid.report import comparison_json, comparison_table, guarantee_prose, ratio_table
 from hushgrid.worlds import Simulated, large_world, paper_world, survey_world
 
-DAYS = 20
+DAYS = 10
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from itertools import islice, pairwise
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests import oracle
 from tests.strategies import random_model
 
 EPSILON = 0.5
+WORLDS = int(os.environ.get("HUSHGRID_WORLDS", "60"))  # random models; 1000 in make soak
 EYE, E = np.eye(2), np.array([[0.9, 0.1], [0.2, 0.8]])
 
 
@@ -71,12 +73,12 @@ def literal(n: int, seed: int, largest_block: int) -> None:
         assert set(np.flatnonzero(mask).tolist()) == set(kappa)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(WORLDS))
 def test_paper_rules_equal_the_literal_algorithm(seed: int) -> None:
     literal(n=1 + seed % 5, seed=seed, largest_block=1 + seed % 3)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(max(4, WORLDS // 100)))
 def test_paper_rules_equal_the_literal_algorithm_on_256_states(seed: int) -> None:
     literal(n=8, seed=seed, largest_block=1 + seed % 4)
 

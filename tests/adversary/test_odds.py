@@ -1,4 +1,4 @@
-"""What the promises bound and what the strongest guess reaches, in a thousand small worlds.
+"""What the promises bound and what the strongest guess reaches, in many small worlds.
 
 Factored models, each theta apart: one release moves a house's odds by at most e^loss at the first
 step, or at any step for an adversary who knows the occupancy of all others; all releases of a day
@@ -6,6 +6,8 @@ by at most e^TPL (docs/proofs/temporal.md). Without that knowledge one later rel
 """
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.arrays import Floats
 from tests.adversary.worlds import release
 
-WORLDS = 1000
+WORLDS = int(os.environ.get("HUSHGRID_WORLDS", "250"))  # 1000 in make soak
 SLACK = 1e-9  # rounding of the filter; losses are rounded up themselves
 
 
@@ -95,7 +97,7 @@ def moved(case: Case, z: int, who: type[Exact] | type[Factored] = Exact) -> Floa
     return np.array([log_odds(home[m]) - log_odds(case.marginal(m, 1)) for m in (0, 1)])
 
 
-def test_odds_in_a_thousand_worlds() -> None:
+def test_odds_in_many_worlds() -> None:
     closest_day = 0.0
     for seed in range(WORLDS):
         case = Case(seed)
@@ -188,7 +190,7 @@ def test_a_house_alone_reaches_its_loss_for_any_laws() -> None:
         for who in (Exact, Factored):
             each = [np.abs(moved(case, z, who))[0, 0] for z in range(case.top + 1)]
             assert 0.99 * case.losses[0] <= max(each) <= case.losses[0] + SLACK
-    assert found > 100
+    assert found > WORLDS / 10
 
 
 def test_prior_odds_matter_not() -> None:

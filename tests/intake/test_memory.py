@@ -66,12 +66,12 @@ def test_ndjson_line_without_an_end() -> None:
 @pytest.mark.parametrize(
     ("before", "filler", "after", "megabytes"),
     [
-        (HEAD, ROW, b"", 2),
+        (HEAD, ROW, b"", 1),
         (HEAD, b"\n", b"", 1),
-        (HEAD, b",", b"", 2),
+        (HEAD, b",", b"", 1),
         (HEAD, b"bad row\n", b"", 1),
-        (b"", OBJECT, b"", 2),
-        (b"[{}", b"," + OBJECT, b"]", 2),
+        (b"", OBJECT, b"", 1),
+        (b"[{}", b"," + OBJECT, b"]", 1),
         (b"[", b" ", b"]", 2),
     ],
     ids=["csv", "empty lines", "commas", "bad lines", "ndjson", "array", "spaces"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +24,7 @@ from hushgrid.kernels import words
 from hushgrid.kernels.names import all_plain
 from hushgrid.kernels.ndjson import SHORTEST
 
+EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "150"))  # 600 in make soak
 GOOD = b'{"meter_id":"a-1","start_utc":"2026-01-05T00:00:00Z","duration_s":900,"wh":7}'
 
 
@@ -134,13 +136,13 @@ LINES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(LINES, max_size=8), st.booleans())
 def test_fast_and_slow_agree(lines: list[bytes], ended: bool) -> None:
     check_same(b"\n".join(lines) + b"\n" * ended)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(objects())
 def test_one_line_alone(line: bytes) -> None:
     check_same(line)
@@ -251,7 +253,7 @@ def alike(draw: st.DrawFn) -> list[bytes]:
     return lines
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(alike(), st.booleans())
 def test_lines_alike(lines: list[bytes], ended: bool) -> None:
     check_same(b"\n".join([*lines, *[GOOD] * PAD]) + b"\n" * ended)

@@ -2,7 +2,7 @@
 
 A child process runs a curator on real stores and tells its parent, line by line, which readings
 were accepted and what was shown. The parent kills it, looks at what is on the disk, and starts the
-next one. HUSHGRID_KILLS sets how many random kills (40; the soak has 300).
+next one. HUSHGRID_KILLS sets how many random kills (20; the soak has 300).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hushgrid.live.ledger.witness import Witnesses
 from hushgrid.live.meters.segments import SegmentMeters
 from tests.live.setups import BEGINS, reading, service
 
-KILLS = int(os.environ.get("HUSHGRID_KILLS", "40"))
+KILLS = int(os.environ.get("HUSHGRID_KILLS", "20"))
 STEPS = ("due", "closed", "read", "stepped", "recorded", "published")
 ZONE = service(n=8, budget=60.0, retention=10 * 900)
 BATCHES = ([0, 1, 2], [3], [4, 5, 6, 7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests.live.test_access import KEY
 from tests.live.test_matrix import NOW, WHO, Guarded
 from tests.live.worlds import TOKEN
 
+EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "5"))  # requests of each kind; 25 in make soak
 TABLE = ways(Http())
 SCHEMA = schemathesis.openapi.from_dict(described(TABLE))
 FINITE = [way for way in TABLE if way.path != "/v1/stream"]  # that one has tests of its own
@@ -72,10 +74,10 @@ def token_of(scope: str) -> str:
 
 
 def check(made: Any, url: str, headers: dict[str, str] | None) -> None:
-    """Twenty requests, answered as described."""
+    """Requests, answered as described."""
 
     @given(case=made)
-    @settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
     def answered(case: Any) -> None:
         answer = case.call(base_url=url, headers=headers)
         assert answer.status_code != 500
