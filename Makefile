@@ -8,6 +8,8 @@ SETUP := pyproject.toml constraints.txt
 COMPILE := $(BIN)/python -c 'from hushgrid.kernels import digest, meters, names, ndjson, plain'
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
+# Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
+test check soak: export OPENBLAS_NUM_THREADS := 1
 # What the tests need and what pip brings come at the same time.
 MAKEFLAGS += -j2
 INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$@"' -

@@ -40,6 +40,9 @@ collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["test_compare_soa
 
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
+    "live/test_batch_spark.py",
+    "browser/test_pages.py",
+    "live/test_two_worlds.py",
     "audit/test_faults.py",
     "test_plan.py",
     "test_clamp.py",
@@ -51,7 +54,9 @@ LONGEST = (
     "test_leakage_oracle.py",
     "intake/test_memory.py",
     "audit/test_records.py",
-    "live/test_two_worlds.py",
+    "live/test_batch.py",
+    "live/test_border.py",
+    "live/test_two_curators.py",
     "test_meter_crashes.py",
     "live/test_serve.py",
     "live/test_kill.py",
