@@ -70,7 +70,7 @@ def test_ndjson_line_without_an_end() -> None:
         (HEAD, b"\n", b"", 1),
         (HEAD, b",", b"", 1),
         (HEAD, b"bad row\n", b"", 1),
-        (b"", OBJECT, b"", 1),
+        (b"", OBJECT, b"", 2),
         (b"[{}", b"," + OBJECT, b"]", 1),
         (b"[", b" ", b"]", 2),
     ],
