@@ -396,6 +396,7 @@ def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> Non
     third = World(later, second.t)
     third.play(lambda world: world.whole(2), new_epoch=True)
     assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
+    assert [one.together for one in third.standing().booked] == [1], "of the lost epoch's models"
 
 
 def noted(
