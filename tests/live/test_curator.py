@@ -391,9 +391,9 @@ def test_a_window_resumes_where_it_was(tmp_path: Path, by: str) -> None:
     for resumed in range(2):
         with curator(tmp_path, zone, shown, now=BEGINS + resumed * 8 * 900) as it:
             if resumed:
-                assert it._state.spent == states[-1].spent
-                assert it._state.rates == states[-1].rates
+                assert it._replay.state.spent == states[-1].spent
+                assert it._replay.state.rates == states[-1].rates
             for _ in range(8):
                 feed(it, it.t, everyone(zone))
                 it.run(it.next_due())
-            states.append(it._state)
+            states.append(it._replay.state)

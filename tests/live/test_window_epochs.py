@@ -50,7 +50,7 @@ def run(it: Curator, steps: int, rng: np.random.Generator) -> list[ReleaseRecord
 
 
 def carried(it: Curator) -> tuple[tuple[float, ...], ...]:
-    return it._state.spent, it._state.lost, it._state.carried
+    return it._replay.state.spent, it._replay.state.lost, it._replay.state.carried
 
 
 def worst(published: list[tuple[ReleaseRecord, int]], policy: Policy, begins: int) -> float:
@@ -162,7 +162,7 @@ def test_the_audit_adds_up_windows_over_the_border(tmp_path: Path) -> None:
     with curator(tmp_path, before, shown) as it:
         run(it, 12, rng)
     with curator(tmp_path, after, shown, now=after.begins, new_epoch=True) as it:
-        forgets = replace(it._state, spent=(), carried=(), lost=())
+        forgets = replace(it._replay.state, spent=(), carried=(), lost=())
         for t in range(8):
             start = after.begins + 900 * t
             made, forgets = step(forgets, 2000 * (t % 2), SimulatedNoise(t))
@@ -325,10 +325,10 @@ def test_the_audit_counts_a_moved_house_over_short_epochs(tmp_path: Path) -> Non
     with curator(tmp_path, before, shown) as it:
         restless(it, 1)
     with curator(tmp_path, after, shown, now=after.begins, new_epoch=True) as it:
-        it._state = replace(it._state, spent=(), carried=(), lost=())
+        it._replay._state = replace(it._replay.state, spent=(), carried=(), lost=())
         it._draws = it._drawn()
         restless(it, 1)
-        it._state = replace(it._state, spent=(), carried=(), lost=())
+        it._replay._state = replace(it._replay.state, spent=(), carried=(), lost=())
         it._draws = it._drawn()
         made = restless(it, 3)
     assert {one.source for one in made} == {"readings"}

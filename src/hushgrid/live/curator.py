@@ -35,7 +35,7 @@ from hushgrid.live.meters.ports import Closed, IntervalSource
 from hushgrid.live.publish import Publisher
 from hushgrid.live.replay import Replay, brought_now
 from hushgrid.live.terms import begin
-from hushgrid.mechanism import PreparedNoise, State, bring, prepare, skip, step
+from hushgrid.mechanism import PreparedNoise, State, bring, prepare, step
 from hushgrid.noise import Noise, Stepwise
 
 log = logging.getLogger("hushgrid.curator")
@@ -93,7 +93,7 @@ class Curator:
         self._away: set[int] = set()  # publishers that failed last time
         self._missing: int | None = None
         self._purged = -math.inf
-        self._replay = Replay(service) if replay is None else replay
+        self._replay = Replay(service) if replay is None else replay.copy()
         self._fold()
 
     @classmethod
@@ -148,9 +148,8 @@ class Curator:
 
     def _fold(self) -> None:
         """State, public knowledge and budget from the ledger alone."""
-        standing, replay = self._ledger.standing, self._replay
-        self._epoch = replay.follow(standing)
-        self._state, self._public, self._spent = replay.state, replay.public, replay.spent
+        standing = self._ledger.standing
+        self._epoch = self._replay.follow(standing).epoch
         self._scenario = self.service.scenario
         self._last = standing.releases[-1] if standing.releases else None
         for i in range(len(self._publishers)):
@@ -205,7 +204,7 @@ class Curator:
     @property
     def t(self) -> int:
         """The zone's step that is published next: intervals since 1970."""
-        return self._epoch.first + self._state.t - 1
+        return self._epoch.first + self._replay.state.t - 1
 
     def start_of(self, t: int) -> int:
         """When the zone's step t starts [UTC epoch s]."""
@@ -219,7 +218,7 @@ class Curator:
     def status(self) -> Status:
         """Where the zone stands."""
         budget = self.service.budget
-        left = None if budget is None else self._spent.left(budget)
+        left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
         state = state if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
@@ -227,7 +226,7 @@ class Curator:
         return Status(
             self.service.id,
             self.t - 1,
-            self._spent.total,
+            self._replay.spent.total,
             left,
             self._missing,
             state,
@@ -240,7 +239,7 @@ class Curator:
         draws, budget = self._draws, self.service.budget
         paid = None
         if draws is not None and budget is not None and draws.cost > 0:
-            paid = self._spent.more(draws.cost, budget)
+            paid = self._replay.spent.more(draws.cost, budget)
         return Inside.of(draws, tuple(sorted(self._away)), paid)
 
     @property
@@ -275,16 +274,11 @@ class Curator:
         self._watch("due")
         self._meters.close(self.service.id, start)
         self._watch("closed")
-        body, state = self._body(start, now)
+        body = self._body(start, now)
         self._watch("stepped")
         published = self._ledger.publish(body)
         self._watch("recorded")
-        if published.source == "readings":
-            self._learn(published.load_hat or 0, published.scale)
-            self._spent = self._spent.add(published.epsilon)
-        self._state = state
-        if published.source != "readings":
-            self._pass(published.rate)
+        self._replay.follow(self._ledger.standing)
         self._last = published
         self._unshown = dict.fromkeys(range(len(self._publishers)), published)
         self._retry()
@@ -296,8 +290,8 @@ class Curator:
         log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
         return published
 
-    def _body(self, start: int, now: float) -> tuple[dict[str, Any], State]:
-        """What to record, and the state: after a release from readings, else before the step."""
+    def _body(self, start: int, now: float) -> dict[str, Any]:
+        """What to record."""
         seconds = self.service.seconds
         applies_start = (math.floor(now) // seconds + 1) * seconds
         interval = self._meters.get(self.service.id, start)
@@ -316,28 +310,27 @@ class Curator:
         if not self._usable or (draws is None and self.service.learned.private):
             rate = self.service.fallback_rate
             made = ReleaseRecord.stand_in(self.service.id, "fallback", t=self.t, rate=rate, **when)
-            return made.to_body(), self._counted
+            return made.to_body()
         if draws is None:
-            law = self._public.predicted(self._state.rates)
+            law = self._replay.public.predicted(self._replay.state.rates)
             guess = float((law.weights * law.mean).sum())
             made = ReleaseRecord.stand_in(
                 self.service.id,
                 "forecast",
                 t=self.t,
                 rate=public_rate(guess, self._scenario.tariff),
-                digest=self._state.digest,
+                digest=self._replay.state.digest,
                 estimate=guess,
                 **when,
             )
-            return made.to_body(), self._counted
-        found = interval.tally(self._state.zone.bound, self._expected)
-        release, state = step(self._counted, found, draws)
-        made = ReleaseRecord.of(release, first=self._epoch.first, **when)
-        return made.to_body(), state
+            return made.to_body()
+        found = interval.tally(self._replay.state.zone.bound, self._expected)
+        release, _ = step(self._counted, found, draws)
+        return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
 
     def _expected(self) -> Ints:
         """The imputed value of every reading of the step."""
-        t = self._state.t
+        t = self._replay.state.t
         if self._imputed is None or self._imputed[0] != t:
             self._imputed = (t, self._expectations.at(t))
         return self._imputed[1]
@@ -347,8 +340,8 @@ class Curator:
         """The state before the next step; before the first release, with what houses brought."""
         standing = self._ledger.standing
         if not self.service.policy.schedule.adaptive or standing.current:
-            return self._state
-        return bring(self._state, brought_now(standing))
+            return self._replay.state
+        return bring(self._replay.state, brought_now(standing))
 
     def _drawn(self) -> PreparedNoise | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.
@@ -369,26 +362,12 @@ class Curator:
                 "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
             )
             return None
-        return draws if self._spent.fits(draws.cost, self.service.budget) else None
-
-    def _learn(self, load_hat: int, scale: float) -> None:
-        _, self._public = self._public.learn(load_hat, scale, self._state.rates)
-
-    def _pass(self, rate: float) -> None:
-        self._public = self._public.passed()
-        self._state = skip(self._state, rate)
-
-    def _skip_to(self, own: int) -> None:
-        while self._state.t < own:
-            self._pass(self._shown_rate())
-
-    def _shown_rate(self) -> float:
-        return self._state.rates[-1] if self._state.rates else self.service.fallback_rate
+        return draws if self._replay.spent.fits(draws.cost, self.service.budget) else None
 
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while nobody was here; they get no release."""
         self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
-        self._skip_to(self._state.t + steps)
+        self._replay.reach(self.t + steps)
         self._draws = self._drawn()
 
     def _retry(self) -> None:

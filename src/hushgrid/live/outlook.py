@@ -19,7 +19,7 @@ from hushgrid.live.ledger.records import EpochRecord
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.promise import stated
 from hushgrid.live.publish import utc
-from hushgrid.live.replay import begun, brought_now, spent_before
+from hushgrid.live.replay import Replay, begun, brought_now
 from hushgrid.live.terms import first_state, roster_digest
 from hushgrid.planning import examine
 from hushgrid.report import Outlook, outlook_json, outlook_prose
@@ -150,7 +150,8 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     """
     spent, first = Spent().add(zone.learned.epsilon), 1
     if on is not None:
-        zone, spent, first = on.zone, _spent(on), _next(on.standing)
+        spent, first = Replay(on.zone).follow(on.standing).spent, _next(on.standing)
+        zone = on.zone
     policy, planned = zone.policy, zone.policy.schedule
     steps = max(policy.horizon - first + 1, 0)
     if on is not None and on.standing.gap is not None:
@@ -185,12 +186,6 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
 def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
     """Whether windows count releases before the epoch, or what houses brought along."""
     return any(begun(zone, standing).carried) or brought_now(standing) > 0
-
-
-def _spent(on: Running) -> Spent:
-    """As the curator and the status add it up."""
-    used = (one.epsilon for one in on.standing.current if one.source == "readings")
-    return spent_before(on.zone, on.standing).add(*used)
 
 
 def _next(standing: LedgerState) -> int:

@@ -1,4 +1,4 @@
-"""What a zone's releases leave behind, folded as they come: state, public knowledge, spending.
+"""A ledger replayed: the mechanism's state, public knowledge, and what is spent.
 
 Everything in it is public: whoever has the ledger and the zone file has it too.
 """
@@ -6,7 +6,10 @@ Everything in it is public: whoever has the ledger and the zone file has it too.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
+from copy import copy
+from typing import Self
 
 from hushgrid.errors import LedgerError
 from hushgrid.estimate import PublicKnowledge
@@ -19,63 +22,162 @@ from hushgrid.schedules import largest_so_far
 from hushgrid.sums import Spent
 
 
-class Replay:
-    """The fold of an epoch's releases; `follow` goes on from where it was."""
+class PublicReplay:
+    """What the public knows of a zone after releases that are taken in order.
 
-    state: State
-    public: PublicKnowledge
+    Args:
+        service: The zone.
+        first: Its step that the epoch begins with.
+
+    Attributes:
+        knowledge: Belief about occupancy, and the step it is about.
+        rates: What was shown at each step of the epoch so far [currency/kWh].
+    """
+
+    def __init__(self, service: ZoneService, first: int) -> None:
+        scenario = service.scenario
+        self._first, self._fallback = first, service.fallback_rate
+        self.knowledge = first_public(scenario.models, scenario.consumption, service.policy)
+        self.rates: list[float] = []
+
+    def reach(self, t: int) -> None:
+        """Go on to the zone's step t: what is not published leaves the last rate as it is."""
+        while self._first + len(self.rates) < t:
+            self._pass(self.rates[-1] if self.rates else self._fallback)
+
+    def take(self, one: ReleaseRecord, learned: PublicKnowledge | None = None) -> None:
+        """Learn from the next release.
+
+        Args:
+            one: The release.
+            learned: What the public knows after it, where that was computed already.
+        """
+        self.reach(one.t)
+        if one.source != "readings":
+            self._pass(one.rate)
+            return
+        if learned is None:
+            learned = self.knowledge.after(one.load_hat, one.scale, self.rates)
+        self.knowledge = learned
+        self.rates.append(one.rate)
+
+    def _pass(self, rate: float) -> None:
+        self.knowledge = self.knowledge.passed()
+        self.rates.append(rate)
+
+
+class Replay:
+    """A ledger turned into what holds after it; the one account of curator, feeds and commands.
+
+    `follow` goes on from where it was. Spending is added up at once, state and public knowledge
+    when they are asked for. Only an audit does not use it: it recomputes a record on its own, so
+    that a fault here is not repeated there.
+
+    Args:
+        service: The zone.
+
+    Attributes:
+        spent: All that is lost in the present epoch, exactly.
+    """
+
     spent: Spent
 
     def __init__(self, service: ZoneService) -> None:
         self._service = service
+        self._standing: LedgerState | None = None
         self._terms: object = None  # what a fold begins with
-        self._folded, self._last = 0, ""  # releases taken, and the digest of the last one
+        self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
+        self._public: PublicReplay | None = None
+        self._state: State | None = None
+        self._pending = deque[ReleaseRecord]()  # that state and public knowledge do not have
 
-    def follow(self, standing: LedgerState) -> EpochRecord:
-        """Take the releases that are new; the epoch they are of."""
-        epoch, releases = standing.epoch, standing.current
-        if epoch is None:
+    def follow(self, standing: LedgerState) -> Self:
+        """Take the releases that are new."""
+        releases = standing.current
+        terms = (standing.epoch, standing.transfers, dict(standing.charged), standing.booked)
+        last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
+        self._standing = standing
+        if terms != self._terms or last != self._last:
+            self.spent, self._terms = spent_before(self._service, standing), terms
+            self._taken, self._last = 0, ""
+            self._public, self._state, self._pending = None, None, deque()
+        new = releases[self._taken :]
+        self.spent = self.spent.add(*(one.epsilon for one in new if one.source == "readings"))
+        self._pending.extend(new)
+        if new:
+            self._taken, self._last = len(releases), new[-1].head
+        return self
+
+    def copy(self) -> Replay:
+        """One that goes on by itself."""
+        made = copy(self)
+        made._pending = deque(self._pending)
+        if self._public is not None:
+            made._public = copy(self._public)
+            made._public.rates = list(self._public.rates)
+        return made
+
+    @property
+    def epoch(self) -> EpochRecord:
+        """The present epoch.
+
+        Raises:
+            LedgerError: There is none.
+        """
+        if self._standing is None or self._standing.epoch is None:
             raise LedgerError(
                 f"the ledger of zone {self._service.id!r} has no epoch; open it again."
             )
-        terms = (epoch, standing.transfers, dict(standing.charged), standing.booked)
-        last = releases[self._folded - 1].head if 0 < self._folded <= len(releases) else ""
-        if terms != self._terms or last != self._last:
-            self._begin(standing)
-            self._terms = terms
-        for shown in releases[self._folded :]:
-            if self._folded == 0:
-                self._pass_until(epoch.step(shown.t))
-                self.state = bring(self.state, brought_now(standing))
-            self._take(epoch, shown)
-            self._folded += 1
-            self._last = shown.head
-        return epoch
+        return self._standing.epoch
 
-    def _begin(self, standing: LedgerState) -> None:
-        scenario = self._service.scenario
-        self.state = begun(self._service, standing)
-        self.public = first_public(scenario.models, scenario.consumption, self.state.policy)
-        self.spent = spent_before(self._service, standing)
-        self._folded, self._last = 0, ""
+    @property
+    def state(self) -> State:
+        """The mechanism's, before the step that is next."""
+        return self.fold()[0]
 
-    def _take(self, epoch: EpochRecord, shown: ReleaseRecord) -> None:
-        self._pass_until(epoch.step(shown.t))
-        if shown.source != "readings":
-            self._pass(shown.rate)
-            return
-        again = shown.in_epoch(epoch)
-        _, self.public = self.public.learn(again.load_hat, again.scale, self.state.rates)
-        self.state = replay(self.state, again)
-        self.spent = self.spent.add(again.epsilon)
+    @property
+    def public(self) -> PublicKnowledge:
+        """What is known before the step that is next."""
+        return self.fold()[1].knowledge
 
-    def _pass_until(self, own: int) -> None:
-        while self.state.t < own:  # intervals that nobody published
-            self._pass(self.state.rates[-1] if self.state.rates else self._service.fallback_rate)
+    def reach(self, t: int) -> None:
+        """Go on to the zone's step t; those before it that have no release get none."""
+        state, public = self.fold()
+        public.reach(t)
+        for rate in public.rates[len(state.rates) :]:
+            state = skip(state, rate)
+        self._state = state
 
-    def _pass(self, rate: float) -> None:
-        self.public = self.public.passed()
-        self.state = skip(self.state, rate)
+    def fold(self) -> tuple[State, PublicReplay]:
+        """Bring state and public knowledge up to the last release.
+
+        Raises:
+            LedgerError: The ledger has no epoch.
+            PolicyError: The releases are of other terms than the zone's.
+        """
+        epoch, standing = self.epoch, self._standing
+        assert standing is not None
+        if self._state is None or self._public is None:
+            self._state = begun(self._service, standing)
+            self._public = PublicReplay(self._service, epoch.first)
+        while self._pending:
+            self._take(self._state, self._public, self._pending[0])
+            self._pending.popleft()
+        return self._state, self._public
+
+    def _take(self, state: State, public: PublicReplay, one: ReleaseRecord) -> None:
+        assert self._standing is not None
+        public.reach(one.t)
+        for rate in public.rates[len(state.rates) :]:
+            state = skip(state, rate)
+        if len(self._pending) == self._taken:  # the first of the epoch
+            state = bring(state, brought_now(self._standing))
+        if one.source == "readings":
+            state = replay(state, one.in_epoch(self.epoch))
+        else:
+            state = skip(state, one.rate)
+        public.take(one, state.public)
+        self._state = state
 
 
 def begun(service: ZoneService, standing: LedgerState) -> State:

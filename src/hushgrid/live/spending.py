@@ -9,11 +9,10 @@ import numpy as np
 
 from hushgrid.accounting.compose import compose
 from hushgrid.accounting.events import Event, noise_event
-from hushgrid.errors import LedgerError
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.ledger.records import ReleaseRecord, ResumeRecord
 from hushgrid.live.ledger.state import LedgerState
-from hushgrid.live.terms import first_state
+from hushgrid.live.replay import Replay
 from hushgrid.mechanism import State
 from hushgrid.sums import sum_up
 
@@ -91,7 +90,8 @@ def _end(standing: LedgerState, one: ReleaseRecord) -> int:
 
 def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
     """The cost of the present epoch for a house, by its place in the roster."""
-    state, steps = first_state(service), list(_steps(service, standing))
+    state = Replay(service).follow(standing).state
+    steps = list(_steps(state, standing))
     if not state.policy.schedule.per_release:
         delta = state.policy.schedule.delta
         events = [e for step in steps for e in _event(state, step.t, step.rates, step.shown.scale)]
@@ -100,18 +100,12 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
     return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
 
 
-def _steps(service: ZoneService, standing: LedgerState) -> Iterator[_Step]:
+def _steps(state: State, standing: LedgerState) -> Iterator[_Step]:
     """Releases from readings, each with the rates that were shown before it, gaps filled."""
-    if standing.epoch is None:
-        raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
-    rates: list[float] = []
     for shown in standing.current:
-        own = standing.epoch.step(shown.t)
-        while len(rates) < own - 1:  # what a curator that was away left out
-            rates.append(rates[-1] if rates else service.fallback_rate)
-        if shown.source == "readings":
-            yield _Step(own, tuple(rates), shown)
-        rates.append(shown.rate)
+        if shown.source == "readings" and standing.epoch is not None:
+            own = standing.epoch.step(shown.t)
+            yield _Step(own, state.rates[: own - 1], shown)
 
 
 def _loss(state: State, step: _Step, house: int) -> float:

@@ -12,7 +12,7 @@ from hushgrid.live.ledger.chain import check
 from hushgrid.live.ledger.keys import verify
 from hushgrid.live.ledger.state import LedgerState
 from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.replay import spent_before
+from hushgrid.live.replay import Replay
 from hushgrid.sums import Spent
 
 _STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
@@ -42,10 +42,7 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     """Where a zone stands by its ledger."""
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
-    spent = spent_before(zone, standing)
-    for one in standing.current:
-        if one.source == "readings":
-            spent = spent.add(one.epsilon)
+    spent = Replay(zone).follow(standing).spent
     left = None if zone.budget is None else spent.left(zone.budget)
     last = standing.releases[-1] if standing.releases else None
     missing = last.counts.get("missing") if last else None  # in records of earlier versions

@@ -13,7 +13,7 @@ from hushgrid.grid import public_rate
 from hushgrid.live.deployment import ZoneService
 from hushgrid.live.feeds.series import DAY, Guess, Range
 from hushgrid.live.ledger.records import ReleaseRecord
-from hushgrid.mechanism import first_public
+from hushgrid.live.replay import PublicReplay
 from hushgrid.uncertainty import LEVEL, given_all, given_noisy, rates_of
 
 RANGED = 1000  # intervals back from the newest whose releases have a range
@@ -38,9 +38,7 @@ class Forecaster:
     def __init__(self, zone: ZoneService) -> None:
         self._zone, self._first = zone, zone.begins // zone.seconds
         self._mutex = threading.Lock()
-        scenario = zone.scenario
-        self._public = first_public(scenario.models, scenario.consumption, zone.policy)
-        self._rates: list[float] = []
+        self._public = PublicReplay(zone, self._first)
         self._last: ReleaseRecord | None = None
         self._ranges: dict[int, Range] = {}
         self._known = NOTHING
@@ -67,21 +65,15 @@ class Forecaster:
 
     def _fold(self, one: ReleaseRecord, since: int) -> None:
         """A release of our epoch, with its range where it is later than `since`."""
-        while self._first + self._public.t - 1 < one.t:
-            self._public = self._public.passed()
-            self._rates.append(self._rates[-1] if self._rates else self._zone.fallback_rate)
+        self._public.reach(one.t)
         if one.t > since and one.source != "fallback":
             self._ranges[one.t] = self._range(one)
-        if one.source == "readings" and one.load_hat is not None:
-            self._public = self._public.after(one.load_hat, one.scale, self._rates)
-        else:
-            self._public = self._public.passed()
-        self._rates.append(one.rate)
+        self._public.take(one)
         self._last = one
 
     def _range(self, one: ReleaseRecord) -> Range:
         """Where the optimal rate lies, by what was known when the release came out."""
-        public, rates = self._public, self._rates
+        public, rates = self._public.knowledge, self._public.rates
         if one.source != "readings" or one.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
         elif self._zone.policy.publish == "raw":
@@ -92,13 +84,13 @@ class Forecaster:
 
     def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
         """The rate of the load expected at each step; each is as late as the newest is."""
-        public, scenario, made = self._public, self._zone.scenario, list[Guess]()
+        public, scenario, made = self._public.knowledge, self._zone.scenario, list[Guess]()
         for ahead in range(1, DAY // self._zone.seconds + 1):
             start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
             if newest.source == "fallback":
                 made.append(Guess(start, self._zone.fallback_rate))
                 continue
-            law = public.predicted(self._rates)
+            law = public.predicted(self._public.rates)
             load = float((law.weights * law.mean).sum())
             within = Range(*rates_of(law.interval(LEVEL), tariff))
             made.append(Guess(start, public_rate(load, tariff), within))

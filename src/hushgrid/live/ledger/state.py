@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ class LedgerState:
         """The releases of the present epoch, in order."""
         if self.epoch is None:
             return ()
-        return tuple(one for one in self.releases if one.t >= self.epoch.first)
+        after = bisect_left(self.releases, self.epoch.first, key=lambda one: one.release.t)
+        return self.releases[after:]
 
     def epoch_of(self, one: ReleaseRecord) -> EpochRecord:
         """The epoch a release was published in."""

@@ -320,7 +320,7 @@ class SharedProcess(Process):
     def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
         """Fold what came, so that the zone can be taken over at once."""
         try:
-            self._replays[zone.id].follow(standing)
+            self._replays[zone.id].follow(standing).fold()
         except HushgridError:  # other terms than ours; who opens the zone says so
             self._replays[zone.id] = Replay(zone)
 
