@@ -1,4 +1,7 @@
-"""A zone's record held against its public terms: every scale, rate and cost computed again."""
+"""A zone's record held against its public terms: every scale, rate and cost computed again.
+
+On purpose it does not use the replay of the service: a fault there must not be repeated here.
+"""
 
 from __future__ import annotations
 
