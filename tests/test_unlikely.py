@@ -120,14 +120,13 @@ def test_models_must_agree_and_blocks_stay() -> None:
     assert alone.out(0.01).all()
 
 
-def test_one_schedule_for_one_set_of_exposures() -> None:
+def test_exposures_serve_every_schedule_of_one_policy() -> None:
     scenario = paper.scenario(0.0, 3, 5)
     policy = Policy(0.01, schedule=Negligible(0.02))
     made = exposures_of(scenario.models, scenario.zone, scenario.consumption, policy)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    init(*world, policy, exposures=made)
-    with pytest.raises(PolicyError, match="already follow"):
-        init(*world, policy, exposures=made)
+    scales = init(*world, policy, exposures=made).scheduler.scales()
+    assert init(*world, policy, exposures=made).scheduler.scales() == scales
     other = exposures_of(scenario.models, scenario.zone, scenario.consumption, policy)
     with pytest.raises(PolicyError, match="exposures were made"):
         init(*world, Policy(0.5, schedule=Negligible(0.02)), exposures=other)

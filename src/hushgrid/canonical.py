@@ -12,6 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class Value:
+    """A value that keeps what it has computed from it.
+
+    It compares, hashes and pickles by the arguments it was made from. What it keeps is no part of
+    it: an equal value gives equal answers whatever either was asked before.
+    """
+
+    def made_from(self) -> tuple[Any, ...]:
+        """The arguments of the class, in their order."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.made_from() == self.made_from()
+
+    def __hash__(self) -> int:
+        return hash(self.made_from())
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), self.made_from()
+
+
 def canonical_digest(fields: Mapping[str, Any]) -> str:
     """SHA-256 (hex) over canonical JSON: keys sorted, no spaces, UTF-8, floats as `repr` has them.
 

@@ -94,6 +94,12 @@ class Consumption:
         self._check()
         object.__setattr__(self, "digest", _digest(self))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Consumption) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @classmethod
     def by_class(
         cls,

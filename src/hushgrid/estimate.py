@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid.arrays import Floats
 from hushgrid.belief import Belief, Moments, add_up, load_moments, marginals
+from hushgrid.canonical import Value
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
 from hushgrid.laws import split
@@ -100,6 +101,15 @@ class PublicKnowledge:
     clamp: tuple[int, ...]
     shape: Shape
     moments: _Moments
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicKnowledge) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def _value(self) -> tuple[Any, ...]:
+        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape)
 
     @classmethod
     def start(
@@ -237,7 +247,7 @@ def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
     return float(brentq(beyond, *ends, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
 
 
-class _Moments:
+class _Moments(Value):
     """Mean and variance of the load at each step under each model, computed once."""
 
     def __init__(
@@ -248,6 +258,10 @@ class _Moments:
         self._known: dict[int, tuple[Moments, ...]] = {}
         self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats, Floats]] = {}
         self._last: tuple[tuple[bytes, float], Floats] | None = None
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Models, consumption and clamp."""
+        return (self._models, self._consumption, self._clamp)
 
     def at(self, t: int) -> tuple[Moments, ...]:
         """Of the load under each model, at step t."""

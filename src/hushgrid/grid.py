@@ -39,6 +39,16 @@ class Zone:
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "bound", _checked_bound(bound))
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Zone)
+            and self.id == other.id
+            and np.array_equal(self.bound, other.bound)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.id, len(self.bound)))
+
     def cut(self, at: NDArray[np.integer]) -> Zone:
         """The zone with every bound lowered to `at` [Wh] where that is below it."""
         return Zone(self.id, np.minimum(self.bound, at))

@@ -119,10 +119,11 @@ def unnamed_noise(scale: float, epsilon: float) -> NoiseName:
     return "gaussian" if math.isinf(epsilon) else "laplace"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class State:
     """Where the mechanism stands: steps published so far and their rates. Nothing secret.
 
+    A state is a value: states of equal fields are equal, and give equal releases for equal noise.
     `zone` has the clamp as its bounds: what readings are cut at.
     """
 

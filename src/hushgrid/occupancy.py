@@ -73,6 +73,16 @@ class OccupancyModel:
             _check_chains(piece, slots, self.name)
         object.__setattr__(self, "digest", _digest(self))
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, OccupancyModel)
+            and self.digest == other.digest
+            and self.name == other.name
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @classmethod
     def factored(
         cls,

@@ -69,7 +69,7 @@ class Naive:
         return Answer(b, reach / b, None, house)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TrustCalibrator:
     """The smallest scale whose loss is within epsilon for every case, at the policy's eta.
 
@@ -78,8 +78,12 @@ class TrustCalibrator:
     memory changes no answer.
     """
 
-    _solved: dict[tuple[object, ...], float] = field(default_factory=dict)
-    _enough: dict[tuple[object, ...], float] = field(default_factory=dict)
+    _solved: dict[tuple[object, ...], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _enough: dict[tuple[object, ...], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
         """Test every case at the current scale; search only where it fails."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from hushgrid.arrays import Floats, Int32s
 from hushgrid.calibration.groups import grouped
 from hushgrid.calibration.support import Open, Protected, Support
+from hushgrid.canonical import Value
 from hushgrid.consumption import Consumption
 from hushgrid.errors import PolicyError
 from hushgrid.grid import Zone
@@ -65,7 +67,7 @@ class Exposure:
     blocks: tuple[tuple[int, ...], ...] = ()  # houses that some model moves jointly
 
 
-class Exposures:
+class Exposures(Value):
     """The exposure of every step, from public models alone: known before the first reading.
 
     Steps that leave the same open in the same slot share one Exposure object.
@@ -76,7 +78,6 @@ class Exposures:
         models: Sequence[OccupancyModel],
         zone: Zone,
         consumption: Consumption,
-        *,
         blocks: BlockRule,
         together: ModelsRule,
         on_empty: EmptyRule,
@@ -85,13 +86,9 @@ class Exposures:
     ) -> None:
         consumption.check_fits(zone.bound)
         self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
-        self._on_empty = on_empty
-        self._rules: tuple[BlockRule, ModelsRule, EmptyRule, tuple[int, ...]] = (
-            blocks,
-            together,
-            on_empty,
-            clamp,
-        )
+        self._rules = (blocks, together, on_empty, clamp)
+        # a probabilistic constraint depends on what is lost, so on every term of one policy
+        self._constrained = constrained
         if clamp:  # from here on the clamp is the bound: the proofs see nothing else
             consumption = consumption.cut(clamp)
             zone = zone.cut(np.array(clamp, np.int64)[consumption.class_of])
@@ -101,19 +98,31 @@ class Exposures:
         if consumption.reacts:
             kinds, _ = grouped([consumption.class_of, zone.bound])
         self._support = Support(models, kinds, zone.bound, blocks, together)
-        self._steps = self._support.steps()
         self._blocks = self._support.all_blocks()
         self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
         self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
-        self._known: list[Exposure] = []
         self._shared: dict[tuple[int, bytes], Exposure] = {}
         self._singles: dict[tuple[int, int, int], Case] = {}
-        # a probabilistic constraint depends on what is lost, so on every term of one policy
-        self._constrained = constrained
-        self._unlikely = self._support.unlikely() if constrained else None
-        self._lost: Floats | None = None
-        self._told = True
-        self._claimed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps, self._known = self._support.steps(), list[Exposure]()
+        self._unlikely = None if self._constrained is None else self._support.unlikely()
+        self.followed, self._lost = 0, None
+
+    _lost: Floats | None  # what the last release that is known lost, for each group
+    followed: int  # how many releases that is
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Models, zone and consumption, then the rules."""
+        return (*self._origin, *self._rules, self._constrained)
+
+    def anew(self) -> Exposures:
+        """The same before any release is followed."""
+        other = object.__new__(Exposures)
+        vars(other).update(vars(self))
+        other._begin()
+        return other
 
     def check_made_for(
         self,
@@ -124,9 +133,8 @@ class Exposures:
     ) -> None:
         """Refuse to answer for another zone, other models or other rules than one's own."""
         mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
-        same = zone is mine[1] and consumption is mine[2] and rules == self._rules
-        same &= self._constrained == (policy if policy.schedule.negligible else None)
-        if not same or [id(m) for m in models] != [id(m) for m in mine[0]]:
+        followed = policy if policy.schedule.negligible else None
+        if self.made_from() != (tuple(models), zone, consumption, *rules, followed):
             raise PolicyError(
                 f"exposures were made for zone {mine[1].id!r} under"
                 f" {', '.join(str(rule) for rule in self._rules[:3])};"
@@ -142,9 +150,7 @@ class Exposures:
         if not self.weaker and self._constrained is None:
             return self
         _, _, on_empty, clamp = self._rules
-        return Exposures(
-            *self._origin, blocks="block", together="union", on_empty=on_empty, clamp=clamp
-        )
+        return Exposures(*self._origin, "block", "union", on_empty, clamp)
 
     @property
     def weaker(self) -> bool:
@@ -153,23 +159,9 @@ class Exposures:
         several = len(self._origin[0]) > 1
         return (blocks != "block" and self._support.has_blocks) or (together != "union" and several)
 
-    def claim(self) -> None:
-        """Under a probabilistic constraint exposures follow one schedule's losses, so serve one."""
-        if self._claimed:
-            raise PolicyError(
-                f"exposures of zone {self.zone.id!r} already follow another schedule's losses;"
-                " make new ones for each mechanism with policy negligible."
-            )
-        self._claimed = True
-
     def lost(self, each: Floats) -> None:
         """Say what the latest step's release loses for each house (probabilistic constraint)."""
-        self._lost, self._told = each[self._support.largest], True
-
-    @property
-    def known(self) -> int:
-        """Steps answered so far."""
-        return len(self._known)
+        self._lost, self.followed = each[self._support.largest], self.followed + 1
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
@@ -178,20 +170,19 @@ class Exposures:
         return self._known[t - 1]
 
     def _next(self, t: int) -> Exposure:
-        if not self._told:
+        if self._unlikely is not None and self.followed < t - 1:
             raise PolicyError(
                 f"step {t} is asked for before what step {t - 1} lost is known;"
                 " under policy negligible ask a schedule, step by step."
             )
         opened = next(self._steps)
         if self._unlikely is not None and self._constrained is not None:
-            self._told = False
             self._unlikely.advance(self._lost)
             left = self._unlikely.out(self._constrained.schedule.negligible)
             remaining = opened.groups & ~left
             if remaining.any() or opened.blocks:  # if nobody remains, nobody leaves
                 opened = replace(opened, groups=remaining)
-        if self._on_empty == "protect_all" and not (opened.groups.any() or opened.blocks):
+        if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
             opened = self._support.everything()
         key = (self.consumption.calendar.slot(t), opened.mark())
         if key not in self._shared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hushgrid.calibration.calibrators import (
 from hushgrid.calibration.cases import Case, Exposure, Exposures
 from hushgrid.calibration.loss import check_scale, check_terms, loss_of_pmfs
 from hushgrid.calibration.support import Protected
+from hushgrid.canonical import Value
 from hushgrid.checks import is_real
 from hushgrid.consumption import Consumption
 from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
@@ -48,12 +50,13 @@ class Calibration:
     model: int | None
 
 
-class Scheduler:
+class Scheduler(Value):
     """Answers `at(t, rates)`: the calibration of step t, from published rates only."""
 
     def __init__(
         self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
     ) -> None:
+        self._made_from = (exposures, policy, calibrator)
         self._exposures, self._policy = exposures, policy
         given = policy.schedule
         usual: Calibrator = TRUST if given.per_release else GaussianMultiple()
@@ -75,8 +78,12 @@ class Scheduler:
                 f"policy negligible is {given.negligible:g} and readings react to rates at eta ="
                 f" {policy.eta:g}; give eta = 1, or negligible = 0."
             )
-        if self._leaving:
-            exposures.claim()
+        if self._leaving:  # they follow what this schedule loses
+            self._exposures = exposures.anew()
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Exposures, policy and calibrator."""
+        return self._made_from
 
     def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
         """The calibration of step t after the published `rates` of steps 1..t-1.
@@ -133,7 +140,7 @@ class Scheduler:
 
     def _catch_up(self, t: int) -> None:
         """Answer the steps before t in turn: who may leave depends on what they have lost."""
-        for s in range(self._exposures.known + 1, t + 1):
+        for s in range(self._exposures.followed + 1, t + 1):
             exposure, epsilon = self._exposures.at(s), self._policy.epsilon_at(s)
             answer = self._answers[exposure, epsilon] = self._answer(exposure, epsilon)
             self._exposures.lost(
