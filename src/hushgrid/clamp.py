@@ -165,7 +165,7 @@ class _Search:
             exposures_of(self._models, self._zone, self._consumption, policy), policy
         )
         scales = [scheduler.at(t).scale for t in range(1, policy.horizon + 1)]
-        return math.sqrt(float(np.mean(2 * np.square(scales))))
+        return math.sqrt(float(policy.schedule.variance(np.array(scales)).mean()))
 
     def clamps(self, scales: Floats) -> Ints:
         """(scales, classes): the largest clamp each scale protects; scales ascend."""
