@@ -134,9 +134,8 @@ class State:
     digest: str
     rule: str
     most: int  # sum of all bounds [Wh]: no load can be larger
-    public: PublicKnowledge | None = (
-        None  # kept where the estimate or the energy above the clamp is asked
-    )
+    # kept where the estimate or the energy above the clamp is asked
+    public: PublicKnowledge | None = None
     rates: tuple[float, ...] = ()
     spent: tuple[float, ...] = ()  # on publications, under a policy with a window
     before: str | None = None  # the digest that the first version gave these terms, if it knew them

@@ -208,7 +208,8 @@ def _check(
         )
 
 
-World = tuple[Sequence[OccupancyModel], Zone, Consumption]
+ZoneTerms = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
+ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
 
 
 class Task:
@@ -216,7 +217,7 @@ class Task:
 
     def __init__(
         self,
-        world: World,
+        world: ZoneModels,
         tariff: Tariff,
         policy: Policy,
         running: int | None = None,

@@ -14,14 +14,10 @@ from hushgrid.accounting.temporal import contradicted, grows_without_end, tempor
 from hushgrid.calendar import STEPS_PER_DAY
 from hushgrid.checks import is_real
 from hushgrid.clamp import RHO
-from hushgrid.consumption import Consumption
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.grid import Tariff, Zone
 from hushgrid.occupancy import OccupancyModel
-from hushgrid.planning import Plan, plan
+from hushgrid.planning import Plan, ZoneTerms, plan
 from hushgrid.policy import Policy
-
-World = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
 
 ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one asked for
@@ -39,7 +35,7 @@ class Cell(NamedTuple):
 
 
 def sensitivity(
-    world: World,
+    world: ZoneTerms,
     base: Plan,
     asked: Mapping[str, Any],
     progress: Callable[[], None] = lambda: None,
@@ -109,7 +105,7 @@ def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
     return found
 
 
-def within(world: World, found: Plan, asked: Mapping[str, Any], error: float) -> None:
+def within(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:
     """Refuse a plan with more error than this share of the load: why, and what could be had."""
     rho = asked.get("rho")
     share_rho = RHO if rho is None else rho

@@ -25,7 +25,7 @@ from hushgrid.noise import Noise, pmf
 from hushgrid.occupancy import OccupancyModel
 from hushgrid.policy import BlockRule, Policy
 
-World = tuple[str, Zone, list[OccupancyModel], Consumption]
+NamedZone = tuple[str, Zone, list[OccupancyModel], Consumption]
 
 
 def check_calibrator(
@@ -51,7 +51,7 @@ def check_calibrator(
                 assert worst - 1e-9 <= found.loss <= epsilon + 1e-9, f"{place}: books {found.loss}"
 
 
-def small_worlds() -> Iterator[World]:
+def small_worlds() -> Iterator[NamedZone]:
     """Zones small enough to enumerate: one house, two, contradicting models, a locked pair."""
     stay, always, never = [[0.9, 0.1], [0.2, 0.8]], [[0.0, 1.0]] * 2, [[1.0, 0.0]] * 2
     skewed = Histogram([0.5, 0.3, 0.1, 0.05, 0.05]), Histogram([0.1, 0.1, 0.2, 0.3, 0.3])

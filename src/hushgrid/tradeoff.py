@@ -14,11 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.clamp import RHO
-from hushgrid.consumption import Consumption
 from hushgrid.errors import HushgridError, PlanError
-from hushgrid.grid import Tariff, Zone
-from hushgrid.occupancy import OccupancyModel
-from hushgrid.planning import Secret, Task, spending
+from hushgrid.planning import Secret, Task, ZoneTerms, spending
 from hushgrid.policy import Policy
 from hushgrid.prospect import Prospect, prospect
 from hushgrid.schedules import gaussian_delta
@@ -27,8 +24,6 @@ ETAS = (0.0, 0.05, 1.0)
 TIMES = tuple(2.0 ** (k / 2) for k in range(-6, 7))  # times the epsilon that is promised
 _CLOSE = 0.002  # relative error of an epsilon that is searched for
 _TRIES = 12
-
-World = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
 
 
 class Point(NamedTuple):
@@ -61,7 +56,7 @@ class Tradeoff:
 
 
 def expected(
-    world: World, policy: Policy, epsilon: float, rho: float = RHO
+    world: ZoneTerms, policy: Policy, epsilon: float, rho: float = RHO
 ) -> tuple[Point, Prospect]:
     """What to expect of a policy over its horizon, under the name of what it promises."""
     zone, tariff, models, consumption = world
@@ -72,7 +67,7 @@ def expected(
 
 
 def tradeoff(
-    world: World,
+    world: ZoneTerms,
     policy: Policy,
     *,
     secret: Secret,
@@ -109,7 +104,7 @@ Scales = Callable[[float], Sequence[float]]  # of a promised epsilon, for every 
 
 
 def _scales(
-    world: World,
+    world: ZoneTerms,
     policy: Policy,
     secret: Secret,
     epsilon: float,

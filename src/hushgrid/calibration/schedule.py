@@ -232,9 +232,8 @@ class Scheduler(Value):
             policy = self._terms[epsilon]
         answer = self._calibrator.scale(exposure, policy)
         _check_scale(answer, policy, bool(exposure.cases))
-        if (
-            answer.scale > 0 and type(self._calibrator) is not TrustCalibrator
-        ):  # ours has measured every case
+        # TrustCalibrator has measured every case
+        if answer.scale > 0 and type(self._calibrator) is not TrustCalibrator:
             losses = [case_loss(c, answer.scale, policy.eta) for c in exposure.cases]
             worst = max(losses, default=0.0)
             answer = answer._replace(loss=worst)

@@ -8,10 +8,10 @@ from typing import Any
 from hushgrid.clamp import RHO
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.live.deployment import Promise, ZoneService
-from hushgrid.planning import Secret, assumptions
+from hushgrid.planning import Secret, ZoneTerms, assumptions
 from hushgrid.policy import Policy
 from hushgrid.report.sentence import promise_sentence
-from hushgrid.tradeoff import ETAS, Point, Tradeoff, World, expected, tradeoff
+from hushgrid.tradeoff import ETAS, Point, Tradeoff, expected, tradeoff
 
 DAY = 86_400  # [s]
 
@@ -138,7 +138,7 @@ def _figures(point: Point) -> dict[str, float]:
     return point._asdict()
 
 
-def _world(zone: ZoneService) -> World:
+def _world(zone: ZoneService) -> ZoneTerms:
     scenario = zone.scenario
     return scenario.zone, scenario.tariff, scenario.models, scenario.consumption
 
