@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
 # Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
-COMPILE := $(BIN)/python -c 'from hushgrid.kernels import digest, meters, names, ndjson, plain'
+COMPILE := $(BIN)/python -c 'from hushgrid._kernels import digest, meters, names, ndjson, plain'
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
@@ -29,8 +29,8 @@ check: $(VENV)/.dev services  ## format, lint, types, import contracts, tests wi
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(COMPILE) & made=$$!; $(BIN)/mypy && $(BIN)/lint-imports --no-logo && wait $$made
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/live/test_failover.py
-	$(BIN)/python -m pytest -q tests/live/test_failover.py  # by the clock: with nothing beside it
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/service/cluster/test_failover.py
+	$(BIN)/python -m pytest -q tests/service/cluster/test_failover.py  # by the clock: with nothing beside it
 
 soak: $(VENV)/.dev services  ## the full counts, as JSON
 	$(BIN)/hushgrid paper --days 2000 --sweep-days 50 --out out/soak --json soak.json
@@ -39,18 +39,18 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	  --out out/soak/shock --json out/soak/compare-shock.json
 	$(BIN)/hushgrid compare --days 200 --sigma 0.02 --no-batteries --chart-days 0 --attack-days 0 \
 	  --out out/soak/sigma --json out/soak/compare-sigma.json
-	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/test_compare_soak.py
-	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/test_paper.py
-	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/test_estimate_days.py tests/test_uncertainty.py
+	HUSHGRID_COMPARED=out/soak $(BIN)/python -m pytest -v tests/compare/test_compare_soak.py
+	HUSHGRID_PAPER_DAYS=200 $(BIN)/python -m pytest -q tests/compare/test_paper.py
+	HUSHGRID_DAYS=200 $(BIN)/python -m pytest -q tests/belief/test_estimate_days.py tests/belief/test_uncertainty.py
 	HUSHGRID_ZONES=20 $(BIN)/python -m pytest -q tests/adversary/test_factored.py
-	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/test_support.py
-	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/live/test_openapi.py tests/live/test_batch.py \
-	  tests/live/vtn/test_description.py
+	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py
+	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
+	  tests/service/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_plain.py
-	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/live/test_kill.py
-	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/live/test_failover.py
-	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/test_learn_private.py
-	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/live/test_demo_once.py
+	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
+	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
+	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py
+	HUSHGRID_DEMO_SEEDS=10 $(BIN)/python -m pytest -q tests/service/demo/test_demo_once.py
 
 # Broker, database, proxy, browser and Java for the tests, by package name where that is possible;
 # else they skip.

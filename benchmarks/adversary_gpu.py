@@ -19,11 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid import Calendar, Consumption, Histogram, Knowledge, OccupancyModel, Uniform, Zone
-from hushgrid.adversary import Factored
-from hushgrid.adversary.arrays import on_host
-from hushgrid.adversary.blur import Blur
-from hushgrid.adversary.factored import seen_by_each
-from hushgrid.adversary.nodes import law_nodes
+from hushgrid.adversary.factored import Factored, law_nodes, seen_by_each
+from hushgrid.adversary.knowledge import Blur, on_host
 
 KINDS = 16  # of laws
 SLOTS = 4  # night, morning, day, evening

@@ -23,11 +23,10 @@ import numpy as np
 from benchmarks.measure import Question, Result, peak_mib
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
-from hushgrid.live.batch.aggregate import Aggregator
-from hushgrid.live.batch.engines import MEMORY, engine_at
-from hushgrid.live.batch.readings import open_readings
-from hushgrid.live.batch.roster import roster_of
-from hushgrid.live.deployment import ZoneService
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service.batch.engines import MEMORY, engine_at, open_readings
+from hushgrid.service.batch.expression import roster_of
+from hushgrid.service.batch.run import Aggregator
 
 METERS, STEPS, FILES = 1_000_000, 96, 8
 FEW = 100_000

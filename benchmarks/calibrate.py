@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.measure import Question, Result, best_of_both
 from hushgrid import Consumption, Gamma, Law, LogNormal, OccupancyModel, Policy, Zone, schedule
-from hushgrid.calibration.loss import loss_of_pmfs
+from hushgrid.mechanism.calibrators import loss_of_pmfs
 
 HOUSES = 1000
 BOUND = 2500  # [Wh]

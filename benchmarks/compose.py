@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.measure import Question, Result, best_of_both
-from hushgrid.accounting.compose import compose
+from hushgrid.accounting.composition import compose
 from hushgrid.accounting.events import Event, Laplace, loss_distribution
 
 STEPS = 96

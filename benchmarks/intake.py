@@ -43,14 +43,13 @@ from benchmarks.meters import folder
 from benchmarks.running import INTERVAL
 from benchmarks.running import service as zone_of
 from benchmarks.sender import BARE, TOKEN, TOPIC
-from hushgrid.live.deployment import Http, Mqtt
-from hushgrid.live.gate import Gate, Receipt
-from hushgrid.live.meters import open_meters
-from hushgrid.live.mqtt import MqttReadings
-from hushgrid.live.web.app import make_app
-from hushgrid.live.web.board import Board
-from hushgrid.live.web.metrics import Metrics
-from hushgrid.live.web.server import Server
+from hushgrid.files.deployment import Http, Mqtt
+from hushgrid.service.http.app import make_app
+from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.server import Server
+from hushgrid.service.ingest import Gate, Receipt
+from hushgrid.service.meters import open_meters
+from hushgrid.service.mqtt import MqttReadings
 
 ROUNDS = 5  # the first is not counted
 SMALL, LARGE = (1_000, 200, 16), (50_000, 10, 4)  # readings, deliveries, connections

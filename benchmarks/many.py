@@ -24,11 +24,11 @@ from benchmarks.meters import folder
 from benchmarks.million import resident
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise, Zone
-from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.keys import create, load
-from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.meters import open_meters
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.writer import create, load
+from hushgrid.service.meters import open_meters
 
 FEW, MANY, HOUSES, TICKS = 25, 100, 1_000, 5
 

@@ -18,10 +18,10 @@ import numpy as np
 from tests.services import postgres_binaries, running_postgres
 
 from benchmarks.measure import Question, Result, best_of_both
-from hushgrid.grid import tally
-from hushgrid.live.meters import MeterStore, open_meters
-from hushgrid.live.meters.batch import Columns
-from hushgrid.live.meters.frames import HEAD_SIZE, frame
+from hushgrid.model.zone import tally
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.folder import HEAD_SIZE, frame
+from hushgrid.service.meters.ports import Columns, MeterStore
 
 METERS, INTERVAL, ZONE = 1_000_000, 900, "z"
 RNG = np.random.default_rng(1)

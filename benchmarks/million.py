@@ -25,11 +25,12 @@ from benchmarks.measure import Question, Result, peak_mib
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, INTERVAL, service
 from hushgrid import SecureNoise
-from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import ZoneService
-from hushgrid.live.ledger.keys import create, load
-from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.meters import MeterStore, open_meters
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.writer import create, load
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.ports import MeterStore
 
 METERS, TICKS = 1_000_000, 3
 FEW, INTERVALS, EARLY = 2_000, 1_000, 200

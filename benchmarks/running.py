@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import zones
 from hushgrid import Policy, Scenario, Tariff
-from hushgrid.live.deployment import ZoneService
+from hushgrid.files.deployment import ZoneService
 
 BEGINS, INTERVAL = 1_767_571_200, 900  # 2026-01-05T00:00:00Z
 

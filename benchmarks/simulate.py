@@ -14,8 +14,9 @@ from hmmlearn.hmm import CategoricalHMM, GaussianHMM
 from benchmarks import zones
 from benchmarks.measure import Question, Result, best_of_both
 from hushgrid import Gamma, Policy, Tariff
-from hushgrid.arrays import Floats
-from hushgrid.simulation import Scenario, World, simulate
+from hushgrid._numbers import Floats
+from hushgrid.compare.simulation import World, simulate
+from hushgrid.model.scenario import Scenario
 
 HOUSES = 200_000
 PEER_STEPS = 10_000

@@ -62,8 +62,8 @@ class _Zone:
 
     def __init__(self) -> None:
         from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
-        from hushgrid.live.deployment import ZoneService
-        from hushgrid.live.history import History
+        from hushgrid.files.deployment import ZoneService
+        from hushgrid.service.prices import History
 
         theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]], chain_of=[0])
         f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=[0])
@@ -72,7 +72,7 @@ class _Zone:
         self.history = History([self.zone])
 
     def publish(self, t: int) -> None:
-        from hushgrid.live.ledger.state import ReleaseRecord
+        from hushgrid.service.ledger.records import ReleaseRecord
 
         now = int(time.time()) // 900 * 900
         fields: dict[str, Any] = dict.fromkeys(ReleaseRecord.__dataclass_fields__, 0)
@@ -86,11 +86,10 @@ class _Zone:
 
 
 def _ours(zone: _Zone) -> Any:
-    from hushgrid.live.deployment import Http
-    from hushgrid.live.gate import Gate
-    from hushgrid.live.web.app import make_app
-    from hushgrid.live.web.board import Board
-    from hushgrid.live.web.metrics import Metrics
+    from hushgrid.files.deployment import Http
+    from hushgrid.service.http.app import make_app
+    from hushgrid.service.http.common import Board, Metrics
+    from hushgrid.service.ingest import Gate
 
     # every limit is on, and none is reached
     gate: Gate = Gate([zone.zone], None)  # type: ignore[arg-type]
@@ -102,8 +101,8 @@ def _serve(kind: str) -> None:
     """Serve until standard input ends; a line there publishes a release."""
     import httpx
 
-    from hushgrid.live.deployment import Http
-    from hushgrid.live.web.server import Server
+    from hushgrid.files.deployment import Http
+    from hushgrid.service.http.server import Server
 
     zone = _Zone()
     zone.publish(1)

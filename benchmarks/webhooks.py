@@ -23,17 +23,17 @@ from benchmarks.measure import Question, Result
 from benchmarks.meters import folder
 from benchmarks.running import BEGINS, service
 from hushgrid import SimulatedNoise
-from hushgrid.live.access import Access
-from hushgrid.live.clock import SystemClock
-from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import OpenAdr, ZoneService
-from hushgrid.live.history import History
-from hushgrid.live.ledger.keys import create, load
-from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.meters import open_meters
-from hushgrid.live.vtn.service import Vtn
-from hushgrid.live.vtn.store import VtnStore, open_vtn
-from hushgrid.live.vtn.store.ports import StoredObject
+from hushgrid.files.deployment import OpenAdr, ZoneService
+from hushgrid.service.access.tokens import Access
+from hushgrid.service.clock import SystemClock
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.writer import create, load
+from hushgrid.service.meters import open_meters
+from hushgrid.service.openadr import open_vtn
+from hushgrid.service.openadr.app import Vtn
+from hushgrid.service.openadr.store import StoredObject, VtnStore
+from hushgrid.service.prices import History
 
 SUBSCRIBERS, FAILING, RELEASES, HOUSES = 1000, 300, 8, 200
 WAIT = 90.0  # [s] for all to hear of a release

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from pyarrow import parquet
 
-from hushgrid.cli.histories import read_habits
+from hushgrid.files.readings import read_habits
 from hushgrid.learn.em import fit, posterior
+from hushgrid.learn.evaluation import scored
 from hushgrid.learn.histories import Histories
-from hushgrid.learn.judge import scored
-from hushgrid.learn.learned import AUTO, LearningTerms, design_for
+from hushgrid.learn.learner import AUTO, LearningTerms, design_for
 
 
 def house(path: str) -> Histories:

@@ -36,39 +36,39 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent / "data")
 
 # What judges the output of make soak has nothing to judge without it.
-collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["test_compare_soak.py"]
+collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["compare/test_compare_soak.py"]
 
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
-    "live/test_batch_spark.py",
+    "service/batch/test_batch_spark.py",
     "browser/test_pages.py",
-    "live/test_two_worlds.py",
+    "service/test_two_worlds.py",
     "audit/test_faults.py",
-    "test_plan.py",
-    "test_clamp.py",
-    "test_estimate_days.py",
-    "test_learn_zone.py",
-    "test_cli.py",
-    "test_compare_cli.py",
-    "test_paper.py",
-    "test_leakage_oracle.py",
+    "planning/test_plan.py",
+    "planning/test_clamp.py",
+    "belief/test_estimate_days.py",
+    "learn/test_learn_zone.py",
+    "cli/test_cli.py",
+    "compare/test_compare_cli.py",
+    "compare/test_paper.py",
+    "accounting/test_leakage_oracle.py",
     "intake/test_memory.py",
     "audit/test_records.py",
-    "live/test_batch.py",
-    "live/test_border.py",
-    "live/test_two_curators.py",
-    "test_meter_crashes.py",
-    "live/test_serve.py",
-    "live/test_kill.py",
-    "test_support.py",
+    "service/batch/test_batch.py",
+    "service/test_border.py",
+    "service/cluster/test_two_curators.py",
+    "service/meters/test_meter_crashes.py",
+    "service/test_serve.py",
+    "service/test_kill.py",
+    "mechanism/test_support.py",
     "adversary/test_factored.py",
-    "test_compare.py",
+    "compare/test_compare.py",
     "audit/test_command.py",
     "intake/test_plain.py",
-    "test_attack.py",
+    "compare/test_attack.py",
     "adversary/test_population.py",
-    "live/test_openapi.py",
-    "live/vtn/test_description.py",
+    "service/http/test_openapi.py",
+    "service/openadr/test_description.py",
 )
 
 

@@ -16,34 +16,24 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid import (
-    Consumption,
-    Naive,
-    OccupancyModel,
-    Tariff,
-    Uniform,
-    Window,
-    Zone,
-    init,
-)
+from hushgrid import Consumption, Naive, OccupancyModel, Tariff, Uniform, Window, Zone, init
 from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
-from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.config import load_deployment
-from hushgrid.live.curator import Curator
-from hushgrid.live.deployment import Deployment
-from hushgrid.live.ledger.chain import check
-from hushgrid.live.ledger.keys import load, verify
-from hushgrid.live.ledger.records import schedule_digest
-from hushgrid.live.ledger.state import LedgerState
-from hushgrid.live.ledger.stores import open_store
-from hushgrid.live.meters import open_meters
-from hushgrid.live.operator.certificates import Certificates
-from hushgrid.live.status import from_ledger
-from hushgrid.mechanism import known_as
-from hushgrid.noise import Stepwise
-from hushgrid.tracefile import load_trace
-from hushgrid.zonefile import PolicyTable, load_zone
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.models import load_trace
+from hushgrid.files.service_file import load_deployment
+from hushgrid.files.zone_file import PolicyTable, load_zone
+from hushgrid.mechanism.noise import Stepwise
+from hushgrid.mechanism.release import known_as
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.curator import Curator
+from hushgrid.service.http.operator import Certificates
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.records import LedgerState, schedule_digest
+from hushgrid.service.ledger.writer import load, verify_signature
+from hushgrid.service.meters import open_meters
+from hushgrid.service.readiness import from_ledger
 
 BEFORE = Path(__file__).parent / "data" / "before"
 VERIFIER = Path(__file__).parent.parent / "scripts" / "verify_ledger.py"
@@ -84,7 +74,7 @@ def standing(deployment: Deployment, zone: str) -> LedgerState:
     """What the ledger holds, every record checked, against its witness too."""
     with open_store(deployment.ledger, create=False) as store:
         noted = store.witness(zone)
-        report = check(store.records(zone), verify, {noted: zone} if noted else {})
+        report = check(store.records(zone), verify_signature, {noted: zone} if noted else {})
     assert report.first_bad is None, report.reason
     return report.standings[zone]
 

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hushgrid.live.config import load_deployment
-from tests.live.brokers import Broker, free_port, until
-from tests.live.vtn.setup import World, world
+from hushgrid.files.service_file import load_deployment
+from tests.service.brokers import Broker, free_port, until
+from tests.service.openadr.setup import World, world
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -113,7 +113,7 @@ def test_the_service_file_fits_the_containers(tmp_path: Path) -> None:
 
 
 def test_the_example_zone_is_the_one_that_init_writes() -> None:
-    source = (ROOT / "src" / "hushgrid" / "live" / "example.toml").read_text()
+    source = (ROOT / "src" / "hushgrid" / "service" / "example.toml").read_text()
     copy = (DEPLOY / "zones" / "elm-street.toml").read_text()
     assert copy.partition("\n")[2] == source[source.index("[zone]") :]
 

@@ -9,8 +9,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from hushgrid.mechanism import Release
-from tests.ledgers import ROOT
+from hushgrid.mechanism.release import Release
+from tests.service.ledger.ledgers import ROOT
 
 NAMES = {field.name for field in fields(Release)}
 FOLLOWS = """
@@ -18,11 +18,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from hushgrid.audit.evidence import from_recording
-from hushgrid.live.ledger.record import NOTHING, seal
-from hushgrid.live.ledger.records import EpochRecord, ReleaseRecord, check_body
-from hushgrid.mechanism import Release
-from hushgrid.recording import Recording
-from hushgrid.tracefile import load_trace, save_trace
+from hushgrid.service.ledger.records import NOTHING, seal
+from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord, check_body
+from hushgrid.mechanism.release import Release
+from hushgrid.compare.attack import Recording
+from hushgrid.files.models import load_trace, save_trace
 
 said = dict(zone="z", t=1, applies_from=2, rule="r", digest="ab" * 32, simulated=True)
 one = Release.free(**said, load_hat=7, scale=2.0, epsilon=math.inf, season=3)
@@ -48,7 +48,7 @@ def test_a_new_field_is_one_line(tmp_path: Path) -> None:
         tmp_path / "hushgrid",
         ignore=shutil.ignore_patterns("__pycache__", "static"),
     )
-    file = tmp_path / "hushgrid" / "mechanism.py"
+    file = tmp_path / "hushgrid" / "mechanism" / "release.py"
     text, last = file.read_text(), "= None  # type: ignore[assignment]\n"
     assert text.count(last) == 1
     field = "    season: Annotated[int | None, optional(whole(1))] = None\n"
@@ -62,7 +62,7 @@ def test_no_other_file_lists_the_fields() -> None:
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             listed = len(_names(node) & NAMES) > len(NAMES) - 4
-            assert not listed or path.name == "mechanism.py", f"{path} lists them"
+            assert not listed or path.name == "release.py", f"{path} lists them"
 
 
 def _names(node: ast.AST) -> set[object]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import ModelError
-from hushgrid.scores import auc, scores
+from hushgrid.statistics import auc, scores
 
 
 def auc_by_pairs(s: np.ndarray, p: np.ndarray) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.sums import Spent, sum_up
+from hushgrid._numbers import Spent, sum_up
 
 
 def test_a_sum_kept_in_floating_point_is_not_judged_over_budget() -> None:

@@ -22,7 +22,7 @@ from hushgrid import (
     look_back,
     watch,
 )
-from hushgrid.adversary.arrays import like, log, log_sum, on_host
+from hushgrid.adversary.knowledge import like, log, log_sum, on_host
 from tests.adversary.worlds import GAUSSIAN, release, small
 
 

@@ -23,10 +23,9 @@ from hushgrid import (
     look_back,
     watch,
 )
-from hushgrid.adversary import KnownOccupancy, KnownReadings
-from hushgrid.adversary.blur import Blur, log_blurred
-from hushgrid.adversary.nodes import gauss
-from hushgrid.adversary.normal import log_density, log_erfcx
+from hushgrid.adversary.factored import gauss
+from hushgrid.adversary.knowledge import Blur, KnownOccupancy, KnownReadings, log_blurred
+from hushgrid.adversary.population import log_density, log_erfcx
 from tests.adversary import oracle
 from tests.adversary.worlds import GAUSSIAN, LAPLACE, Day, mixed_day, release, small
 

@@ -25,7 +25,7 @@ from hushgrid import (
     simulate,
     watch,
 )
-from hushgrid.adversary import KnownOccupancy, KnownReadings
+from hushgrid.adversary.knowledge import KnownOccupancy, KnownReadings
 from hushgrid.errors import ConsumptionError, HushgridError, ModelError, PolicyError, ReadingError
 from tests.adversary.worlds import release
 

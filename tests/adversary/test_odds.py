@@ -26,8 +26,8 @@ from hushgrid import (
     watch,
     worst_loss,
 )
+from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.arrays import Floats
 from tests.adversary.worlds import release
 
 WORLDS = int(os.environ.get("HUSHGRID_WORLDS", "250"))  # 1000 in make soak

@@ -22,8 +22,9 @@ from hushgrid import (
     look_back,
     watch,
 )
-from hushgrid.adversary import counts, frequencies
-from hushgrid.adversary.blur import Blur
+from hushgrid.adversary import population as counts
+from hushgrid.adversary import population as frequencies
+from hushgrid.adversary.knowledge import Blur
 from hushgrid.errors import ModelError
 from tests.adversary.worlds import GAUSSIAN, play, release
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.audit.publishers import Hushgrid
-from hushgrid.audit.terms import Terms
-from hushgrid.grid import public_rate
-from hushgrid.mechanism import Release
-from hushgrid.noise import Noise, SimulatedNoise
-from hushgrid.sums import Spent
+from hushgrid._numbers import Spent
+from hushgrid.audit.behaviour import Hushgrid
+from hushgrid.audit.evidence import Terms
+from hushgrid.mechanism.noise import Noise, SimulatedNoise
+from hushgrid.mechanism.release import Release
+from hushgrid.model.zone import public_rate
 
 
 class Weak(Noise):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, laplace
 
 from hushgrid import Policy, SimulatedNoise
-from hushgrid.audit.blackbox import certify_publisher, neighbours
+from hushgrid.audit.behaviour import hushgrid, secure
+from hushgrid.audit.black_box import certify_publisher, neighbours
 from hushgrid.audit.bounds import at_least, at_most, lower_bound, too_alike, too_small
-from hushgrid.audit.publishers import hushgrid, secure
 from hushgrid.errors import PolicyError
-from hushgrid.noise import SecureNoise, quantile, quantiles
+from hushgrid.mechanism.noise import SecureNoise, quantile, quantiles
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms
 

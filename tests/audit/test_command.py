@@ -15,17 +15,17 @@ import pytest
 
 from hushgrid import SimulatedNoise
 from hushgrid.audit import behaviour
-from hushgrid.audit.findings import CHECKS
+from hushgrid.audit.bounds import CHECKS
 from hushgrid.cli import main
-from hushgrid.live.audit import load_heads, load_terms
-from hushgrid.live.config import load_deployment
-from hushgrid.live.curator import Curator
-from hushgrid.live.ledger.keys import load
-from hushgrid.live.ledger.stores import open_store
-from hushgrid.report import certificate_page
+from hushgrid.files.service_file import load_deployment
+from hushgrid.report.certificate import certificate_page
+from hushgrid.service.audit import load_heads, load_terms
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.writer import load
 from tests.audit.zones import ledger, terms
-from tests.ledgers import lines_of
-from tests.live.worlds import MemoryMeters
+from tests.service.ledger.ledgers import lines_of
+from tests.service.worlds import MemoryMeters
 
 ROOT = Path(__file__).parent.parent.parent
 ZONE = ROOT / "examples" / "zone.toml"
@@ -80,7 +80,7 @@ def test_a_publisher_and_a_broken_one(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "c.html"
-    good = ("--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 20_000)
+    good = ("--publisher", "hushgrid.audit.behaviour:hushgrid", "--samples", 20_000)
     code, out, _ = run(capsys, "audit", small, *good, "--html", page, "--json", "-")
     values = json.loads(out)
     assert (code, values["verdict"]) == (0, "passed")
@@ -100,7 +100,7 @@ def test_a_publisher_and_a_broken_one(
 def test_equal_seeds_give_equal_certificates(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
+    words = ("audit", small, "--publisher", "hushgrid.audit.behaviour:hushgrid",
              "--samples", 2000, "--json", "-")  # fmt: skip
     one, two = (run(capsys, *words) for _ in range(2))
     assert one == two
@@ -192,7 +192,7 @@ BAD = {
     "factory": (["audit", ZONE, "--publisher", "json:f"], "has no f"),
     "zone": (["audit", ZONE, "--zone", "oak"], "elm-street"),
     "confidence": (
-        ["audit", ZONE, "--publisher", "hushgrid.audit.publishers:hushgrid", "--confidence", "2"],
+        ["audit", ZONE, "--publisher", "hushgrid.audit.behaviour:hushgrid", "--confidence", "2"],
         "confidence",
     ),
     "head": (["audit", ROOT / "tests/data/ledger.ndjson", "--head", "x"], "hexadecimal"),
@@ -276,7 +276,7 @@ def test_the_documented_keys_are_those_written(
     run(capsys, "simulate", "--config", small, "--days", 1, "--trace", trace)
     _, out, _ = run(
         capsys, "audit", trace, "--config", small, "--attack", figures, "--json", "-",
-        "--publisher", "hushgrid.audit.publishers:hushgrid", "--samples", 2000,
+        "--publisher", "hushgrid.audit.behaviour:hushgrid", "--samples", 2000,
     )  # fmt: skip
     values = json.loads(out)
     assert values["attack"] == {"auc": 0.61, "auc_prior": 0.6}
@@ -297,7 +297,7 @@ def test_a_figure_can_be_recomputed_by_its_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _, out, _ = run(
-        capsys, "audit", small, "--publisher", "hushgrid.audit.publishers:hushgrid",
+        capsys, "audit", small, "--publisher", "hushgrid.audit.behaviour:hushgrid",
         "--samples", 2000, "--seed", 4, "--json", "-",
     )  # fmt: skip
     values = json.loads(out)
@@ -335,7 +335,7 @@ def test_the_publisher_of_the_guide_passes_its_audit(
 def test_the_publisher_of_the_guide_keeps_a_budget(guide: str) -> None:
     """And noise that eta = 1 needs: the scale that it draws at is then the one that is due."""
     from hushgrid.audit.behaviour import watch
-    from hushgrid.live.audit import load_factory
+    from hushgrid.service.audit import load_factory
 
     factory = load_factory(guide.split()[3])
     zone = terms(eta=1.0, budget=5.0)

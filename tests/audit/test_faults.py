@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hushgrid import Tariff
-from hushgrid.audit import Certificate, Terms, behaviour, certify
-from hushgrid.audit.behaviour import watch
-from hushgrid.audit.certificate import Trial
-from hushgrid.audit.findings import Check, merged
-from hushgrid.audit.publishers import hushgrid
+from hushgrid.audit import behaviour
+from hushgrid.audit.behaviour import hushgrid, watch
+from hushgrid.audit.bounds import Check, merged
+from hushgrid.audit.certificate import Certificate, Trial, certify
+from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
-from hushgrid.audit import Terms, certify, from_recording
-from hushgrid.audit.realised import mixed, worst_of_blocks
-from hushgrid.recording import Recording
-from hushgrid.report import certificate_json
+from hushgrid.audit.certificate import certify
+from hushgrid.audit.evidence import Terms, from_recording
+from hushgrid.audit.houses import mixed, worst_of_blocks
+from hushgrid.compare.attack import Recording
+from hushgrid.report.certificate import certificate_json
 from tests.audit.zones import releases, terms
 
 PAIR = [0.4999, 0.0001, 0.0001, 0.4999]

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from hushgrid import Noise, SimulatedNoise, Window
-from hushgrid.accounting.compose import Account
+from hushgrid.accounting.composition import Account
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.audit import Certificate, Terms, certify
-from hushgrid.audit.publishers import hushgrid
-from hushgrid.estimate import PublicKnowledge
-from hushgrid.grid import public_rate
-from hushgrid.live.audit import load_ledger
-from hushgrid.live.ledger.record import Record
-from hushgrid.live.ledger.records import schedule_digest
-from hushgrid.mechanism import Release, State
-from hushgrid.report import certificate_json, certificate_page
+from hushgrid.audit.behaviour import hushgrid
+from hushgrid.audit.certificate import Certificate, certify
+from hushgrid.audit.evidence import Terms
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.mechanism.release import Release, State
+from hushgrid.model.zone import public_rate
+from hushgrid.report.certificate import certificate_json, certificate_page
+from hushgrid.service.audit import load_ledger
+from hushgrid.service.ledger.records import Record, schedule_digest
 from tests.audit.zones import certain_big_house, ledger, releases, renamed, story, terms
 from tests.bodies import charge, stand_in, transfer
-from tests.ledgers import START, lines_of, sealed
+from tests.service.ledger.ledgers import START, lines_of, sealed
 
 
 def audited(

@@ -12,22 +12,21 @@ import numpy as np
 import pytest
 
 from hushgrid import OccupancyModel, Policy
-from hushgrid.adversary import Exact, Knowledge, look_back
-from hushgrid.audit.certificate import certify
-from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease
-from hushgrid.audit.ledger import Recomputed, recompute
-from hushgrid.audit.terms import Terms
-from hushgrid.audit.watched import watched
+from hushgrid.adversary.exact import Exact
+from hushgrid.adversary.filter import look_back
+from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.audit.certificate import certify, watched
+from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
-from hushgrid.live.audit import load_ledger, terms_of
-from hushgrid.live.ledger.records import schedule_digest
-from hushgrid.report.certificate import certificate_json
-from hushgrid.report.page import certificate_page
-from hushgrid.schedules import Window
+from hushgrid.mechanism.policy import Window
+from hushgrid.report.certificate import certificate_json, certificate_page
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.ledger.records import schedule_digest
 from tests.audit.test_command import SMALL
 from tests.audit.zones import releases, terms
-from tests.live.setups import service
-from tests.live.test_curator import Shown, curator
+from tests.service.setups import service
+from tests.service.test_curator import Shown, curator
 
 
 def epoch(given: Terms, seed: int, *, without: tuple[int, ...] = ()) -> RecordedEpoch:

@@ -18,13 +18,14 @@ from hushgrid import (
     Uniform,
     Zone,
 )
-from hushgrid.audit import Terms
-from hushgrid.grid import tally
-from hushgrid.live.ledger.record import Record
-from hushgrid.mechanism import Release, State, step
-from hushgrid.simulation import Scenario, World
+from hushgrid.audit.evidence import Terms
+from hushgrid.compare.simulation import World
+from hushgrid.mechanism.release import Release, State, step
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import tally
+from hushgrid.service.ledger.records import Record
 from tests import bodies
-from tests.ledgers import KEY, START, sealed
+from tests.service.ledger.ledgers import KEY, START, sealed
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 

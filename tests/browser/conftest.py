@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hushgrid.live.access.clients import Client, open_clients
-from hushgrid.live.access.grants import scopes_named
-from hushgrid.live.access.hashing import hashed
-from hushgrid.live.clock import FastClock
-from hushgrid.live.deployment import Http
-from hushgrid.live.serve import serve
+from hushgrid.files.deployment import Http
+from hushgrid.service.access import open_clients
+from hushgrid.service.access.clients import Client, hashed, scopes_named
+from hushgrid.service.clock import FastClock
+from hushgrid.service.run import serve
 from tests.browser.watching import Watched
-from tests.live.brokers import until
-from tests.live.worlds import START, deployment, service
+from tests.service.brokers import until
+from tests.service.worlds import START, deployment, service
 from tests.services import free_port
 
 if TYPE_CHECKING:

@@ -12,15 +12,12 @@ from xml.sax.saxutils import quoteattr
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hushgrid.intake import (
-    Parsed,
-    parse_arrow,
-    parse_csv,
-    parse_espi,
-    parse_json,
-    parse_parquet,
-)
-from hushgrid.intake.mapping import CANONICAL
+from hushgrid.intake.arrow import parse_arrow, parse_parquet
+from hushgrid.intake.csv import parse_csv
+from hushgrid.intake.espi import parse_espi
+from hushgrid.intake.json import parse_json
+from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import CANONICAL
 
 Row = tuple[str, int, int, int]  # meter id, start [s UTC], duration [s], Wh
 NAMES = ("meter_id", "start_utc", "duration_s", "wh")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.intake.amounts import scaled, whole
-from hushgrid.intake.faults import Fault
+from hushgrid.intake.readings import Fault
+from hushgrid.intake.text import scaled, whole
 
 HALVES = st.integers(-(10**6), 10**6).map(lambda n: Decimal(n) / 2000)
 NUMBERS = st.decimals(-(10**9), 10**9, allow_nan=False, places=7) | HALVES

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake import (
+from hushgrid.intake.csv import csv_batches, parse_csv
+from hushgrid.intake.text import (
     CANONICAL,
     LOW_CARBON_LONDON,
     PECAN_STREET,
     ColumnMapping,
-    csv_batches,
-    parse_csv,
+    blocks,
+    lines,
 )
-from hushgrid.intake.lines import blocks, lines
 
 HEADER = "meter_id,start_utc,duration_s,wh\n"
 GOOD = "a,2013-01-01T00:00:00Z,1800,115\n"

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake import espi_batches, parse_espi
-from hushgrid.intake.espi_resources import ReadingType
-from hushgrid.intake.xml import TEXT, read_xml
+from hushgrid.intake.espi import TEXT, ReadingType, espi_batches, parse_espi, read_xml
 from tests.intake.renderings import (
     Row,
     as_espi,

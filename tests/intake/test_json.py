@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake import json_batches, parse_json, parse_records
+from hushgrid.intake.json import json_batches, parse_json, parse_records
 from tests.intake.renderings import Row, as_json, as_ndjson
 
 GOOD: dict[str, Any] = {

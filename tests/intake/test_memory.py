@@ -8,14 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake import (
-    CANONICAL,
-    csv_batches,
-    espi_batches,
-    json_batches,
-    parse_csv,
-    parse_json,
-)
+from hushgrid.intake.csv import csv_batches, parse_csv
+from hushgrid.intake.espi import espi_batches
+from hushgrid.intake.json import json_batches, parse_json
+from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import entry, espi_meter, espi_type, feed
 
 MIB = 1 << 20

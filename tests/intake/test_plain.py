@@ -13,16 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushgrid._kernels import ndjson as kernel
+from hushgrid._kernels import ndjson as words
+from hushgrid._kernels.ndjson import SHORTEST, all_plain
 from hushgrid.errors import IntakeError
 from hushgrid.intake import json as by_lines
-from hushgrid.intake import json_batches
-from hushgrid.intake.names import NameIndex, Names, joined
-from hushgrid.intake.plain import PlainLines, plain
-from hushgrid.intake.readings import clean_meter, collect
-from hushgrid.kernels import names as kernel
-from hushgrid.kernels import words
-from hushgrid.kernels.names import all_plain
-from hushgrid.kernels.ndjson import SHORTEST
+from hushgrid.intake.json import PlainLines, json_batches, plain
+from hushgrid.intake.readings import NameIndex, Names, clean_meter, collect, joined
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "150"))  # 600 in make soak
 GOOD = b'{"meter_id":"a-1","start_utc":"2026-01-05T00:00:00Z","duration_s":900,"wh":7}'
@@ -349,8 +346,8 @@ def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     # looked up by the same loops, not compiled, so that every name can be given one hash
     monkeypatch.setattr(kernel, "_look_up", kernel._look_up.py_func)
     monkeypatch.setattr(kernel, "_hash", lambda *_: np.uint64(2**64 - 1))
-    monkeypatch.setattr("hushgrid.intake.names.hashes", same)
-    monkeypatch.setattr("hushgrid.intake.names.look_up", kernel.look_up.py_func)
+    monkeypatch.setattr("hushgrid.intake.readings.hashes", same)
+    monkeypatch.setattr("hushgrid.intake.readings.look_up", kernel.look_up.py_func)
     many = [str(k) for k in range(50)]
     different, code = Names.of([*many, *many]).numbered()
     assert different.texts() == tuple(many)

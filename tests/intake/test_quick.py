@@ -13,13 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake import CANONICAL, ColumnMapping, Parsed, arrow_batches
+from hushgrid._kernels.ndjson import bounded_plain
 from hushgrid.intake import tables as by_columns
-from hushgrid.intake.names import Names
-from hushgrid.intake.quick import plain, readings
-from hushgrid.intake.readings import END, MAX_DURATION, MAX_WH, clean_meter
-from hushgrid.intake.tables import Table
-from hushgrid.kernels.plain import bounded_plain
+from hushgrid.intake.arrow import arrow_batches
+from hushgrid.intake.readings import END, MAX_DURATION, MAX_WH, Names, Parsed, clean_meter
+from hushgrid.intake.tables import Table, plain, readings
+from hushgrid.intake.text import CANONICAL, ColumnMapping
 from tests.intake.renderings import as_arrow, as_table
 
 LONDON = ColumnMapping(

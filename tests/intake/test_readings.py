@@ -8,9 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake import Parsed, Readings, collect, concat
-from hushgrid.intake.faults import FAULTS_END, Fault, reason
-from hushgrid.intake.readings import RawColumns, clean_meter, sift
+from hushgrid.intake.readings import (
+    FAULTS_END,
+    Fault,
+    Parsed,
+    RawColumns,
+    Readings,
+    clean_meter,
+    collect,
+    concat,
+    reason,
+    sift,
+)
 from tests.intake.renderings import Row
 from tests.intake.strategies import ROWS
 

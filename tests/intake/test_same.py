@@ -15,19 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake import (
-    CANONICAL,
-    LOW_CARBON_LONDON,
-    PECAN_STREET,
-    ColumnMapping,
-    Parsed,
-    parse_arrow,
-    parse_csv,
-    parse_espi,
-    parse_json,
-    parse_parquet,
-    parse_records,
-)
+from hushgrid.intake.arrow import parse_arrow, parse_parquet
+from hushgrid.intake.csv import parse_csv
+from hushgrid.intake.espi import parse_espi
+from hushgrid.intake.json import parse_json, parse_records
+from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 from tests.intake.renderings import (
     FORMATS,
     NAMES,

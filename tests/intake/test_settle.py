@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake import Readings, Settled, settle
+from hushgrid.intake.intervals import Settled, settle
+from hushgrid.intake.readings import Readings
 from tests.intake.renderings import Row
 
 

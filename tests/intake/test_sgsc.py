@@ -13,7 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from hushgrid.intake import CANONICAL, Parsed, parse_arrow, parse_csv, parse_parquet, settle
+from hushgrid.intake.arrow import parse_arrow, parse_parquet
+from hushgrid.intake.csv import parse_csv
+from hushgrid.intake.intervals import settle
+from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import arrow_of
 
 FILE = Path(__file__).parents[3] / "shared" / "data" / "sgsc" / "readings_2013_50homes.parquet"

@@ -17,16 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushgrid import ExtraError, IntakeError
-from hushgrid.intake import (
-    LOW_CARBON_LONDON,
-    ColumnMapping,
-    Parsed,
-    parquet_batches,
-    parse_arrow,
-    parse_parquet,
-)
-from hushgrid.intake.arrow import _described
-from hushgrid.intake.lines import BLOCK
+from hushgrid.intake.arrow import _described, parquet_batches, parse_arrow, parse_parquet
+from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import BLOCK, LOW_CARBON_LONDON, ColumnMapping
 from tests.intake.renderings import arrow_of, as_arrow, as_parquet, as_table
 
 JANUARY = 1356998400  # 2013-01-01T00:00:00Z

@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.clock import TimeReader
-from hushgrid.intake.faults import Fault
-from hushgrid.intake.times import Moment, days_from_civil, read_iso, reader
-from hushgrid.intake.zones import local_instants
+from hushgrid.intake.readings import Fault
+from hushgrid.intake.times import (
+    Moment,
+    TimeReader,
+    days_from_civil,
+    local_instants,
+    read_iso,
+    reader,
+)
 
 WHOLE = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)).map(
     lambda moment: moment.replace(microsecond=0)

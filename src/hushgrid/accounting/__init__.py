@@ -1,1 +1,1 @@
-"""What many releases give away together: leakage about one step, and about a whole day."""
+"""What many releases disclose together: leakage about one step, and about a whole day."""

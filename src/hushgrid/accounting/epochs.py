@@ -14,11 +14,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hushgrid._numbers import Bools, Floats
 from hushgrid.accounting.temporal import Leakage, temporal_leakage
-from hushgrid.arrays import Bools, Floats
-from hushgrid.carry import into
+from hushgrid.belief.filter import into
 from hushgrid.errors import PolicyError
-from hushgrid.occupancy import OccupancyModel, possible_states
+from hushgrid.model.occupancy import OccupancyModel, possible_states
 
 FORGOTTEN = 1e-7  # the share of a leakage that no longer counts
 PERIODS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of silence; a chain that needs more never forgets

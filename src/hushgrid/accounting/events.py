@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.arrays import Floats
-from hushgrid.calibration.loss import loss_of_pmfs
-from hushgrid.checks import is_real, is_whole
+from hushgrid._numbers import Floats, is_real, is_whole
 from hushgrid.errors import PolicyError
-from hushgrid.laws import Law
-from hushgrid.schedules import NoiseLaw
+from hushgrid.mechanism.calibrators import loss_of_pmfs
+from hushgrid.mechanism.policy import NoiseLaw
+from hushgrid.model.laws import Law
 
 GRID = 1e-3  # spacing of privacy-loss distributions
 

@@ -8,19 +8,27 @@ Proof and golden values: docs/proofs/temporal.md.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid.arrays import Bools, Floats, Indices, Int32s
-from hushgrid.belief import Belief, predict, prior
-from hushgrid.calibration.groups import grouped
-from hushgrid.carry import carried, carried_back, into, where_open
-from hushgrid.checks import float_array, index_array, is_real
-from hushgrid.errors import PolicyError
-from hushgrid.occupancy import Chains, OccupancyModel, check_models
+from hushgrid._numbers import (
+    Bools,
+    Floats,
+    Indices,
+    Int32s,
+    float_array,
+    index_array,
+    is_real,
+    is_whole,
+)
+from hushgrid.belief.filter import Belief, carried, carried_back, into, predict, prior, where_open
+from hushgrid.errors import NeverMixes, PolicyError
+from hushgrid.mechanism.support import grouped
+from hushgrid.model.occupancy import STEPS_PER_DAY, Chains, OccupancyModel, check_models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,7 +266,7 @@ def chunks(n: int, numbers: int) -> Iterator[slice]:
 
 def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
     """Leakage of blocks that follow `chains` of piece p; e is (T, 1) or (T, blocks)."""
-    from hushgrid.kernels.leakage import two_states
+    from hushgrid._kernels.chains import two_states
 
     piece, horizon = model.chains[p], len(e)
     e = np.broadcast_to(e, (horizon, len(chains)))
@@ -399,3 +407,65 @@ class Stream:
     def worst(self) -> float:
         """The largest backward leakage of any house now."""
         return max((float(b.max()) for b in self.backward), default=0.0)
+
+
+# --------------------------------------------------------------------------------------------------
+# Leakage that never settles: for which houses it grows, and how, day by day.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """`leakage` (days, houses): the most that d days of releases say about any of their steps."""
+
+    houses: Indices
+    leakage: Floats
+
+
+def growth(
+    model: OccupancyModel, epsilon: float, days: int = 7, *, steps: int = STEPS_PER_DAY
+) -> Growth:
+    """Day by day, the leakage of the houses for which it grows without end, with a warning.
+
+    `epsilon` is the loss of every step, `steps` the length of a day.
+
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.0, 1.0]]]])
+    >>> with warnings.catch_warnings(action="ignore", category=NeverMixes):
+    ...     growth(theta, 0.25, days=3, steps=4).leakage[:, 0].round(6).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    for name, value in (("days", days), ("steps", steps)):
+        if not (is_whole(value) and value >= 1):
+            raise PolicyError(f"{name} is {value}; give a whole number, 1 or more.")
+    grows = grows_without_end(model, epsilon)
+    found = np.zeros((int(days), model.n_houses))
+    for p, piece in enumerate(model.chains):
+        mine = grows[piece.members[:, 0]]
+        chains, follows = np.unique(piece.chain_of[mine], return_inverse=True)
+        by_chain = _day_by_day(model, p, epsilon, found.shape[0], int(steps), chains)
+        found[:, piece.members[mine]] = by_chain[:, follows][:, :, None]
+    houses = np.flatnonzero(grows)
+    if houses.size:
+        warnings.warn(
+            f"leakage of {houses.size} of {model.n_houses} houses (the first is house {houses[0]})"
+            f" grows with every day at a loss of {epsilon:g} a step; publish less often, or give a"
+            " model in which occupancy can change.",
+            NeverMixes,
+            stacklevel=2,
+        )
+    return Growth(houses, found[:, houses])
+
+
+def _day_by_day(
+    model: OccupancyModel,
+    p: int,
+    epsilon: float,
+    days: int,
+    steps: int,
+    chains: NDArray[np.integer],
+) -> Floats:
+    out = np.empty((days, len(chains)))
+    for some in chunks(len(chains), days * steps):
+        for d in range(days):
+            e = np.full(((d + 1) * steps, 1), epsilon)
+            out[d, some] = of_chains(model, p, e, chains[some]).total.max(axis=0)
+    return out

@@ -6,10 +6,9 @@ alike, `Factored` each of up to a million houses by itself. All run on numpy or 
 
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
-from hushgrid.adversary.filtering import Adversary, Beliefs
+from hushgrid.adversary.filter import Adversary, Beliefs, Posteriors, look_back, watch
 from hushgrid.adversary.knowledge import Knowledge, KnownOccupancy, KnownReadings
 from hushgrid.adversary.population import Population
-from hushgrid.adversary.watching import Posteriors, look_back, watch
 
 __all__ = [
     "Adversary",

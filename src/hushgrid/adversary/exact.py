@@ -9,13 +9,22 @@ from typing import final
 import numpy as np
 from array_api_compat import array_namespace
 
-from hushgrid.adversary.arrays import HOST, Array, like, log, log_sum
-from hushgrid.adversary.blur import DEEP, Blur, log_blurred
-from hushgrid.adversary.filtering import Adversary
-from hushgrid.adversary.knowledge import Knowledge, StepLaws
-from hushgrid.arrays import Floats
+from hushgrid._numbers import Floats
+from hushgrid.adversary.filter import Adversary
+from hushgrid.adversary.knowledge import (
+    DEEP,
+    HOST,
+    Array,
+    Blur,
+    Knowledge,
+    StepLaws,
+    like,
+    log,
+    log_blurred,
+    log_sum,
+)
 from hushgrid.errors import ModelError, PolicyError
-from hushgrid.occupancy import OccupancyModel
+from hushgrid.model.occupancy import OccupancyModel
 
 MOST = 14  # houses
 

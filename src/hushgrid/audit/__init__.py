@@ -5,6 +5,7 @@ terms. Black box (`events.py`, `blackbox.py`, `behaviour.py`): a publisher is ru
 `certificate.py` puts both together.
 """
 
+from hushgrid.audit.bounds import CHECKS, Check
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import (
     Came,
@@ -12,10 +13,9 @@ from hushgrid.audit.evidence import (
     Lost,
     RecordedEpoch,
     RecordedRelease,
+    Terms,
     from_recording,
 )
-from hushgrid.audit.findings import CHECKS, Check
-from hushgrid.audit.terms import Terms
 
 __all__ = [
     "CHECKS",

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from hushgrid.audit.behaviour import watch
-from hushgrid.audit.blackbox import BlackBox, certify_publisher
-from hushgrid.audit.bounds import FALSE_ALARM
-from hushgrid.audit.evidence import Evidence
-from hushgrid.audit.findings import CHECKS, Check, merged, verdict
+import numpy as np
+
+from hushgrid._numbers import Floats
+from hushgrid.accounting.temporal import worst_leakage
+from hushgrid.adversary.exact import Exact
+from hushgrid.adversary.factored import Factored
+from hushgrid.adversary.filter import Adversary, look_back
+from hushgrid.adversary.knowledge import Knowledge
+from hushgrid.audit.behaviour import Factory, watch
+from hushgrid.audit.black_box import BlackBox, certify_publisher
+from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merged, verdict
+from hushgrid.audit.evidence import Evidence, Terms
 from hushgrid.audit.houses import Houses, fifteen, houses, leakages
-from hushgrid.audit.ledger import (
+from hushgrid.audit.recompute import (
     Commit,
     Recomputed,
     budget,
@@ -23,16 +31,83 @@ from hushgrid.audit.ledger import (
     republication,
     roster,
     schedule,
+    seed_reuse,
     steps,
     transfers,
     windows,
 )
-from hushgrid.audit.publishers import Factory
-from hushgrid.audit.streams import seed_reuse
-from hushgrid.audit.terms import Terms
-from hushgrid.audit.watched import LargestMove, watched
-from hushgrid.errors import HushgridError, PolicyError
-from hushgrid.planning import assumptions
+from hushgrid.belief.filter import at_home, marginals
+from hushgrid.compare.attack import SMALL
+from hushgrid.errors import HushgridError, ModelError, PolicyError
+from hushgrid.mechanism.release import Release
+from hushgrid.planning.planner import assumptions
+
+# --------------------------------------------------------------------------------------------------
+# How far an adversary with the paper's knowledge gets on what is on record.
+
+
+MOST = 5_000_000  # houses times steps that are looked at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LargestMove:
+    """The largest move of the adversary's log odds from the prior, in hindsight, each theta apart.
+
+    `moved` of every house, infinite where the adversary became certain; `house` and `step` where
+    it was largest of all. `bound`: the most that all releases together can move them, None where
+    there is no such bound. `releases` looked at.
+    """
+
+    zone: str
+    filter: str
+    moved: Floats
+    house: int
+    step: int
+    bound: float | None
+    releases: int
+
+
+def watched(made: Recomputed) -> LargestMove | None:
+    """Let her watch an epoch; None where no filter reads it."""
+    terms, n = made.terms, made.terms.zone.n_houses
+    releases = _releases(made)[: max(1, MOST // n)]
+    if not releases or terms.veiled or any(release.look for release in releases):
+        return None
+    known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
+    try:
+        adversary: Adversary = Exact(known) if n <= SMALL else Factored(known)
+        found = np.asarray(look_back(adversary, releases).home)
+    except ModelError:  # many houses that move together; an exact load that a model rules out
+        return None
+    shift = np.zeros(found.shape[1:])
+    for home, model in zip(found, terms.models, strict=True):
+        prior = np.stack([at_home(b, model) for b in islice(marginals(model), len(home))])
+        shift = np.maximum(shift, _moved(home, prior))
+    t, house = np.unravel_index(int(shift.argmax()), shift.shape)
+    losses, bound = made.losses[: len(shift)], None
+    if np.isfinite(losses).all():  # Gaussian noise, or none at all, bounds nothing
+        bound = worst_leakage(terms.models, losses).total
+    name = type(adversary).__name__.lower()
+    moved = shift.max(axis=0)
+    return LargestMove(terms.zone.id, name, moved, int(house), int(t) + 1, bound, len(releases))
+
+
+def _releases(made: Recomputed) -> list[Release]:
+    """The mechanism's releases again; what came from no reading tells nothing."""
+    return [
+        made.release_of(entry)
+        for entry in made.epoch.entries
+        if entry.source == "readings" and entry.load_hat is not None
+    ]
+
+
+def _moved(home: Floats, prior: Floats) -> Floats:
+    """|log odds - log odds|; nothing where the prior was sure already."""
+    sure = (prior <= 0) | (prior >= 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.abs(np.log(home) - np.log1p(-home) - np.log(prior) + np.log1p(-prior))
+    return np.where(sure, 0.0, found)
+
 
 CANNOT_SHOW = (
     "That the readings were what the meters read, or that the meters were sound.",

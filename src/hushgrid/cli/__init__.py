@@ -8,26 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli.attack import attack
-from hushgrid.cli.audit import audit
+from hushgrid.cli.audit import attack, audit
 from hushgrid.cli.batch import batch
-from hushgrid.cli.check import check
-from hushgrid.cli.client import app as client
-from hushgrid.cli.compare import compare
-from hushgrid.cli.demo import demo
-from hushgrid.cli.floor import floor
-from hushgrid.cli.import_ import import_
-from hushgrid.cli.init import init
+from hushgrid.cli.compare import compare, floor
 from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
-from hushgrid.cli.meters import meters
 from hushgrid.cli.model import app as model
-from hushgrid.cli.paper import paper
 from hushgrid.cli.plan import plan
-from hushgrid.cli.resume import resume
-from hushgrid.cli.serve import serve
-from hushgrid.cli.simulate import simulate
-from hushgrid.cli.status import status
+from hushgrid.cli.readings import import_, meters
+from hushgrid.cli.service import app as client
+from hushgrid.cli.service import check, demo, init, resume, serve, status
+from hushgrid.cli.simulate import paper, simulate
 
 app = typer.Typer(
     help="Real-time electricity prices that give away nobody's occupancy.",

@@ -10,7 +10,7 @@ import typer
 from hushgrid.cli.common import Json, need, progress, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.live.batch.run import BatchReport
+    from hushgrid.service.batch.run import BatchReport
 
 
 def batch(
@@ -63,12 +63,12 @@ def batch(
     for module in ("ibis", "duckdb", "pyarrow"):
         need(module, "batch")
     from hushgrid.errors import BatchError
-    from hushgrid.live.batch.engines import engine_at
-    from hushgrid.live.batch.run import Job, intervals, run
-    from hushgrid.live.border import as_begun
-    from hushgrid.live.clock import SystemClock
-    from hushgrid.live.config import load_deployment
-    from hushgrid.live.deployment import accepting
+    from hushgrid.files.deployment import accepting
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.batch.engines import engine_at
+    from hushgrid.service.batch.run import Job, intervals, run
+    from hushgrid.service.border import as_begun
+    from hushgrid.service.clock import SystemClock
 
     if gaps not in ("stop", "publish"):
         raise BatchError(f"gaps is {gaps!r}; give stop or publish.")
@@ -101,8 +101,8 @@ def _times(
     """First interval and end [epoch s]."""
     from datetime import UTC, datetime, timedelta
 
-    from hushgrid.durations import instant_of
     from hushgrid.errors import BatchError
+    from hushgrid.files.toml import instant_of
 
     given = [day is not None, month is not None, begin is not None and end is not None]
     if given.count(True) != 1 or (begin is None) != (end is None):

@@ -3,15 +3,136 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
-from hushgrid.cli.zones import ZoneName
+from hushgrid.cli.common import Json, Seed, ZoneName, need, progress, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.worlds import DaySource
+    from hushgrid.compare.datasets import DaySource, Real, Recorded, Simulated
+    from hushgrid.model.scenario import Scenario
+
+
+# --------------------------------------------------------------------------------------------------
+# The world that hushgrid compare is asked for: simulated, or real readings with a model.
+
+
+STEP, CONTRACT_W = 1800, 15_000  # of real readings, where nothing else is said: [s], [W]
+
+
+def simulated(
+    world: str, sigma: float, shock: float, zones: int, houses: int, chains: str | None, seed: int
+) -> Simulated:
+    """A world in which the public model is true, but for a shock."""
+    from hushgrid.compare.datasets import large_world, paper_world, survey_world
+    from hushgrid.errors import PlanError
+    from hushgrid.files.models import load_survey
+
+    if world == "paper":
+        return paper_world(sigma, seed, zones, shock, houses)
+    if world == "large":
+        return large_world(seed, zones, shock)
+    if world == "survey":
+        if chains is None:
+            raise PlanError("world is survey but chains is unset; give a file of chains.")
+        return survey_world(load_survey(chains), seed, zones, shock, houses)
+    raise PlanError(f"world is {world!r}; give one of paper, large, survey.")
+
+
+def recorded(
+    path: Path,
+    mapping: str,
+    config: Path | None,
+    zone: str | None,
+    interval: int | None,
+    bound: int | None,
+    train_days: int,
+    time_zone: str | None,
+) -> tuple[Recorded, str]:
+    """Real days and where their model is from: a file, or the first days themselves."""
+    from hushgrid.compare.datasets import Recorded, learn_habits, real_days
+    from hushgrid.errors import PlanError
+    from hushgrid.files.readings import read_histories
+
+    given = _Given.read(config, zone) if config else _Given()
+    if interval is not None and given.seconds not in (None, interval):
+        raise PlanError(
+            f"interval is {interval} s but the steps of config last {given.seconds} s;"
+            " give that, or no interval."
+        )
+    seconds = interval or given.seconds or STEP
+    where = time_zone or given.time_zone
+    real = real_days(read_histories(path, mapping=mapping, time_zone=where, seconds=seconds))
+    if given.scenario is not None:
+        return Recorded.of(given.scenario, _of_zone(real, given)), given.told
+    if len(real.readings) < train_days + 2:
+        raise PlanError(
+            f"train_days is {train_days} but there are {len(real.readings)} whole days;"
+            " give fewer, so that two or more are left to compare on."
+        )
+    contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
+    scenario = learn_habits(real.readings[:train_days], contract)
+    told = f"learned from the first {train_days} days, which are not compared"
+    return Recorded.of(scenario, real.days(slice(train_days, None))), told
+
+
+class _Given(NamedTuple):
+    """What a zone or service file says that matters here; nothing without one."""
+
+    scenario: Scenario | None = None
+    seconds: int | None = None
+    time_zone: str = "UTC"
+    meters: tuple[str, ...] = ()
+    told: str = ""
+
+    @classmethod
+    def read(cls, path: Path, name: str | None) -> _Given:
+        """From a zone file, whose houses may name their meters, or a service file."""
+        from hushgrid.cli.common import load_either
+        from hushgrid.files.deployment import meter_ids
+        from hushgrid.files.toml import TomlFile
+
+        zone, service = load_either(path, name)
+        meters: tuple[str, ...] = ()
+        if service is not None and service.pattern is not None:
+            meters, scenario = service.meters, service.pattern.scenario
+        else:
+            file, scenario = TomlFile(path), zone.scenario
+            groups = file.content["houses"]
+            if any({"meters", "meters_file"} & set(group) for group in groups):
+                meters = meter_ids(groups, path.parent, file.faults)
+            file.check()
+        told = "given by a zone or service file"
+        if zone.learned.homes:
+            told += (
+                f", learned from homes ({zone.learned.origin}); no day is held back, so give"
+                " readings it was not learned from"
+            )
+        return cls(scenario, zone.seconds, zone.time_zone, meters, told)
+
+
+def _of_zone(real: Real, given: _Given) -> Real:
+    """The days of the zone's own meters, in the order of its houses."""
+    from hushgrid.errors import PlanError
+
+    assert given.scenario is not None
+    houses = given.scenario.zone.n_houses
+    if not given.meters:
+        if houses != len(real.meters):
+            raise PlanError(
+                f"config has {houses} houses but the readings {len(real.meters)} meters;"
+                " give a zone whose houses name their meters."
+            )
+        return real.of(sorted(real.meters))
+    unknown = [name for name in given.meters if name not in set(real.meters)]
+    if unknown:
+        raise PlanError(
+            f"config names {len(unknown)} meters without readings, such as {unknown[0]!r};"
+            " give readings of every house."
+        )
+    return real.of(given.meters)
+
 
 CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the promise: points of the chart
 
@@ -69,12 +190,18 @@ def compare(
     Example: hushgrid compare --secret interval --epsilon 1 --days 200 --shock 0.3
     """
     from hushgrid import report
-    from hushgrid.baselines import MethodPromise, methods_with
-    from hushgrid.cli.compare_source import recorded, simulated
-    from hushgrid.compare import compare as compared
+    from hushgrid.compare.comparison import compare as compared
+    from hushgrid.compare.comparison import methods_with
+    from hushgrid.compare.methods import MethodPromise
     from hushgrid.errors import PlanError
-    from hushgrid.files import json_text, make_folder, save_figures, svg_text, write_text
-    from hushgrid.journal import Journal
+    from hushgrid.files.results import (
+        Journal,
+        json_text,
+        make_folder,
+        save_figures,
+        svg_text,
+        write_text,
+    )
 
     need("matplotlib", "plot")
     asked: Any = secret
@@ -144,9 +271,9 @@ def _curve(
     """The same at other promises, in the first zone, on fewer days."""
     from dataclasses import replace
 
-    from hushgrid.compare import compare as compared
-    from hushgrid.journal import Journal
-    from hushgrid.worlds import Simulated
+    from hushgrid.compare.comparison import compare as compared
+    from hushgrid.compare.datasets import Simulated
+    from hushgrid.files.results import Journal
 
     if days < 2:
         return []
@@ -165,10 +292,56 @@ def _curve(
 
 def _battery_scores(source: Any, seed: int) -> Any:
     """Thirty houses of the first zone over thirty days."""
-    from hushgrid.baselines.meters import SIZES, score_zone
-    from hushgrid.worlds import Simulated
+    from hushgrid.compare.battery import SIZES, score_zone
+    from hushgrid.compare.datasets import Simulated
 
     first = Simulated(source.scenarios[:1], source.seed, source.shock, source.horizon)
     with progress("batteries", 3 * len(SIZES)) as tick:
         days = [first.day(number) for number in range(30)]
         return score_zone(first.scenarios[0], days, houses=30, seed=seed, tick=tick)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid floor: the least noise any additive mechanism could do with, for small cases.
+
+
+def floor(
+    absent: Annotated[int, typer.Option(help="Readings are uniform on 0..this when away [Wh].")],
+    present: Annotated[int, typer.Option(help="The same when somebody is at home [Wh].")],
+    epsilon: Annotated[float, typer.Option(help="What one release may lose.")] = 0.5,
+    cells: Annotated[int, typer.Option(help="Cells of the grid, at most 200.")] = 40,
+    seed: Seed = 1,
+    json: Json = None,
+) -> None:
+    """Compare the noise of our rules with a linear programme's floor, one reading, one step.
+
+    Example: hushgrid floor --absent 500 --present 1000 --epsilon 0.5
+    """
+    import numpy as np
+
+    from hushgrid.compare.pufferfish import floor_of_uniform, quantile_gap
+    from hushgrid.mechanism.calibrators import smallest_scale
+    from hushgrid.model.laws import Uniform
+
+    del seed  # nothing is random; every command takes one
+    least = floor_of_uniform(absent, present, epsilon, cells)
+    top = max(absent, present)
+    laws = [np.pad(Uniform(u).pmf, (0, top - u)) for u in (absent, present)]
+    scales = {
+        "hushgrid_eta0": smallest_scale(*laws, bound=top, epsilon=epsilon, eta=0.0),
+        "wasserstein": quantile_gap(*laws) / epsilon,
+        "bound": top / epsilon,
+    }
+    values = {
+        "absent": absent,
+        "present": present,
+        "epsilon": epsilon,
+        "cells": cells,
+        "floor": least / top,
+        "floor_wh": least,
+        "sd": {name: 2**0.5 * b / top for name, b in scales.items()},
+    }
+    lines = [f"standard deviation of the noise, in {top} Wh:", f"  {'floor':14s} {least / top:.3f}"]
+    lines += [f"  {name:14s} {2**0.5 * b / top:.3f}" for name, b in scales.items()]
+    say("\n".join(lines), json)
+    put_json(values, json)

@@ -4,14 +4,275 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgrid.cli.common import Json, need, put_json, say, stages
 
 if TYPE_CHECKING:
-    from hushgrid.learn.offered import ZoneChoices
+    from matplotlib.figure import Figure
+
+    from hushgrid._numbers import Floats
+    from hushgrid.learn.evaluation import PublishedGroup
+    from hushgrid.learn.export import Offered, ZoneChoices
+    from hushgrid.learn.histories import Histories
+    from hushgrid.learn.learner import Learned
+
+
+# --------------------------------------------------------------------------------------------------
+# A zone of a survey's chains alone, for hushgrid learn.
+
+
+def zone_from_survey(
+    out: Path,
+    survey: str | None,
+    mix: str | None,
+    zone: str,
+    seconds: int,
+    time_zone: str,
+    bound: int | None,
+    begins: datetime | None,
+) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
+    """A zone of the survey's chains alone: public, with laws that say nothing.
+
+    Returns:
+        The figures of the command, the chains by number of residents, and the files written.
+    """
+    from hushgrid.errors import FileError, ModelError
+    from hushgrid.files.models import load_survey
+    from hushgrid.files.results import make_folder, save_model, write_text
+    from hushgrid.learn.evaluation import PublishedGroup
+    from hushgrid.learn.export import Offer, service_text, zone_text
+    from hushgrid.learn.habits import (
+        PSEUDO_COUNT,
+        RESPONDENTS,
+        chain,
+        slots_unprotected,
+        survey_models,
+    )
+
+    if survey is None:
+        raise FileError("readings and survey are both unset; give histories, a survey, or both.")
+    given = load_survey(survey)
+    try:
+        counts = {
+            int(n): int(count)
+            for n, count in (part.split(":") for part in (mix or "2:20").split(","))
+        }
+    except ValueError:
+        raise ModelError(f"mix is {mix!r}; give houses by residents such as 1:30,2:40.") from None
+    if not all(count > 0 for count in counts.values()):
+        raise ModelError(f"mix is {mix!r}; give at least one house for each number of residents.")
+    houses = [n for n, count in counts.items() for _ in range(count)]
+    definitions = {key[2] for key in given.chances}
+    definition = "present" if "present" in definitions else "active"
+    models = survey_models(given, houses, seconds=seconds, definition=definition)
+    raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
+    make_folder(out)
+    top = bound or 10_000 * seconds // 3600
+    offer = Offer(
+        zone=zone,
+        seconds=seconds,
+        time_zone=time_zone,
+        bound=top,
+        bound_by="given as the contract's" if bound else "assumed: a contract of 10 kW",
+        eta=1.0,
+        eta_by="nobody: there are no laws to trust",
+        provenance="public",
+        homes=0,
+        epsilon=0.0,
+        law="uniform",
+        prior=f"survey, pseudo-count {PSEUDO_COUNT:g} of {RESPONDENTS:g}",
+        days=0.0,
+        digest=models[0].digest,
+    )
+    flat = {"law": "uniform"}
+    first = 0
+    groups = []
+    for n, count in counts.items():
+        habits = chain(given, n, seconds=seconds, definition=definition)
+        meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
+        groups.append((PublishedGroup(habits, flat, (flat,), (0,), count), meters))
+        first += count
+    text = zone_text(offer, groups).replace('publish = "estimate"', 'publish = "raw"')
+    names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
+    for name in names[1:]:
+        text += f'\n[[models]]\nfile = "{name}"\n'
+    at = first_interval(0, seconds, begins)
+    written = [
+        *(save_model(out / name, model) for name, model in zip(names, models, strict=True)),
+        write_text(out / "zone.toml", text),
+        write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
+        *put_key(out),
+    ]
+    week = 7 * 86_400 // seconds
+    values = {
+        "zone": zone,
+        "houses": len(houses),
+        "log_likelihood": None,
+        "eta": 1.0,
+        "eta_basis": "no laws were learned",
+        "provenance": "public",
+        "models": [model.name for model in models],
+        "pseudo_count": PSEUDO_COUNT,
+        "respondents": RESPONDENTS,
+        "slots": week,
+        "slots_unprotected": {
+            "smoothed": slots_unprotected(models),
+            "raw": slots_unprotected(raw),
+        },
+    }
+    return values, tuple(public for public, _ in groups), written
+
+
+def draw_survey(
+    out: Path, values: dict[str, Any], public: tuple[PublishedGroup, ...], seconds: int
+) -> list[Path]:
+    """The chains as a picture, and a page with it; there are no laws and no days to draw."""
+    from hushgrid.files.results import png_of, save_figures, write_text
+    from hushgrid.report.learn import chain_figure, html_page
+
+    drawn = {"transitions": chain_figure(public, seconds)}
+    pictures = {name: png_of(figure) for name, figure in drawn.items()}
+    page = html_page(f"Zone {values['zone']} of a survey", survey_prose(values), pictures)
+    return [*save_figures(out, drawn), write_text(out / "report.html", page)]
+
+
+def survey_prose(values: dict[str, Any]) -> str:
+    """What the zone is, and what smoothing protects."""
+    slots = values["slots_unprotected"]
+    return (
+        f"Zone {values['zone']}: {values['houses']} houses, Theta = {', '.join(values['models'])};"
+        " public, so it leaks nothing.\n"
+        f"Chances have pseudo-count {values['pseudo_count']:g} of {values['respondents']:g} diaries"
+        " on each side.\n"
+        f"Slots of the week in which some house leaves the protected set: {slots['smoothed']} of"
+        f" {values['slots']} smoothed, {slots['raw']} with the survey's sampling zeros."
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# What hushgrid learn writes: the zone, a service that runs it, the model, pictures and a page.
+
+
+DAY = 86_400  # [s]
+
+
+def write(
+    out: Path, result: Learned, made: Offered, asked: ZoneChoices, begins: datetime | None
+) -> list[Path]:
+    """theta.json, zone.toml and service.toml with a key; no figure has a part in them."""
+    from secrets import token_hex
+
+    import numpy as np
+
+    from hushgrid.files.results import save_model, write_text
+    from hushgrid.learn.evaluation import theta
+    from hushgrid.learn.export import Offer, groups_of, service_text, zone_text
+
+    groups = groups_of(result, made)
+    chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
+    model = theta(tuple(one for one, _ in groups), chain_of, f"{asked.zone} learned")
+    offer = Offer(
+        zone=asked.zone,
+        seconds=result.seconds,
+        time_zone=asked.time_zone,
+        bound=made.bound,
+        bound_by=made.bound_by,
+        eta=made.eta,
+        eta_by=made.eta_by,
+        provenance=made.provenance,
+        # who could be fitted is a secret of the homes; how many there are is not
+        homes=len(result.ids),
+        epsilon=made.epsilon,
+        law=result.family,
+        prior=result.habits,
+        days=result.terms.days,
+        # of private models it would be something to check guesses against
+        digest=token_hex(32) if made.provenance == "private" else model.digest,
+    )
+    at = first_interval(result.ends, result.seconds, begins)
+    return [
+        save_model(out / "theta.json", model),
+        write_text(out / "zone.toml", zone_text(offer, groups)),
+        write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
+        *put_key(out),
+    ]
+
+
+def put_key(out: Path) -> list[Path]:
+    """The key of the service, where there is none yet; the files written."""
+    from hushgrid.service.readiness import KEY_FILE, make_key
+
+    key = out / KEY_FILE
+    return [key] if not key.exists() and make_key(key) else []
+
+
+def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
+    """When a service begins: as asked, today, or on the day after readings that go on till then."""
+    if asked is not None:
+        at = int(asked.replace(tzinfo=asked.tzinfo or UTC).timestamp())
+        return datetime.fromtimestamp(at // seconds * seconds, UTC)
+    today = int(datetime.now(UTC).timestamp()) // DAY * DAY
+    return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
+
+
+def draw(
+    out: Path, result: Learned, found: Histories, made: Offered, values: dict[str, Any]
+) -> list[Path]:
+    """Pictures of chains, laws and decoded days, and a page with all of them."""
+    import numpy as np
+
+    from hushgrid.files.results import png_of, save_figures, write_text
+    from hushgrid.learn.em import homes_of, posterior
+    from hushgrid.learn.histories import clamped
+    from hushgrid.report.learn import chain_figure, html_page, law_figure, learned_prose
+
+    some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
+    usable = clamped(found.homes(result.usable[some]))
+    post = posterior(usable.wh, homes_of(result.own, some))
+    drawn = {
+        "transitions": chain_figure(made.public, result.seconds),
+        "laws": law_figure(made.public, made.bound),
+        "days": example_days(usable, post),
+    }
+    pictures = {name: png_of(figure) for name, figure in drawn.items()}
+    page = html_page(f"Learned zone {values['zone']}", learned_prose(values), pictures)
+    return [*save_figures(out, drawn), write_text(out / "report.html", page)]
+
+
+def example_days(found: Histories, post: Floats) -> Figure:
+    """Two days of some homes with the chance that somebody is at home."""
+    from hushgrid.report.learn import days_figure
+
+    these = _two_days(found)
+    return days_figure(
+        found.wh[:, these],
+        post[:, these],
+        found.shown[these],
+        found.seconds,
+        found.ids,
+        None if found.labels is None else found.labels[:, these],
+    )
+
+
+def _two_days(found: Histories) -> slice:
+    """Two days from a local midnight on, of which most is known; the middle of all such."""
+    import numpy as np
+
+    steps = found.steps_a_day
+    midnights = np.flatnonzero(found.shown % DAY < found.seconds)
+    midnights = midnights[midnights + 2 * steps <= found.wh.shape[1]]
+    if not midnights.size:
+        return slice(0, min(2 * steps, found.wh.shape[1]))
+    worth = np.isfinite(found.wh).mean(axis=0)
+    if found.labels is not None:
+        worth += (found.labels >= 0).mean(axis=0)
+    known = np.cumsum(np.pad(worth, (1, 0)))
+    seen = known[midnights + 2 * steps] - known[midnights]
+    best = midnights[seen >= seen.max() - 1e-9]
+    return slice(int(best[len(best) // 2]), int(best[len(best) // 2]) + 2 * steps)
 
 
 def learn(
@@ -87,16 +348,14 @@ def learn(
 
     Example: hushgrid learn --readings readings.parquet --out learned --time-zone Europe/Zurich
     """
-    from hushgrid.cli.histories import read_habits, read_histories, read_meters
-    from hushgrid.cli.learned import draw, write
-    from hushgrid.cli.survey import draw_survey, survey_prose, zone_from_survey
-    from hushgrid.files import make_folder
-    from hushgrid.learn.learned import LearningTerms
-    from hushgrid.learn.learned import learn as learned
-    from hushgrid.learn.offered import ZoneChoices, offered
-    from hushgrid.learn.offered import figures as figures_of
-    from hushgrid.modelfile import save_learned
-    from hushgrid.noise import SecureNoise
+    from hushgrid.files.models import save_learned
+    from hushgrid.files.readings import read_habits, read_histories, read_meters
+    from hushgrid.files.results import make_folder
+    from hushgrid.learn.export import ZoneChoices, offered
+    from hushgrid.learn.export import figures as figures_of
+    from hushgrid.learn.learner import LearningTerms
+    from hushgrid.learn.learner import learn as learned
+    from hushgrid.mechanism.noise import SecureNoise
     from hushgrid.report.learn import learned_content, learned_prose, learned_values
 
     asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
@@ -163,8 +422,8 @@ def _need_public(asked: ZoneChoices, missing: list[str]) -> None:
 
 def _seconds(interval: str | None) -> int | None:
     """A step in seconds."""
-    from hushgrid.durations import seconds_of
     from hushgrid.errors import IntakeError
+    from hushgrid.files.toml import seconds_of
 
     if interval is None:
         return None
@@ -178,8 +437,8 @@ def _seconds(interval: str | None) -> int | None:
 
 def _instant(word: str, text: str | None) -> int | None:
     """Seconds since 1970 of a date or date-time; UTC where it has no offset."""
-    from hushgrid.durations import instant_of
     from hushgrid.errors import IntakeError
+    from hushgrid.files.toml import instant_of
 
     if text is None:
         return None

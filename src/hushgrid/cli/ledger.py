@@ -13,9 +13,9 @@ import typer
 from hushgrid.cli.common import Json, put_json, say
 
 if TYPE_CHECKING:
-    from hushgrid.live.ledger.chain import ChainReport, Verify
-    from hushgrid.live.ledger.record import Record
-    from hushgrid.live.ledger.state import LedgerState
+    from hushgrid.service.ledger.chain import ChainReport, Verify
+    from hushgrid.service.ledger.records import LedgerState, Record
+
 
 app = typer.Typer(
     help="Show, verify, export and copy a ledger: what was published and what it cost.",
@@ -42,7 +42,7 @@ def show(
 
     Example: hushgrid ledger show ledger.db --zone elm-street
     """
-    from hushgrid.live.ledger.chain import check
+    from hushgrid.service.ledger.chain import check
 
     with _records(store, zone) as (records, durable):
         report = check(records, _judge(None), durable)
@@ -67,7 +67,7 @@ def verify(
 
     Example: hushgrid ledger verify ledger.db --zone elm-street
     """
-    from hushgrid.live.ledger.chain import check
+    from hushgrid.service.ledger.chain import check
 
     known = {_hexadecimal("head", digest): None for digest in head or ()}
     with _records(store, zone) as (records, durable):
@@ -87,7 +87,7 @@ def export(
     Example: hushgrid ledger export ledger.db --out ledger.ndjson
     """
     from hushgrid.errors import LedgerError
-    from hushgrid.files import write_text
+    from hushgrid.files.results import write_text
 
     if out == "-" and json == "-":
         raise LedgerError("out and json are both standard output; give a file for one of them.")
@@ -115,7 +115,7 @@ def backup(
 
     Example: hushgrid ledger backup ledger.sqlite ledger-2026-01-31.sqlite
     """
-    from hushgrid.live.ledger.copies import back_up
+    from hushgrid.service.ledger.writer import back_up
 
     report = back_up(_file_of(store), file, _judge(None))
     say(f"Written:\n  {file}", json)
@@ -132,7 +132,7 @@ def restore(
 
     Example: hushgrid ledger restore ledger-2026-01-31.sqlite ledger.sqlite
     """
-    from hushgrid.live.ledger.copies import restore as put_back
+    from hushgrid.service.ledger.writer import restore as put_back
 
     report = put_back(file, _file_of(store), _judge(None))
     say(f"Written:\n  {_file_of(store)}", json)
@@ -153,8 +153,8 @@ def transfer(
     """
     import time
 
-    from hushgrid.live.config import load_deployment
-    from hushgrid.live.transfer import move
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.transfer import move
 
     moved = move(load_deployment(config), meter, source, target, time.time())
     said = "carries" if moved.anew else "was carried over already with"
@@ -181,8 +181,8 @@ def _file_of(store: str) -> Path:
 @contextmanager
 def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
     """All records of a store or an export, and the digests it knows to be durable, by zone."""
-    from hushgrid.live.ledger.record import from_line
-    from hushgrid.live.ledger.stores import open_store
+    from hushgrid.service.ledger import open_store
+    from hushgrid.service.ledger.records import from_line
 
     if _is_export(Path(store)):
         with Path(store).open("rb") as lines:
@@ -206,7 +206,7 @@ def _is_export(path: Path) -> bool:
 
 def _judge(key: str | None) -> Verify:
     """What judges signatures: of the key in the genesis, and that it is the one asked for."""
-    from hushgrid.live.ledger.keys import verify as of_key
+    from hushgrid.service.ledger.writer import verify_signature as of_key
 
     if key is None:
         return of_key
@@ -215,7 +215,7 @@ def _judge(key: str | None) -> Verify:
 
 
 def _hexadecimal(name: str, value: str) -> str:
-    from hushgrid.checks import is_hex
+    from hushgrid._numbers import is_hex
     from hushgrid.errors import LedgerError
 
     if not is_hex(value, 64):

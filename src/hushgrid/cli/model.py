@@ -21,7 +21,7 @@ def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
 
     Example: hushgrid model show learned --html model.html
     """
-    from hushgrid.modelfile import load_learned, publics_of
+    from hushgrid.files.models import load_learned, publics_of
     from hushgrid.report.learn import learned_prose
 
     content = load_learned(model)
@@ -38,7 +38,7 @@ def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
     ]
     prose = learned_prose(values)
     if html is not None:
-        from hushgrid.report.learn_figures import chain_figure, law_figure
+        from hushgrid.report.learn import chain_figure, law_figure
 
         need("matplotlib", "plot")
         _page(
@@ -63,7 +63,7 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
     import numpy as np
 
     from hushgrid.errors import ModelError
-    from hushgrid.modelfile import load_learned, publics_of
+    from hushgrid.files.models import load_learned, publics_of
 
     a, b = load_learned(first), load_learned(second)
     if a["seconds"] != b["seconds"]:
@@ -92,7 +92,7 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
         for r in rows
     ]
     if html is not None:
-        from hushgrid.report.learn_figures import chain_figure
+        from hushgrid.report.learn import chain_figure
 
         need("matplotlib", "plot")
         drawn = {
@@ -131,14 +131,13 @@ def validate(
     """
     import numpy as np
 
-    from hushgrid.cli.histories import read_histories
+    from hushgrid.files.models import fit_of, load_learned, publics_of
+    from hushgrid.files.readings import read_histories
     from hushgrid.learn.em import homes_of, posterior
+    from hushgrid.learn.evaluation import by_day, marginal_scores, scored, trust_of, welch
     from hushgrid.learn.habits import Habits, stationary
     from hushgrid.learn.histories import ailments, clamped, fit_to_learn
-    from hushgrid.learn.judge import by_day, marginal_scores, scored, trust_of
-    from hushgrid.learn.learned import AUTO, LearningTerms, design_for
-    from hushgrid.learn.trust import welch
-    from hushgrid.modelfile import fit_of, load_learned, publics_of
+    from hushgrid.learn.learner import AUTO, LearningTerms, design_for
 
     content = load_learned(model)
     found = read_histories(
@@ -205,8 +204,8 @@ def validate(
     if accuracy:
         lines.append(f"Accuracy: {accuracy['06-22']:.3f} at 06-22 h, {accuracy['all']:.3f} in all.")
     if html is not None:
-        from hushgrid.cli.learned import example_days
-        from hushgrid.report.learn_figures import chain_figure, law_figure
+        from hushgrid.cli.learn import example_days
+        from hushgrid.report.learn import chain_figure, law_figure
 
         need("matplotlib", "plot")
         some = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
@@ -231,7 +230,7 @@ def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str
     """The prototype of each home: its own, or for a new one the likeliest."""
     import numpy as np
 
-    from hushgrid.learn.prototypes import Prototypes, assign
+    from hushgrid.learn.learner import Prototypes, assign
 
     which = np.array([known[n]["prototype"] if n in known else -1 for n in new.ids], np.intp)
     strangers = np.flatnonzero(which < 0)
@@ -242,7 +241,7 @@ def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str
 
 
 def _page(path: Path, title: str, prose: str, figures: dict[str, Any]) -> None:
-    from hushgrid.files import png_of, write_text
+    from hushgrid.files.results import png_of, write_text
     from hushgrid.report.learn import html_page
 
     pictures = {name: png_of(figure) for name, figure in figures.items()}

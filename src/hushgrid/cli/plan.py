@@ -7,8 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
-from hushgrid.cli.zones import ZoneName, load_either
+from hushgrid.cli.common import Json, Seed, ZoneName, load_either, need, progress, put_json, say
 
 
 def plan(
@@ -72,12 +71,12 @@ def plan(
     from dataclasses import replace
 
     from hushgrid import report
-    from hushgrid import sensitivity as options
-    from hushgrid.clamp import RHO
     from hushgrid.errors import PlanError
-    from hushgrid.files import save_figures
-    from hushgrid.live.placing import interval_run
-    from hushgrid.planning import plan as planned
+    from hushgrid.files.results import save_figures
+    from hushgrid.files.service_file import interval_run
+    from hushgrid.planning import tradeoff as options
+    from hushgrid.planning.expected_error import RHO
+    from hushgrid.planning.planner import plan as planned
 
     if out is not None:
         need("matplotlib", "plot")
@@ -162,11 +161,10 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
     """The scenario, the terms, whether models are private, what is promised anyway, the service."""
     from dataclasses import replace
 
+    from hushgrid.compare.paper import scenario
     from hushgrid.errors import FileError
-    from hushgrid.live.deployment import Promise
-    from hushgrid.paper import scenario
-    from hushgrid.policy import Policy
-    from hushgrid.schedules import Even
+    from hushgrid.files.deployment import Promise
+    from hushgrid.mechanism.policy import Even, Policy
 
     if (config is None) == (paper is None):
         raise FileError("config and paper are both set or both unset; give one of them.")

@@ -1,4 +1,4 @@
-"""hushgrid simulate: a zone of one's own."""
+"""hushgrid paper: the paper's experiment, with honest statistics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, progress, put_json, say
-from hushgrid.cli.zones import ZoneName, load_either
+from hushgrid.cli.common import Json, Seed, ZoneName, load_either, need, progress, put_json, say
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid simulate: a zone of one's own.
 
 
 def simulate(
@@ -29,8 +31,8 @@ def simulate(
     Example: hushgrid simulate --config examples/zone.toml --days 30
     """
     from hushgrid import report
-    from hushgrid.simulation import Mechanism, consecutive, fold
-    from hushgrid.simulation import days as simulated_days
+    from hushgrid.compare.simulation import Mechanism, consecutive, fold
+    from hushgrid.compare.simulation import days as simulated_days
 
     given, service = load_either(config, zone)
     world = consecutive(given.scenario, given.policy.horizon)
@@ -40,8 +42,8 @@ def simulate(
     values = report.simulation_json(study, "it")
     written = put_json(values, json)
     if trace is not None:
-        from hushgrid.recording import record
-        from hushgrid.tracefile import save_trace
+        from hushgrid.compare.attack import record
+        from hushgrid.files.models import save_trace
 
         # a service file names stores and may hold passwords: it is not kept in the trace
         text = config.read_text("utf-8") if service is None else ""
@@ -50,3 +52,46 @@ def simulate(
     say(report.simulation_table(study, "it"), json)
     if written:
         say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+
+
+def paper(
+    days: Annotated[int, typer.Option(min=2, help="Days of the experiment.")] = 200,
+    sigma: Annotated[
+        float, typer.Option(min=0, max=10, help="How much houses differ in habits.")
+    ] = 0.02,
+    out: Annotated[Path, typer.Option(help="Folder for table, figures and JSON.")] = Path(
+        "out/paper"
+    ),
+    sweep_days: Annotated[int, typer.Option(min=2, help="Days of each point of the sweeps.")] = 10,
+    seed: Seed = 1,
+    json: Json = None,
+) -> None:
+    """Reproduce the paper's experiment and beat it at the same guarantee.
+
+    Example: hushgrid paper --days 200 --out out/paper
+    """
+    from hushgrid import report
+    from hushgrid.compare import paper as sweeps
+    from hushgrid.compare.paper import experiment
+    from hushgrid.files.results import make_folder, save_experiment
+
+    need("matplotlib", "plot")
+    make_folder(out)
+    with progress("experiment, days", days) as tick:
+        result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
+    points = len(sweeps.SIZES) * len(sweeps.CERTAIN) + len(sweeps.COUNTS) + len(sweeps.SIGMAS) + 1
+    with progress("sweeps, days    ", points * sweep_days) as tick:
+        swept = {
+            "certainty": sweeps.against_certainty(sweep_days, seed, tick),
+            "count": sweeps.against_count(sweep_days, seed, tick),
+            "eta": sweeps.against_eta(sweep_days, seed, tick),
+            "sigma": sweeps.against_sigma(sweep_days, seed, tick),
+        }
+    figures = report.experiment_figures(result) | report.sweep_figures(swept)
+    table, prose = report.experiment_table(result), report.experiment_prose(result)
+    values = report.experiment_json(result)
+    values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in swept.items()}
+    written = save_experiment(out, table, prose, values, figures)
+    written += put_json(values, json)
+    say(f"{table}\n\n{prose}\n", json)
+    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)

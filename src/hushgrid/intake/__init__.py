@@ -5,14 +5,13 @@ bounded memory. Bad rows are counted and named by place and reason, never by val
 the good ones; an input that is not of the format at all is one `IntakeError`.
 """
 
-from hushgrid.intake.arrow import arrow_batches, parse_arrow
+from hushgrid.intake.arrow import arrow_batches, parquet_batches, parse_arrow, parse_parquet
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches, parse_espi
 from hushgrid.intake.intervals import Incomplete, Settled, settle
 from hushgrid.intake.json import json_batches, parse_json, parse_records
-from hushgrid.intake.mapping import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
-from hushgrid.intake.parquet import parquet_batches, parse_parquet
 from hushgrid.intake.readings import Parsed, Readings, collect, concat
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
 
 __all__ = [
     "CANONICAL",

@@ -13,22 +13,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hushgrid.arrays import Ints
+from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.clock import TimeReader
-from hushgrid.intake.columns import durations, meter_codes, starts_of, values
-from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import ByteSource, Lines, lines
-from hushgrid.intake.mapping import ColumnMapping
-from hushgrid.intake.readings import Parsed, RawColumns, collect, sift
-from hushgrid.intake.times import reader
-from hushgrid.intake.zones import local_instants
+from hushgrid.intake.readings import Fault, Parsed, RawColumns, collect, sift
+from hushgrid.intake.text import (
+    ByteSource,
+    ColumnMapping,
+    Lines,
+    durations,
+    lines,
+    meter_codes,
+    starts_of,
+    values,
+)
+from hushgrid.intake.times import TimeReader, local_instants, reader
 
 
 def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
     """All readings of a CSV.
 
-    >>> from hushgrid.intake.mapping import CANONICAL
+    >>> from hushgrid.intake.text import CANONICAL
     >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\nb,soon,1800,9\\n"
     >>> found = parse_csv(text, CANONICAL)
     >>> list(found.readings.rows()), found.malformed

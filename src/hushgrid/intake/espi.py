@@ -17,19 +17,263 @@ are rounded to whole Wh, halves to even.
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+from xml.parsers import expat
 
 import numpy as np
 
-from hushgrid.arrays import Ints
+from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.espi_resources import ReadingType, address, decimal, integer, reading_type
-from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import ByteSource
-from hushgrid.intake.readings import Parsed, RawColumns, clean_meter, collect, sift
-from hushgrid.intake.xml import read_xml
+from hushgrid.intake.readings import (
+    FAULTS_END,
+    MAX_WH,
+    Fault,
+    Parsed,
+    RawColumns,
+    clean_meter,
+    collect,
+    sift,
+)
+from hushgrid.intake.text import ByteSource, blocks
+
+# --------------------------------------------------------------------------------------------------
+# XML as a stream of elements, with memory bounded whatever the document is.
+#
+# A document type is refused, and with it every entity but XML's own five; so nothing expands and
+# nothing is fetched. Depth, names and tags are limited; of a long text only the beginning is kept.
+
+
+DEPTH = 64  # elements within each other
+TEXT = 256  # characters of a text that are kept
+_BLOCK = 1 << 16  # [bytes] fed at a time
+_TOKEN = 1 << 20  # [bytes] of one tag or comment
+_NAMES = 1 << 18  # characters in all names together; expat keeps every name it meets
+
+
+class Handler(Protocol):
+    """Who is told of elements; names are "namespace name"."""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+
+    def end(self, name: str, text: str) -> None:
+        """An element ends; `text` stood between this and the tag before."""
+
+
+def read_xml(source: ByteSource, handler: Handler) -> Iterator[None]:
+    """Tell `handler` the elements of a document; pauses after every 64 KiB or so."""
+    guard = _Guard(handler)
+    try:
+        for block in blocks(source, _BLOCK):
+            guard.feed(block)
+            yield
+        guard.close()
+    except expat.ExpatError as error:
+        raise IntakeError(
+            f"input is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno});"
+            " mend it."
+        ) from None
+    except LookupError:
+        raise IntakeError("XML has an unknown encoding; write it in UTF-8.") from None
+
+
+class _Guard:
+    """Stands between expat and the handler."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._depth, self._text = 0, ""
+        self._names: set[str] = set()
+        self._room, self._quiet = _NAMES, 0
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.StartNamespaceDeclHandler = self._namespace
+        parser.CommentHandler = parser.ProcessingInstructionHandler = self._passed
+        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = self._refused
+        self._parser = parser
+
+    def feed(self, block: bytes) -> None:
+        self._quiet += len(block)
+        self._parser.Parse(block, False)
+        if self._quiet > _TOKEN:  # nothing was told for long: expat holds all of it
+            raise IntakeError("XML has a tag or comment beyond 1 MiB; give an ESPI document.")
+
+    def close(self) -> None:
+        self._parser.Parse(b"", True)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._passed()
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise IntakeError(f"XML nests deeper than {DEPTH}; give an ESPI document.")
+        self._count(name)
+        for attribute in attributes:
+            self._count(attribute)
+        self._text = ""
+        self._handler.start(name, attributes)
+
+    def _end(self, name: str) -> None:
+        self._passed()
+        self._depth -= 1
+        text, self._text = self._text, ""
+        self._handler.end(name, text)
+
+    def _characters(self, text: str) -> None:
+        self._passed()
+        if len(self._text) < TEXT:
+            self._text += text[:TEXT]
+
+    def _namespace(self, prefix: str | None, uri: str | None) -> None:
+        self._count(f"{prefix} {uri}")
+
+    def _count(self, name: str) -> None:
+        if name in self._names:
+            return
+        self._names.add(name)
+        self._room -= len(name)
+        if self._room < 0:
+            raise IntakeError("XML has too many names of elements; give an ESPI document.")
+
+    def _passed(self, *_: Any) -> None:
+        self._quiet = 0
+
+    def _refused(self, *_: Any) -> None:
+        raise IntakeError("XML has a document type; take it out, ESPI needs none.")
+
+
+# --------------------------------------------------------------------------------------------------
+# Resources of ESPI: how a link names them, and what a ReadingType says of its readings.
+
+
+_INTEGER = re.compile(r"[ \t\r\n]*([+-]?[0-9]{1,18})[ \t\r\n]*")
+_POINT = re.compile(r"([0-9])\.([0-9]+)[ \t\r\n]*\Z")
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+_WATT_HOURS = 72  # uom
+_DELIVERED, _RECEIVED = 1, 19  # flowDirection
+_ELECTRICITY = (0, 1, 2)  # commodity: none given, secondary metered, primary metered
+_REGISTERS = (1, 2, 3, 12, 14)  # accumulationBehaviour: bulk, cumulative, instantaneous, latching
+_LONGEST = 256  # characters of a link that can name anything
+_POWERS = range(-12, 13)
+
+
+def address(href: str, resource: str) -> str | None:
+    """The part of a link that names a resource, from the owner of its usage point on.
+
+    >>> address("https://x.org/espi/1_1/resource/User/5/UsagePoint/1/MeterReading", "UsagePoint")
+    'User/5/UsagePoint/1'
+    >>> address("https://x.org/espi/1_1/resource/ReadingType/07", "ReadingType")
+    'ReadingType/07'
+    >>> address("User/5/UsagePoint/1/MeterReading", "MeterReading") is None
+    True
+    """
+    if len(href) > _LONGEST:
+        return None
+    parts = [part for part in _HOST.sub("", href, 1).partition("?")[0].split("/") if part]
+    if "resource" in parts:
+        parts = parts[parts.index("resource") + 1 :]
+    if resource not in parts[:-1]:
+        return None
+    place = parts.index(resource)
+    within = "UsagePoint" in parts[: place + 1]
+    first = max(parts.index("UsagePoint") - 2, 0) if within else place
+    return "/".join(parts[first : place + 2])
+
+
+def integer(text: str | None, missing: int, wrong: int) -> int:
+    """The integer of an element, or a `Fault`.
+
+    >>> integer(" 42 ", Fault.VALUE_MISSING, Fault.VALUE)
+    42
+    """
+    if text is None or not text.strip():
+        return missing
+    found = _INTEGER.fullmatch(text)
+    return int(found[1]) if found else wrong
+
+
+def decimal(text: str | None) -> tuple[int, int]:
+    """The value of a reading as (integer or `Fault`, decimals behind its point).
+
+    The standard has integers alone; a point is read as what it means.
+
+    >>> decimal("42"), decimal("-1.25")
+    ((42, 0), (-125, 2))
+    """
+    found = None if text is None else _POINT.search(text)
+    if text is None or found is None:
+        return integer(text, Fault.VALUE_MISSING, Fault.VALUE), 0
+    digits = integer(_POINT.sub(r"\1\2", text), Fault.VALUE_MISSING, Fault.VALUE)
+    return digits, len(found[2])
+
+
+class ReadingType(NamedTuple):
+    """Raw values times 10^power are Wh, with a sign; `length` [s] where a reading gives none.
+
+    `fault` says why no reading of this type can be used, if so.
+    """
+
+    power: int
+    sign: int
+    length: int
+    fault: Fault | None
+
+    def watt_hours(self, raw: Ints, decimals: Ints) -> Ints:
+        """Whole Wh, halves to even; `decimals` are the digits behind each value's point.
+
+        >>> kind, none = ReadingType(-3, -1, 900, None), np.zeros(3, np.int64)
+        >>> kind.watt_hours(np.array([1499, 1500, 2500]), none).tolist()
+        [-1, -2, -2]
+        """
+        if self.fault is not None:
+            return np.full(len(raw), self.fault, np.int64)
+        known = raw >= FAULTS_END
+        magnitude = np.abs(np.where(known, raw, 0))
+        wh = np.zeros_like(magnitude)
+        for some in np.unique(decimals).tolist():  # 0 alone, but for senders that write a point
+            rows, power = decimals == some, self.power - some
+            if power >= 0:
+                beyond = magnitude > MAX_WH // 10**power
+                scaled = np.where(beyond, MAX_WH + 1, np.where(beyond, 0, magnitude) * 10**power)
+            else:
+                unit = 10 ** min(-power, 18)  # values have 18 digits: beyond, all round to 0
+                scaled, rest = np.divmod(magnitude if -power <= 18 else 0 * magnitude, unit)
+                scaled += (2 * rest > unit) | ((2 * rest == unit) & (scaled % 2 == 1))
+            wh[rows] = scaled[rows]
+        return np.where(known, np.sign(raw) * self.sign * wh, raw)
+
+
+def reading_type(fields: Mapping[str, str]) -> ReadingType:
+    """What the elements of a ReadingType say.
+
+    >>> reading_type({"uom": "72", "powerOfTenMultiplier": "3", "flowDirection": "19"})
+    ReadingType(power=3, sign=-1, length=0, fault=None)
+    """
+
+    def given(name: str, default: int) -> int:
+        found = integer(fields.get(name), Fault.VALUE_MISSING, Fault.VALUE)
+        return default if found == Fault.VALUE_MISSING else found
+
+    power, flow = given("powerOfTenMultiplier", 0), given("flowDirection", _DELIVERED)
+    fault = None
+    if given("uom", 0) != _WATT_HOURS:
+        fault = Fault.UNIT
+    elif power not in _POWERS:
+        fault = Fault.MULTIPLIER
+    elif flow not in (_DELIVERED, _RECEIVED):
+        fault = Fault.FLOW
+    elif given("commodity", 0) not in _ELECTRICITY:
+        fault = Fault.COMMODITY
+    elif given("accumulationBehaviour", 0) in _REGISTERS:
+        fault = Fault.REGISTER
+    sign = -1 if flow == _RECEIVED else 1
+    return ReadingType(power, sign, given("intervalLength", 0), fault)
+
 
 _ATOM, _ESPI = "http://www.w3.org/2005/Atom ", "http://naesb.org/espi "
 _ENTRY, _LINK = _ATOM + "entry", _ATOM + "link"

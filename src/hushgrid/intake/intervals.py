@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.arrays import Bools, Indices, Int32s, Ints
-from hushgrid.checks import is_whole
+from hushgrid._numbers import Bools, Indices, Int32s, Ints, is_whole
 from hushgrid.errors import IntakeError
-from hushgrid.intake.faults import Fault
-from hushgrid.intake.readings import MAX_WH, PROBLEMS, Readings
+from hushgrid.intake.readings import MAX_WH, PROBLEMS, Fault, Readings
 
 _DAY = 86_400  # [s]
 

@@ -20,26 +20,85 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.arrays import Ints
-from hushgrid.checks import is_real, is_whole
+from hushgrid._kernels.ndjson import (
+    DURATION,
+    METER,
+    METER_END,
+    SHORTEST,
+    START,
+    STATE,
+    WH,
+    plain_lines,
+)
+from hushgrid._numbers import Ints, is_real, is_whole
 from hushgrid.errors import IntakeError
-from hushgrid.intake.amounts import scaled, whole
-from hushgrid.intake.clock import TimeReader
-from hushgrid.intake.columns import meter_codes
-from hushgrid.intake.faults import Fault
-from hushgrid.intake.lines import LINE_LIMIT, ByteSource, blocks, decoded, whole_lines_of
-from hushgrid.intake.names import Names
-from hushgrid.intake.plain import PlainLines, plain
 from hushgrid.intake.readings import (
+    END,
     MAX_DURATION,
+    MAX_ID,
     MAX_WH,
+    Fault,
+    Names,
     Parsed,
     RawColumns,
     Readings,
     collect,
     sift,
 )
-from hushgrid.intake.times import Moment, read_iso
+from hushgrid.intake.text import (
+    LINE_LIMIT,
+    ByteSource,
+    blocks,
+    decoded,
+    meter_codes,
+    scaled,
+    whole,
+    whole_lines_of,
+)
+from hushgrid.intake.times import Moment, TimeReader, read_iso
+
+# --------------------------------------------------------------------------------------------------
+# Plain lines of NDJSON, read fast; see `_kernels/ndjson.py` for which those are.
+
+
+_LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
+_ODD = 64  # lines; few bodies have more that are not plain
+
+
+class PlainLines(NamedTuple):
+    """Good readings with the number of their line, counted from 0; and all other lines."""
+
+    line: Ints
+    names: Names  # one for each reading
+    start: Ints
+    duration: Ints
+    wh: Ints
+    others: list[tuple[int, bytes]]
+
+
+def plain(data: bytes) -> PlainLines:
+    """Tell plain lines from others; each has a line feed behind it.
+
+    >>> text = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":900,"wh":7}'
+    >>> found = plain(text + b"\\nnonsense\\n")
+    >>> found.names.texts(), found.wh.tolist(), found.others
+    (('a',), [7], [(1, b'nonsense')])
+    """
+    room = len(data) // SHORTEST
+    line, found, odd = _room(room), _room(5, room), _room(3, _ODD)
+    raw, known = np.frombuffer(data, np.uint8), _room(STATE)
+    n, k = plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
+    if k > _ODD:  # now it is known how many; reading them takes far longer than finding them again
+        odd = _room(3, k)
+        plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
+    others = [(number, data[begin:end]) for number, begin, end in odd[:, :k].T.tolist()]
+    names = Names(raw, found[METER, :n], found[METER_END, :n])
+    return PlainLines(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
+
+
+def _room(*shape: int) -> Ints:
+    return np.empty(shape, np.int64)
+
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BRACKETS = 64  # in one element; a reading has two, so more is nesting without end

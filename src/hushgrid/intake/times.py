@@ -3,11 +3,63 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Generic, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
+
+from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.faults import Fault
+from hushgrid.intake.readings import END, FAULTS_END, Fault
+
+# --------------------------------------------------------------------------------------------------
+# Local times to UTC by the time zone database.
+#
+# The one place of the pure core that knows `datetime`: `zoneinfo` answers in no other words. It
+# asks
+# no clock; the answer depends on the zone's name and the database alone.
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+Instants = Callable[[int], tuple[int, ...]]
+
+
+def local_instants(zone: str) -> Instants:
+    """What gives the instants at which the clocks of a zone show a time, earliest first.
+
+    None while clocks go forward over it, two while they go back.
+
+    >>> london = local_instants("Europe/London")
+    >>> london(1382837400), london(1364693400)  # 27 October 2013 01:30, 31 March 2013 01:30
+    ((1382833800, 1382837400), ())
+    """
+    if zone == "UTC":
+        return lambda wall: (wall,)
+    try:
+        clocks = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        raise IntakeError(
+            f"time_zone is {zone!r}; give a name of the IANA database such as Europe/London"
+            " (where the system has none, install the extra hushgrid[intake])."
+        ) from None
+    return lambda wall: _instants(wall, clocks)
+
+
+def _instants(wall: int, clocks: tzinfo) -> tuple[int, ...]:
+    if not 0 <= wall < END:
+        return (wall,)  # refused by its year later; datetime would choke on it now
+    shown = _EPOCH + timedelta(seconds=wall)
+    found = set()
+    for fold in (0, 1):
+        ahead = shown.replace(tzinfo=clocks, fold=fold).utcoffset()
+        assert ahead is not None
+        instant = shown - ahead
+        if instant.replace(tzinfo=UTC).astimezone(clocks).replace(tzinfo=None) == shown:
+            found.add(wall - round(ahead.total_seconds()))
+    return tuple(sorted(found))
 
 
 class Moment(NamedTuple):
@@ -170,3 +222,73 @@ def _hour(field: dict[str, str]) -> int:
     if not 1 <= hour <= 12:
         return 24  # none of the day's
     return hour % 12 + (12 if field["p"].lower() == "pm" else 0)
+
+
+# --------------------------------------------------------------------------------------------------
+# A column of written times to UTC, the hour that clocks repeat included.
+#
+# In the hour that is shown twice at the end of daylight saving, a time without an offset has two
+# instants. A meter reports it twice, so the first time a meter reports it in an input is taken as
+# the
+# earlier instant and any further one as the later. A meter that reports it once only is taken to
+# have
+# missed the later; who cannot live with that guess writes offsets, which are always exact.
+
+
+Written = TypeVar("Written", bound=Hashable)
+
+_REMEMBERED = 1 << 16  # times written alike are read once
+
+
+class TimeReader(Generic[Written]):
+    """Reads the times of one input, row by row in its order.
+
+    >>> from hushgrid.intake.times import read_iso
+    >>> from hushgrid.intake.times import local_instants
+    >>> clock = TimeReader(read_iso, local_instants("Europe/London"))
+    >>> twice = ["2013-10-27 01:30", "2013-10-27 01:30"]
+    >>> clock.instants(twice, ["a"], np.array([0, 0])).tolist()
+    [1382833800, 1382837400]
+    """
+
+    def __init__(self, read: Callable[[Written], Moment | Fault], instants: Instants) -> None:
+        self._read, self._instants = read, instants
+        self._known: dict[Written, int] = {}
+        self._later: dict[Written, int] = {}
+        self._reported: set[tuple[str, int]] = set()
+
+    def instants(self, times: Sequence[Written], ids: Sequence[str], code: Ints) -> Ints:
+        """Seconds UTC, or a `Fault`, for each time; `ids[code]` is the meter of each."""
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+            self._later.clear()
+        for time in set(times) - self._known.keys():
+            self._known[time] = self._resolved(time)
+        start = np.fromiter(map(self._known.__getitem__, times), np.int64, len(times))
+        if self._later:
+            self._tell_apart(times, ids, code, start)
+        return start
+
+    def _resolved(self, time: Written) -> int:
+        moment = self._read(time)
+        if isinstance(moment, Fault):
+            return moment
+        if moment.offset is not None:
+            return moment.wall - moment.offset
+        instants = self._instants(moment.wall)
+        if not instants:
+            return Fault.TIME_GAP
+        if len(instants) == 2:
+            self._later[time] = instants[1]
+        return instants[0]
+
+    def _tell_apart(
+        self, times: Sequence[Written], ids: Sequence[str], code: Ints, start: Ints
+    ) -> None:
+        for row, time in enumerate(times):
+            if time not in self._later or code[row] < FAULTS_END:
+                continue
+            report = (ids[code[row]], int(start[row]))
+            if report in self._reported:
+                start[row] = self._later[time]
+            self._reported.add(report)

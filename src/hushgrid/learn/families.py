@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
-from hushgrid.arrays import Floats, Int32s, Ints
+from hushgrid._numbers import Floats, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal
+from hushgrid.model.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal
 
 Family = Literal["gamma", "histogram", "lognormal", "normal"]
 FAMILIES = get_args(Family)

@@ -1,20 +1,31 @@
-"""When people are away, quiet or active at home: chains by time of day, as priors for fits.
+"""Chains from time-use surveys: who is at home when, by residents and day type.
 
-Sleep looks like an empty home, so a meter tells activity, not presence. Three states say so: away
-and quiet at home share one law, active has its own; what tells a quiet night from an empty noon is
-the chain. Slots are the steps of a weekday, then those of a weekend day.
+A survey gives chances for each of its slots: `come` (away to home, often p01) and `leave` (p10)
+lead from its slot to the next. Here moves belong to the slot they arrive in. A chance of 0 or 1 in
+a finite survey is a sampling zero; smoothing takes it away and says with which pseudo-count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushgrid.arrays import Floats
-from hushgrid.calendar import Calendar
+from hushgrid._numbers import Floats
 from hushgrid.errors import ModelError
+from hushgrid.model.occupancy import Calendar, OccupancyModel, possible_states
+
+# --------------------------------------------------------------------------------------------------
+# When people are away, quiet or active at home: chains by time of day, as priors for fits.
+#
+# Sleep looks like an empty home, so a meter tells activity, not presence. Three states say so: away
+# and quiet at home share one law, active has its own; what tells a quiet night from an empty noon
+# is
+# the chain. Slots are the steps of a weekday, then those of a weekend day.
+
 
 DAY = 86_400  # [s]
 AWAY, QUIET, ACTIVE = 0, 1, 2
@@ -163,3 +174,226 @@ def _tracking(level: list[float], lift: float, hold: float, seconds: int) -> Hab
     weekend = np.maximum(weekday, lift * (hours >= 8))
     goal = np.concatenate([weekday, weekend])
     return two_state((1 - goal) * mix, goal * mix, "assumed habits, not measured")
+
+
+COLUMNS = ("n_residents", "daytype", "definition", "step_min", "slot", "p01", "p10")
+PSEUDO_COUNT = 0.5  # added to each side of a chance
+RESPONDENTS = 100.0  # taken for the number of diaries behind a chance where no number is given
+_DAYS = ("wd", "we")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """Chances by source, residents and definition: (leave, come), each (2, survey slots).
+
+    Keys are (source, residents, definition, step_min); rows of an array are weekday, weekend.
+    """
+
+    chances: Mapping[tuple[str, int, str, int], tuple[Floats, Floats]]
+
+    @property
+    def residents(self) -> tuple[int, ...]:
+        """Numbers of residents that there are chains for."""
+        return tuple(sorted({key[1] for key in self.chances}))
+
+
+def survey_of(columns: Mapping[str, ArrayLike]) -> Survey:
+    """A survey from columns: n_residents, daytype (wd, we), definition, step_min, slot, p01, p10.
+
+    `source` is optional. Every slot of the day must be there once for both day types.
+    """
+    lacking = [name for name in COLUMNS if name not in columns]
+    if lacking:
+        raise ModelError(f"the survey has no column {lacking[0]!r}; give {', '.join(COLUMNS)}.")
+    data = {name: np.asarray(values) for name, values in columns.items()}
+    rows = len(data["slot"])
+    source = data.get("source", np.full(rows, "survey"))
+    found: dict[tuple[str, int, str, int], dict[tuple[str, int], tuple[float, float]]] = {}
+    for i in range(rows):
+        try:
+            key = (
+                str(source[i]),
+                int(data["n_residents"][i]),
+                str(data["definition"][i]),
+                int(data["step_min"][i]),
+            )
+            at = (str(data["daytype"][i]), int(data["slot"][i]))
+            chance = (float(data["p10"][i]), float(data["p01"][i]))
+        except (TypeError, ValueError):
+            raise ModelError(f"row {i + 1} of the survey lacks a number; fill it in.") from None
+        if not all(0 <= p <= 1 for p in chance):
+            raise ModelError(f"row {i + 1} of the survey has a chance outside 0..1; mend it.")
+        if at in found.setdefault(key, {}):
+            raise ModelError(f"row {i + 1} of the survey repeats slot {at[1]} of {at[0]}.")
+        found[key][at] = chance
+    if not found:
+        raise ModelError("the survey has no rows; give chances for every slot of a day.")
+    return Survey({key: _days(key, chances) for key, chances in found.items()})
+
+
+def _days(
+    key: tuple[str, int, str, int], chances: Mapping[tuple[str, int], tuple[float, float]]
+) -> tuple[Floats, Floats]:
+    steps = 1440 // key[3] if key[3] > 0 and 1440 % key[3] == 0 else 0
+    wanted = [[(day, slot) for slot in range(steps)] for day in _DAYS]
+    if not steps or {at for row in wanted for at in row} != set(chances):
+        raise ModelError(
+            f"the survey of {key[1]} residents, {key[2]}, has {len(chances)} rows of {key[3]}"
+            " minutes; give every slot of a day for daytype wd and we."
+        )
+    leave = np.array([[chances[at][0] for at in row] for row in wanted])
+    come = np.array([[chances[at][1] for at in row] for row in wanted])
+    return leave, come
+
+
+def chain(
+    survey: Survey,
+    residents: int,
+    *,
+    seconds: int,
+    definition: str = "present",
+    source: str | None = None,
+    pseudo_count: float = PSEUDO_COUNT,
+    respondents: float = RESPONDENTS,
+) -> Habits:
+    """The two-state chain of some residents in steps of `seconds`; pseudo_count 0 leaves zeros."""
+    fitting = [
+        key
+        for key in survey.chances
+        if key[1] == residents and key[2] == definition and source in (None, key[0])
+    ]
+    if not fitting:
+        raise ModelError(
+            f"the survey has no chain of {residents} residents, {definition}; there are residents"
+            f" {survey.residents}."
+        )
+    if not 1 <= seconds <= DAY or DAY % seconds:
+        raise ModelError(f"a step is {seconds} s; give one that divides a day.")
+    # the longest survey step that divides ours needs no root of a matrix
+    key = max(fitting, key=lambda k: (seconds % (60 * k[3]) == 0, k[3]))
+    leave, come = (smoothed(p, pseudo_count, respondents) for p in survey.chances[key])
+    parts = [
+        _resampled(out, back, 60 * key[3], seconds) for out, back in zip(leave, come, strict=True)
+    ]
+    transition = np.concatenate(parts)
+    stated = f"{key[0]}, {residents} residents, {definition}, pseudo-count {pseudo_count:g}"
+    return Habits(transition, stationary(transition), stated)
+
+
+def smoothed(chance: Floats, pseudo_count: float, respondents: float) -> Floats:
+    """Chances of `respondents` diaries with `pseudo_count` added to each side.
+
+    >>> smoothed(np.array([0.0, 0.5]), 0.5, 99.0)
+    array([0.005, 0.5  ])
+    """
+    return np.asarray((chance * respondents + pseudo_count) / (respondents + 2 * pseudo_count))
+
+
+def _resampled(leave: Floats, come: Floats, own: int, seconds: int) -> Floats:
+    """(steps, 2, 2) moves into each step: the survey's moves over the step before it."""
+    steps = DAY // seconds
+    found = np.empty((steps, 2, 2))
+    for s in range(steps):
+        begin = (s - 1) % steps * seconds  # what happens between the two starts
+        a, at = np.eye(2), begin
+        while at < begin + seconds:
+            slot = at // own
+            until = min((slot + 1) * own, begin + seconds)
+            a = a @ _part(leave[slot], come[slot], (until - at) / own)
+            at = until
+        found[s] = a / a.sum(axis=1, keepdims=True)
+    return found
+
+
+def _part(leave: float, come: float, share: float) -> Floats:
+    """The chain of a part of a slot: the matrix to a power between 0 and 1."""
+    total = leave + come
+    if share < 1:
+        left = max(1 - total, 1e-9) ** share  # two states that swap at once have no root
+        factor = (1 - left) / total if total > 0 else 0.0
+        leave, come = leave * factor, come * factor
+    return np.array([[1 - come, come], [leave, 1 - leave]])
+
+
+def survey_habits(survey: Survey, residents: int, *, seconds: int) -> Habits:
+    """Away, quiet and active where the survey says who is awake, else away and at home.
+
+    A survey of active occupancy alone says nothing of presence: then that is assumed.
+    """
+    definitions = {key[2] for key in survey.chances if key[1] == residents}
+    if "active" not in definitions:
+        return chain(survey, residents, seconds=seconds)
+    awake = chain(survey, residents, seconds=seconds, definition="active")
+    if "present" not in definitions:
+        found = three_state(assumed_presence(seconds), awake, seconds=seconds)
+        return replace(found, source=f"{awake.source}; presence assumed, not measured")
+    present = chain(survey, residents, seconds=seconds)
+    found = three_state(present, awake, seconds=seconds)
+    return replace(found, source=present.source + ", with active")
+
+
+def survey_models(
+    survey: Survey,
+    residents: Sequence[int],
+    *,
+    seconds: int,
+    pseudo_count: float = PSEUDO_COUNT,
+    definition: str = "present",
+) -> tuple[OccupancyModel, ...]:
+    """Theta of houses whose residents are known: house i has `residents[i]`; one model a source."""
+    kinds = sorted(set(residents))
+    sources = [
+        source
+        for source in dict.fromkeys(key[0] for key in survey.chances)
+        if all((source, n, definition) in {key[:3] for key in survey.chances} for n in kinds)
+    ]
+    if not sources:
+        raise ModelError(
+            f"no source of the survey has chains of {kinds} residents, {definition}; there are"
+            f" residents {survey.residents}."
+        )
+    which = np.searchsorted(kinds, residents)
+    found = []
+    for source in sources:
+        chains = [
+            chain(
+                survey,
+                n,
+                seconds=seconds,
+                definition=definition,
+                source=source,
+                pseudo_count=pseudo_count,
+            )
+            for n in kinds
+        ]
+        found.append(model_of(chains, which, f"{source} {definition}"))
+    return tuple(found)
+
+
+def model_of(chains: Sequence[Habits], chain_of: ArrayLike, name: str) -> OccupancyModel:
+    """An occupancy model of houses that follow two-state chains by time of the week."""
+    steps = chains[0].steps
+    initial = np.array([one.share[0] for one in chains])
+    initial /= initial.sum(axis=1, keepdims=True)
+    return OccupancyModel.factored(
+        initial,
+        np.stack([one.transition for one in chains], axis=1),
+        calendar=week_calendar(steps),
+        chain_of=chain_of,
+        name=name,
+    )
+
+
+def slots_unprotected(models: Sequence[OccupancyModel]) -> int:
+    """In how many steps of a week at least one house's occupancy is certain under all models."""
+    week = len(models[0].calendar.slots)
+    n = models[0].n_houses
+    can = np.zeros((week, n, 2), bool)
+    for model in models:
+        for t, states in enumerate(islice(possible_states(model), week)):
+            for piece, here in zip(model.chains, states, strict=True):
+                if piece.size != 1:
+                    raise ModelError(f"model {model.name} has blocks; give independent houses.")
+                can[t, piece.members[:, 0]] |= here[piece.chain_of]
+    sure = ~(can[:, :, 0] & can[:, :, 1])
+    return int(np.count_nonzero(sure.sum(axis=1)))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hushgrid.arrays import Bools, Floats, Indices, Int8s, Int32s, Ints
+from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake import Readings, settle
+from hushgrid.intake.intervals import settle
+from hushgrid.intake.readings import Readings
 
 DAY = 86_400
 MOST_STEPS = 400_000  # of an axis: eleven years of quarter hours

@@ -26,12 +26,11 @@ from typing import Literal
 
 import numpy as np
 
-from hushgrid.arrays import Floats, Int32s, Ints
-from hushgrid.checks import is_real
+from hushgrid._numbers import Floats, Int32s, Ints, is_real
 from hushgrid.errors import PolicyError
 from hushgrid.learn.em import Fit
-from hushgrid.learn.prototypes import pooled_fit
-from hushgrid.noise import Noise
+from hushgrid.learn.learner import pooled_fit
+from hushgrid.mechanism.noise import Noise
 
 LearnedFrom = Literal["public", "pooled", "private"]
 LEAST_HOMES = 15

@@ -1,0 +1,1 @@
+"""Compiled inner loops. Each has a numpy counterpart in the tests."""

@@ -1,0 +1,329 @@
+"""Is this a number at all? What every type asks of its fields before it trusts them.
+
+A field of a dataclass that is written as JSON has its `Rule` in its annotation:
+
+    t: Annotated[int, whole(1)]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import numbers
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid.errors import HushgridError
+
+
+def is_real(value: Any) -> bool:
+    """A finite number; True and False are none, text is none.
+
+    >>> is_real(0.5), is_real(True), is_real("0.5"), is_real(float("nan"))
+    (True, False, False, False)
+    """
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: Any) -> bool:
+    """A finite whole number, as an integer type or not."""
+    return is_real(value) and value == math.floor(value)
+
+
+def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int32s:
+    """Whole numbers that fit 32 bits, read-only; nothing is rounded or wrapped to fit."""
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise error(f"{what} is ragged; give whole numbers.") from None
+    if array.dtype.kind not in "iuf" and array.size:
+        raise error(f"{what} has type {array.dtype}; give whole numbers.")
+    bad = ~((array >= -(2**31)) & (array < 2**31)) | (array != np.floor(array))
+    if bad.any():
+        raise error(f"{what} holds {array[bad].flat[0]}; give whole numbers below 2^31.")
+    own = array.astype(np.int32)
+    own.flags.writeable = False
+    return own
+
+
+def float_array(
+    values: ArrayLike, what: str, error: type[HushgridError], fields: tuple[str, ...] = ()
+) -> Floats:
+    """Numbers, as an array of one's own; `fields` are those of the error."""
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise error(
+            f"{what} is ragged or holds no numbers; give one number in each place.", fields=fields
+        ) from None
+
+
+def is_hex(value: Any, length: int) -> bool:
+    """So many digits 0-9a-f."""
+    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", value) is not None
+
+
+class Rule(NamedTuple):
+    """What a field must be in JSON.
+
+    Attributes:
+        fits: Whether a value may be there.
+        give: What to give instead of one that may not, in words.
+        optional: The field is absent where it is None: texts of earlier versions lack it.
+        infinite: Null is infinity, which JSON does not have.
+    """
+
+    fits: Callable[[Any], bool]
+    give: str
+    optional: bool = False
+    infinite: bool = False
+
+
+def whole(least: int | None = None) -> Rule:
+    """A whole number, from `least` on (and below 2^53) if that is given."""
+    if least is None:
+        return Rule(lambda v: type(v) is int, "a whole number")
+    return Rule(lambda v: type(v) is int and least <= v < 2**53, f"a whole number from {least} on")
+
+
+def number(low: float, high: float = math.inf) -> Rule:
+    """A finite number from `low` to `high`."""
+    reach = f"from {low:g} on" if high == math.inf else f"from {low:g} to {high:g}"
+    return Rule(lambda v: is_real(v) and low <= v <= high, f"a finite number {reach}")
+
+
+def one_of(kind: Any) -> Rule:
+    """One of the words of a `Literal`."""
+    words = get_args(kind)
+    return Rule(lambda v: isinstance(v, str) and v in words, f"one of {', '.join(words)}")
+
+
+def or_null(rule: Rule, *, infinite: bool = False) -> Rule:
+    """The same or null, which is None, or infinity where `infinite` is set."""
+    return Rule(lambda v: v is None or rule.fits(v), f"{rule.give}, or null", infinite=infinite)
+
+
+def optional(rule: Rule) -> Rule:
+    """The same for a field that may be absent."""
+    return rule._replace(optional=True)
+
+
+TEXT = Rule(lambda v: isinstance(v, str) and v != "" and v.isprintable(), "printable text")
+HASH = Rule(lambda v: is_hex(v, 64), "64 small hexadecimal digits")
+TRUTH = Rule(lambda v: isinstance(v, bool), "true or false")
+LOSS = number(0)
+CHANCE = number(0, 1)
+
+
+def rules_of(kind: Any) -> Mapping[str, Rule]:
+    """The rules of a dataclass by field; the required ones first."""
+    return _rules_of(kind)
+
+
+@cache
+def _rules_of(kind: Any) -> Mapping[str, Rule]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = {
+        one.name: rule
+        for one in fields(kind)
+        for rule in getattr(hints[one.name], "__metadata__", ())
+        if isinstance(rule, Rule)
+    }
+    return dict(sorted(found.items(), key=lambda item: item[1].optional))
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that have rules, as JSON has them."""
+    rules = rules_of(type(value))
+    found = {name: getattr(value, name) for name in rules}
+    return {
+        name: None if rules[name].infinite and math.isinf(own) else own
+        for name, own in found.items()
+        if own is not None or not rules[name].optional
+    }
+
+
+def from_json(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a dataclass's fields in `body`, to make it from; others are left out."""
+    return {
+        name: math.inf if rule.infinite and body[name] is None else body[name]
+        for name, rule in rules_of(kind).items()
+        if name in body
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# Sums of losses: exact, and rounded once at the end, up.
+#
+# A loss is a double; as a rational number it is exact, so the order of the losses, a restart of the
+# publisher and the program that adds them up make no difference to the sum.
+
+
+def sum_up(losses: Iterable[float]) -> float:
+    """A sum that is never too small: exact, then rounded up if it was rounded at all."""
+    values = list(losses)
+    total = math.fsum(values)
+    if math.isinf(total):
+        return total
+    rest = math.fsum([*values, -total])
+    return math.nextafter(total, math.inf) if rest > 0 else total
+
+
+def within(losses: Iterable[float], budget: float) -> bool:
+    """Whether losses stay within a budget together, to the last digit.
+
+    >>> within([0.5, 0.5], 1.0), within([0.1, 0.1, 0.1], 0.3)
+    (True, False)
+    """
+    return math.fsum((*losses, -budget)) <= 0  # fsum rounds once, so the sign is exact
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What has been lost so far.
+
+    Attributes:
+        finite: The exact sum of the finite losses.
+        endless: Whether a loss was infinite: then no budget is enough.
+    """
+
+    finite: Fraction = Fraction()
+    endless: bool = False
+
+    def add(self, *losses: float) -> Spent:
+        """The sum with more losses; each 0 or more, or infinite."""
+        finite, endless = self.finite, self.endless
+        for loss in losses:
+            if math.isinf(loss):
+                endless = True
+            else:
+                finite += Fraction(loss)
+        return Spent(finite, endless)
+
+    def fits(self, cost: float, budget: float | None) -> bool:
+        """Whether one more loss stays within a budget, to the last digit; None is no limit.
+
+        >>> Spent().add(0.5, 0.5, 0.5).fits(0.5, 2.0), Spent().add(0.1, 0.1).fits(0.1, 0.3)
+        (True, False)
+        """
+        if budget is None:
+            return True
+        after = self.add(cost)
+        return not after.endless and after.finite <= Fraction(budget)
+
+    def exceeds(self, budget: float) -> bool:
+        """Whether the sum, rounded to the nearest double, is above a budget.
+
+        For a record whose publisher rounded as it added: a sum that `fits` does not exceed, and
+        neither does one that was kept within the budget in floating point, rounded up or not.
+        """
+        return self.endless or float(self.finite) > budget
+
+    def more(self, cost: float, budget: float) -> int:
+        """How many more losses of `cost` > 0 fit."""
+        if self.endless or math.isinf(cost):
+            return 0
+        return max(math.floor((Fraction(budget) - self.finite) / Fraction(cost)), 0)
+
+    @property
+    def total(self) -> float:
+        """The sum as a double, rounded up."""
+        if self.endless:
+            return math.inf
+        nearest = float(self.finite)
+        return math.nextafter(nearest, math.inf) if nearest < self.finite else nearest
+
+    def left(self, budget: float) -> float:
+        """What a budget has left, rounded down; 0 where it is exceeded."""
+        rest = Fraction(budget) - self.finite
+        if self.endless or rest <= 0:
+            return 0.0
+        nearest = float(rest)
+        return math.nextafter(nearest, 0.0) if nearest > rest else nearest
+
+
+# --------------------------------------------------------------------------------------------------
+# One text for one meaning, to take digests of: named fields, defaults left out, exact numbers.
+
+
+class Value:
+    """A value that keeps what it has computed from it.
+
+    It compares, hashes and pickles by the arguments it was made from. What it keeps is no part of
+    it: an equal value gives equal answers whatever either was asked before.
+    """
+
+    def made_from(self) -> tuple[Any, ...]:
+        """The arguments of the class, in their order."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.made_from() == self.made_from()
+
+    def __hash__(self) -> int:
+        return hash(self.made_from())
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), self.made_from()
+
+
+def canonical_digest(fields: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) over canonical JSON: keys sorted, no spaces, UTF-8, floats as `repr` has them.
+
+    >>> canonical_digest({"b": 1.0, "a": 2}) == canonical_digest({"a": 2, "b": 1.0})
+    True
+    """
+    text = json.dumps(
+        fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def array_digest(array: NDArray[Any], form: str) -> str:
+    """SHA-256 (hex) over an array's shape in decimal and its values in this form, as `<i4`."""
+    h = hashlib.sha256(f"{form} {' '.join(map(str, array.shape))}\n".encode())
+    h.update(np.ascontiguousarray(array, form).tobytes())
+    return h.hexdigest()
+
+
+def unlike(fields: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not as usual; a field of `usual` that equals its default is left out.
+
+    >>> unlike({"alpha": 1, "gamma": 0.0}, {"gamma": 0.0})
+    {'alpha': 1}
+    """
+    return {
+        name: value for name, value in fields.items() if name not in usual or value != usual[name]
+    }
+
+
+def real(value: Any) -> float:
+    """A number as a float: 1 and 1.0 are one number, and so are 0.0 and -0.0.
+
+    >>> real(1), real(-0.0)
+    (1.0, 0.0)
+    """
+    return float(value) + 0.0 if math.isfinite(value) else float(value)
+
+
+# --------------------------------------------------------------------------------------------------
+# Array types. Each alias is defined here only, and has one meaning in every module.
+
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Int8s = NDArray[np.int8]
+Int16s = NDArray[np.int16]
+Int32s = NDArray[np.int32]
+UInt8s = NDArray[np.uint8]
+Indices = NDArray[np.intp]

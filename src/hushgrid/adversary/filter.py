@@ -1,0 +1,201 @@
+"""The filter every adversary is: move with the model, weigh by a release (Eq. (2) and (3)).
+
+Beliefs are kept as logarithms. No release however unlikely makes a possible state impossible.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from array_api_compat import array_namespace
+
+from hushgrid.adversary.knowledge import HOST, Array, Blur, Knowledge, log_sum
+from hushgrid.errors import ModelError
+from hushgrid.model.occupancy import OccupancyModel
+
+if TYPE_CHECKING:
+    from hushgrid.mechanism.release import Release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beliefs:
+    """What she believes after step t, under each model of Theta apart.
+
+    `laws`: logarithms of probabilities, an array a model; `evidence`: log probability of all
+    releases so far under each model, (1,) or one a house; `rate` the last one shown.
+    """
+
+    t: int
+    laws: tuple[Array, ...]
+    evidence: tuple[Array, ...]
+    rate: float | None = None
+    digest: str | None = None
+
+
+class Adversary(ABC):
+    """Start with `start`, then `step` (or `skip`) with the beliefs passed in and out."""
+
+    houses: tuple[int, ...] | range  # those she guesses about
+
+    def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
+        """`like`: an array of the library and device to work on; numpy if none is given."""
+        self.knowledge, self.like = knowledge, like
+
+    @abstractmethod
+    def prior(self, model: OccupancyModel) -> Array:
+        """Pi."""
+
+    @abstractmethod
+    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+        """Eq. (2): the law of step t from that of step t - 1."""
+
+    @abstractmethod
+    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+        """E[message(S^t) given S^{t-1}], in logarithms: for smoothing."""
+
+    @abstractmethod
+    def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
+        """log Pr[release given state], of the law's own shape."""
+
+    @abstractmethod
+    def home(self, law: Array) -> Array:
+        """Pr[at home] of each of `houses`."""
+
+    def total(self, law: Array) -> Array:
+        """log of all the weight there is, as (1,)."""
+        return array_namespace(law).reshape(log_sum(law), (1,))
+
+    def normalised(self, law: Array) -> Array:
+        """The law with weights that sum to 1."""
+        return law - log_sum(law)
+
+    def start(self) -> Beliefs:
+        """Before the first release: t = 0."""
+        laws = tuple(self.prior(model) for model in self.knowledge.models)
+        return Beliefs(0, laws, tuple(0.0 * self.total(law) for law in laws))
+
+    def step(self, beliefs: Beliefs, release: Release) -> Beliefs:
+        """Her beliefs after a release. Steps left out before it are only predicted."""
+        return self.seen(beliefs, release)[0]
+
+    def skip(self, beliefs: Beliefs, rate: float | None = None) -> Beliefs:
+        """Her beliefs after a step without a release; `rate` is what was shown instead."""
+        t, models = beliefs.t + 1, self.knowledge.models
+        laws = beliefs.laws
+        if beliefs.t > 0:
+            laws = tuple(self.moved(law, m, t) for law, m in zip(laws, models, strict=True))
+        return replace(beliefs, t=t, laws=laws, rate=beliefs.rate if rate is None else rate)
+
+    def seen(self, beliefs: Beliefs, release: Release) -> tuple[Beliefs, tuple[Array, ...]]:
+        """`step`, and the likelihoods it used under each model."""
+        blur = self.knowledge.check_release(release, beliefs.t, beliefs.digest)
+        while beliefs.t < release.t:
+            beliefs = self.skip(beliefs)
+        laws, evidence, weights = [], [], []
+        for law, sum_before, model in zip(
+            beliefs.laws, beliefs.evidence, self.knowledge.models, strict=True
+        ):
+            weight = self.likelihood(law, release.t, beliefs.rate, release.load_hat, blur)
+            total = self.total(law + weight)
+            if not bool(array_namespace(total).all(total > -float("inf"))):
+                raise ModelError(
+                    f"release of step {release.t} has probability 0 under model {model.name};"
+                    " give a model and laws that allow it."
+                )
+            laws.append(self.normalised(law + weight))
+            evidence.append(sum_before + total)
+            weights.append(weight)
+        after = Beliefs(release.t, tuple(laws), tuple(evidence), release.rate, release.digest)
+        return after, tuple(weights)
+
+
+# --------------------------------------------------------------------------------------------------
+# A whole day of releases: what she believed at each step, and what she believes in hindsight.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posteriors:
+    """Pr[at home] at steps 1, 2, ...: (models, steps, houses), for each theta apart.
+
+    `evidence` (models, steps, houses or 1): log probability of the releases that the guesses of
+    a step rest on; `houses` are those guessed about.
+    """
+
+    home: Array
+    evidence: Array
+    houses: tuple[int, ...] | range
+
+    @property
+    def weights(self) -> Array:
+        """How likely each theta is by its evidence, of equal ones beforehand."""
+        xp = array_namespace(self.evidence)
+        return xp.exp(self.evidence - log_sum(self.evidence, axis=0))
+
+    @property
+    def averaged(self) -> Array:
+        """(steps, houses): every theta's guess, weighted by its evidence."""
+        return array_namespace(self.home).sum(self.home * self.weights, axis=0)
+
+
+def watch(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
+    """Filtering: what she believes at each step from the releases up to that step."""
+    path = [beliefs for beliefs, _ in _forward(adversary, releases)]
+    home = [[adversary.home(law) for law in beliefs.laws] for beliefs in path]
+    return _posteriors(adversary, home, [beliefs.evidence for beliefs in path])
+
+
+def look_back(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
+    """Smoothing: what she believes of each step once all releases are out.
+
+    Exact for `Exact` and `Population`; for `Factored` as good as its likelihoods.
+    """
+    path = list(_forward(adversary, releases))
+    models = adversary.knowledge.models
+    message = [_nothing(weight) for weight in path[-1][1]] if path else []
+    home: list[list[Array]] = []
+    for beliefs, weights in reversed(path):
+        sharp = [
+            adversary.normalised(law + back)
+            for law, back in zip(beliefs.laws, message, strict=True)
+        ]
+        home.append([adversary.home(law) for law in sharp])
+        message = [
+            adversary.moved_back(weight + back, model, beliefs.t) if beliefs.t > 1 else back
+            for weight, back, model in zip(weights, message, models, strict=True)
+        ]
+    return _posteriors(adversary, home[::-1], [path[-1][0].evidence] * len(path) if path else [])
+
+
+def _forward(
+    adversary: Adversary, releases: Iterable[Release]
+) -> Iterator[tuple[Beliefs, tuple[Array, ...]]]:
+    """Every step up to the last release, with what was learnt at it (nothing in a gap)."""
+    beliefs = adversary.start()
+    for release in releases:
+        while beliefs.t < release.t - 1:
+            beliefs = adversary.skip(beliefs)
+            yield beliefs, tuple(_nothing(law) for law in beliefs.laws)
+        beliefs, weights = adversary.seen(beliefs, release)
+        yield beliefs, weights
+
+
+def _nothing(law: Array) -> Array:
+    return array_namespace(law).zeros_like(law)
+
+
+def _posteriors(
+    adversary: Adversary, home: list[list[Array]], evidence: list[tuple[Array, ...]]
+) -> Posteriors:
+    xp = array_namespace(adversary.like)
+    models = range(len(adversary.knowledge.models))
+    if not home:
+        empty = xp.zeros((len(models), 0, len(adversary.houses)))
+        return Posteriors(empty, empty[..., :1], adversary.houses)
+    return Posteriors(
+        xp.stack([xp.stack([row[m] for row in home]) for m in models]),
+        xp.stack([xp.stack([row[m] for row in evidence]) for m in models]),
+        adversary.houses,
+    )

@@ -1,0 +1,314 @@
+"""Lower bounds on the epsilon of a publisher, from nothing but what it publishes.
+
+Two worlds that differ in the occupancy of the calibration's worst house (or block). All other
+readings are fixed: the promise holds for those who know them. At trust eta the worst house's
+readings follow its laws but for a share eta, which lies at its two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.audit.behaviour import Factory, load_of, load_of_rate, seen, uncut
+from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, too_often
+from hushgrid.audit.evidence import Terms
+from hushgrid.audit.houses import log_ratio, world_law
+from hushgrid.belief.filter import expected_readings, marginals
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism.calibrators import case_loss
+from hushgrid.mechanism.exposure import Case
+from hushgrid.mechanism.release import State
+from hushgrid.model.laws import Law
+
+STEPS = 4  # of a trajectory
+SHARE = 0.2  # of the chance of an error that goes to the trajectory
+_CHUNK = 4_000_000  # readings handed over at once
+_LONG = 100_000  # [Wh] beyond which a block's laws are not convolved for a score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Two worlds: `houses` differ in occupancy, everything else is `others` [Wh] in both.
+
+    `laws[t][s]` are the laws of the houses' readings at step t + 1 in world s, `scale[t]` the
+    noise due then, `promised[t]` the loss promised.
+    """
+
+    houses: tuple[int, ...]
+    laws: tuple[tuple[tuple[Law, ...], tuple[Law, ...]], ...]
+    ends: tuple[tuple[int, ...], tuple[int, ...]]
+    others: Ints
+    scale: tuple[float, ...]
+    promised: tuple[float, ...]
+    eta: float
+    bound: Ints
+
+    def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
+        """n times the readings of so many steps in world s."""
+        x = np.broadcast_to(self.others, (n, steps, len(self.others))).copy()
+        for t in range(steps):
+            for j, house in enumerate(self.houses):
+                law, end = self.laws[t][s][j], self.ends[s][j]
+                if self.eta == 1:
+                    x[:, t, house] = end
+                    continue
+                own = law.sample(rng.random(n))
+                x[:, t, house] = np.where(rng.random(n) < self.eta, end, own)
+        return x
+
+    @property
+    def around(self) -> int:
+        """The load of all other houses [Wh]."""
+        return int(self.others.sum() - self.others[list(self.houses)].sum())
+
+    def score(self, t: int, k: Floats) -> Floats:
+        """log Pr[k | world 1] / Pr[k | world 0] under the promised laws and noise of step t + 1."""
+        sides = []
+        for s in (0, 1):
+            each = [
+                world_law(law, end, self.eta)
+                for law, end in zip(self.laws[t][s], self.ends[s], strict=True)
+            ]
+            sides.append(reduce(np.convolve, each))
+        table = log_ratio(sides[0], sides[1], self.scale[t])
+        return np.asarray(table[np.clip(np.rint(k), 0, len(table) - 1).astype(np.int64)])
+
+    @property
+    def short(self) -> bool:
+        """Whether the laws are short enough to be convolved."""
+        reach = sum(max(a, b) for a, b in zip(*self.ends, strict=True))
+        return len(self.houses) == 1 or reach <= _LONG
+
+
+def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
+    """The calibration's worst case of step 1, followed over some steps."""
+    if first.policy.schedule.adaptive:
+        raise PolicyError("a policy with a window spends by its releases; it is not tested so.")
+    exposure, at = first.scheduler.exposure(1), first.scheduler.at(1)
+    if not exposure.cases:
+        raise PolicyError("no house is uncertain at step 1; there is nothing to tell apart.")
+    worst = max(exposure.cases, key=lambda case: _loss(case, at.scale, first))
+    f = first.scheduler.consumption
+    laws, scales, promised = [(worst.before, worst.after)], [at.scale], [at.epsilon]
+    if len(worst.houses) == 1:
+        (house,) = worst.houses
+        kind = int(f.class_of[house])
+        for t in range(2, steps + 1):
+            pair = (f.law(t, kind, occupied=False), f.law(t, kind, occupied=True))
+            laws.append(((pair[0],), (pair[1],)))
+            scales.append(first.scheduler.at(t).scale)
+            promised.append(float(first.scheduler.losses(t, scales[-1])[house]))
+    up = [a.mean <= p.mean for a, p in zip(worst.before, worst.after, strict=True)]
+    low = tuple(0 if rises else u for rises, u in zip(up, worst.bound, strict=True))
+    high = tuple(u if rises else 0 for rises, u in zip(up, worst.bound, strict=True))
+    return Neighbours(
+        worst.houses,
+        tuple(laws),
+        (low, high),
+        usual_readings(terms, first),
+        tuple(scales),
+        tuple(promised),
+        first.policy.eta,
+        first.zone.bound.astype(np.int64),
+    )
+
+
+def _loss(case: Case, scale: float, first: State) -> float:
+    if not first.policy.schedule.per_release:
+        return float(case.reach)
+    return case_loss(case, scale, first.policy.eta)
+
+
+def usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
+    """The public expectation of every reading at a step, in whole Wh below the clamp."""
+    belief = next(islice(marginals(terms.models[0]), t - 1, None))
+    usual = np.rint(expected_readings(belief, terms.models[0], terms.consumption))
+    return np.minimum(usual.astype(np.int64), first.zone.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class BlackBox:
+    """What a black-box test certified, beside what is promised.
+
+    `trajectory` is None where the worst case is a block or the horizon one step.
+    """
+
+    houses: tuple[int, ...]
+    samples: int
+    confidence: float
+    one_step: Bound
+    promised: float
+    trajectory: Bound | None
+    promised_trajectory: float
+    steps: int
+    scale: float
+    too_often: float = 1.0  # the chance that correct noise is as often as small as what was drawn
+
+
+def certify_publisher(
+    factory: Factory, terms: Terms, *, samples: int, confidence: float, seed: int
+) -> BlackBox:
+    """Certify what one release, and a few together, tell about the calibration's worst house."""
+    if samples < 100:
+        raise PolicyError(f"samples is {samples}; give 100 or more a side.")
+    if not 0.5 <= confidence < 1:
+        raise PolicyError(f"confidence is {confidence}; give one from 0.5 to below 1.")
+    first = terms.first_state()
+    steps = min(STEPS, terms.policy.horizon) if first.scheduler.ahead else 1
+    pair = neighbours(terms, first, steps)
+    steps = len(pair.laws)
+    delta = terms.policy.schedule.delta
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    both = [outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
+    sides = [found[:, 0] for found, _ in both]
+    drawn = np.concatenate([noise for _, noise in both])
+    # two bounds are looked at: together they are wrong with a chance of 1 - confidence at most
+    wrong = 1 - confidence
+    surely = 1 - wrong * (1 if steps == 1 else 1 - SHARE)
+    one = _best(_scores_of_one(pair, sides), surely, delta)
+    many = None
+    if steps > 1:
+        fewer = max(samples // 4, 100)
+        days = [
+            outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
+            for s in (0, 1)
+        ]
+        many = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
+    promised = pair.promised[0]
+    return BlackBox(
+        pair.houses,
+        samples,
+        confidence,
+        one,
+        terms.policy.epsilon if delta else promised,
+        many,
+        terms.policy.epsilon if delta else sum(pair.promised),
+        steps,
+        pair.scale[0],
+        1.0 if delta or pair.scale[0] <= 0 else too_often(drawn, pair.scale[0]),
+    )
+
+
+def outputs(
+    factory: Factory,
+    terms: Terms,
+    pair: Neighbours,
+    s: int,
+    n: int,
+    steps: int,
+    rng: np.random.Generator,
+    *,
+    seed: int,
+) -> tuple[Floats, Floats]:
+    """(n, steps) noisy loads less the other houses' load, from publishers of world s.
+
+    And the noise of the first step, which is known here since the readings are.
+    """
+    found, noise = [], []
+    for start, count in _chunks(n, steps * len(pair.others)):
+        readings = pair.readings(s, count, steps, rng)
+        load = np.clip(readings[:, 0], 0, pair.bound).sum(axis=1, dtype=np.int64)
+        loads, of_rates = _published(factory, terms, readings, seed + 7919 * start)
+        found.append(loads)
+        shown = loads[:, 0]
+        if of_rates and (terms.policy.clamp or terms.policy.publish == "estimate"):
+            continue  # more than noise lies between load and rate
+        if of_rates and pair.scale[0] > 0:
+            shown = uncut(shown, load, pair.scale[0], terms.tariff, rng)
+        noise.append(shown - load)
+    return np.concatenate(found) - pair.around, np.concatenate([np.empty(0), *noise])
+
+
+def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
+    most = max(_CHUNK // size, 1)
+    for start in range(0, n, most):
+        yield start, min(most, n - start)
+
+
+def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tuple[Floats, bool]:
+    """(n, steps) noisy loads, and whether they were read off rates."""
+    publisher: Any = factory(terms, seed=seed)
+    if hasattr(publisher, "sample"):
+        answer = publisher.sample(readings)
+        of_rates = "load_hat" not in answer
+        loads = np.asarray(answer["rate" if of_rates else "load_hat"], np.float64)
+        if loads.shape != readings.shape[:2] or not np.isfinite(loads).all():
+            raise PolicyError(
+                f"the publisher's sample() answered {loads.shape} numbers, not all of them finite"
+                f" or not {readings.shape[:2]}; give a finite one for every step."
+            )
+        return (load_of_rate(loads, terms.tariff) if of_rates else loads), of_rates
+    n, steps, _ = readings.shape
+    loads, of_rates = np.empty((n, steps)), False
+    for i in range(n):
+        fresh = publisher if i == 0 else factory(terms, seed=seed + i)
+        for t in range(steps):
+            one = seen(fresh.publish(readings[i, t]))
+            loads[i, t] = load_of(one, terms.tariff)
+            of_rates = of_rates or one.load_hat is None
+    return loads, of_rates
+
+
+def _scores_of_one(pair: Neighbours, sides: list[Floats]) -> dict[str, list[Floats]]:
+    scores = {"load": sides}
+    if pair.short:  # the promised laws find events in the middle, too
+        scores["likelihood"] = [pair.score(0, k) for k in sides]
+    for modulus in (2, 10, 16):  # what may hide in the last digits
+        scores[f"load mod {modulus}"] = _residues(sides, modulus)
+    return scores
+
+
+def _residues(sides: list[Floats], modulus: int) -> list[Floats]:
+    """Log odds of the two states given the last digit, as the training part has them."""
+    digits = [np.mod(np.rint(k), modulus).astype(np.int64) for k in sides]
+    counts = [np.bincount(d[: int(len(d) * TRAINING)], minlength=modulus) + 1.0 for d in digits]
+    odds = np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum())
+    return [odds[d] for d in digits]
+
+
+def _scores_of_many(pair: Neighbours, days: list[Floats]) -> dict[str, list[Floats]]:
+    scores = {"classifier": _classifier(days, np.array(pair.scale[: days[0].shape[1]]))}
+    if pair.short:
+        scores["likelihood"] = [
+            np.sum([pair.score(t, k) for t, k in enumerate(day.T)], axis=0) for day in days
+        ]
+    return scores
+
+
+def _best(scores: dict[str, list[Floats]], confidence: float, delta: float) -> Bound:
+    """The bound by the score that promises most on the training part."""
+    level = (1 - confidence) / 2
+
+    def promise(name: str) -> float:
+        sides = scores[name]
+        cuts = [int(len(x) * TRAINING) for x in sides]
+        parts = [x[:cut] for x, cut in zip(sides, cuts, strict=True)]
+        rest = [len(x) - cut for x, cut in zip(sides, cuts, strict=True)]
+        return best_event(parts[0], parts[1], rest[0], rest[1], level, delta)[3]
+
+    chosen = max(scores, key=promise)
+    return lower_bound(*scores[chosen], confidence=confidence, delta=delta, score=chosen)
+
+
+def _classifier(days: list[Floats], scale: Floats) -> list[Floats]:
+    """Scores of a logistic regression on the noisy loads, fitted to the training part."""
+    features = [np.clip(day / scale, -8, 12) for day in days]
+    cut = int(len(features[0]) * TRAINING)
+    train = np.concatenate([x[:cut] for x in features])
+    centre, width = train.mean(axis=0), train.std(axis=0) + 1e-9
+    x = np.c_[(train - centre) / width, np.ones(len(train))]
+    y = np.repeat([0.0, 1.0], [len(f[:cut]) for f in features])
+    w = np.zeros(x.shape[1])
+    for _ in range(12):  # Newton, with a little ridge so that it always has a step
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        slope = x.T @ (y - p) - 1e-3 * w
+        curve = (x * (p * (1 - p))[:, None]).T @ x + 1e-3 * np.eye(len(w))
+        w = w + np.linalg.solve(curve, slope)
+    return [((f - centre) / width) @ w[:-1] + w[-1] for f in features]

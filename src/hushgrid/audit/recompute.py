@@ -1,0 +1,801 @@
+"""A zone's record held against its public terms: every scale, rate and cost computed again.
+
+On purpose it does not use the replay of the service: a fault there must not be repeated here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Spent
+from hushgrid.audit.behaviour import PublicAnswer, off_grid, uncovered
+from hushgrid.audit.bounds import FALSE_ALARM, Check, repeated, too_alike, too_small
+from hushgrid.audit.evidence import Came, Evidence, RecordedEpoch, RecordedRelease, Terms
+from hushgrid.errors import HorizonError, HushgridError
+from hushgrid.mechanism.policy import largest_so_far
+from hushgrid.mechanism.release import (
+    Release,
+    State,
+    bring,
+    carry,
+    follows,
+    nominal_shares,
+    replay,
+    skip,
+)
+from hushgrid.model.zone import public_rate
+
+Commit = Callable[[str, Sequence[float]], str]  # (terms, scales) -> the digest committed to
+
+_NEAR = 1e-6  # figures that went through many steps of a filter elsewhere
+_CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recomputed:
+    """An epoch computed again: (T, houses) losses at the scales stated, and public residuals.
+
+    `residual` is (noisy load - public guess) / scale of the steps in `used`, `size` the same in
+    Wh, `scale` what was stated there. `due` are the scales the terms lead to, all steps up to the
+    last published.
+    """
+
+    epoch: RecordedEpoch
+    terms: Terms
+    first: State
+    losses: Floats
+    due: tuple[float, ...]
+    stated: tuple[float, ...]
+    used: tuple[RecordedRelease, ...]
+    residual: Floats
+    scale: Floats
+
+    def release_of(self, entry: RecordedRelease) -> Release:
+        """An entry from readings as the mechanism's release again."""
+        return _release(self.first, entry)
+
+
+def _release(first: State, entry: RecordedRelease) -> Release:
+    """Under the names and the noise that the terms lead to, whatever is stated."""
+    return replace(
+        entry.release,
+        zone=first.zone.id,
+        load_hat=int(entry.load_hat or 0),
+        rule=first.rule,
+        digest=first.digest,
+        noise=first.policy.schedule.noise_at(entry.scale),
+    )
+
+
+def recompute(
+    epoch: RecordedEpoch, terms: Terms, before: Sequence[float] = ()
+) -> tuple[Recomputed, list[Check]]:
+    """Walk through an epoch as the publisher must have; the first fault of each kind is kept.
+
+    `before`: what each step before the epoch lost, latest last, as windows count it.
+    """
+    late = (one.epsilon for one in epoch.came if _just_came(epoch, one))
+    walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0))
+    for entry in epoch.entries:
+        walk.take(entry)
+    made = Recomputed(
+        epoch,
+        terms,
+        walk.first,
+        np.array(walk.losses).reshape(-1, terms.zone.n_houses),
+        tuple(walk.due),
+        tuple(walk.stated),
+        tuple(walk.used),
+        np.array(walk.residuals),
+        np.array(walk.scales),
+    )
+    return made, [*walk.checks(), _spread(made)]
+
+
+class _Walk:
+    """The public's own walk through an epoch."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        digest: str,
+        before: Sequence[float] = (),
+        lost: Collection[int] = (),
+        brought: float = 0.0,
+    ) -> None:
+        self.terms, self.first = terms, carry(terms.first_state(digest), before)
+        self._lost, self._brought = lost, brought
+        self._public = terms.first_public()
+        self._state, self._last_digits = self.first, 0
+        self._rates: list[float] = []
+        self.losses: list[Floats] = []
+        self.due: list[float] = []
+        self.stated: list[float] = []
+        self.used: list[RecordedRelease] = []
+        self.residuals: list[float] = []
+        self.scales: list[float] = []
+        self._faults: dict[str, Check] = {}
+
+    def take(self, entry: RecordedRelease) -> None:
+        """The next release."""
+        while len(self._rates) + 1 < entry.step:  # steps that were left out
+            self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
+        self._state, self._brought = bring(self._state, self._brought), 0.0
+        if entry.source != "readings" or entry.step > self.terms.policy.horizon:
+            if entry.source == "readings":
+                self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
+            else:
+                self._check_stand_in(entry)
+            self._pass(entry.rate)
+            return
+        self._check(entry)
+        due = self._due(entry)
+        if due is not None:
+            self._check_stated(entry, due)
+        else:
+            self._check_booked(entry)
+        law = self._public.predicted(self._rates)
+        guess = float((law.weights * law.mean).sum()) - self._public.put_back(self._rates)
+        self.used.append(entry)
+        self.scales.append(entry.scale)
+        self.residuals.append((entry.load_hat or 0) - guess)
+        self.stated.append(entry.scale)
+        self.losses.append(self._loss(entry))
+        if entry.scale > 0:
+            _, self._public = self._public.learn(entry.load_hat or 0, entry.scale, self._rates)
+            self._state = replay(self._state, _release(self.first, entry))
+        else:
+            self._public = self._public.passed()
+            self._state = skip(self._state, entry.rate)
+        self._rates.append(entry.rate)
+
+    def _due(self, entry: RecordedRelease) -> Release | None:
+        """The release that the noisy load leads to.
+
+        None where the scales are those of a publisher from before windows counted what releases
+        book, or what was lost before the epoch: `windows` then judges what is promised, the sum.
+        """
+        try:
+            due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
+        except HorizonError:
+            return None
+        if _same(due.scale, entry.scale) and _same(due.look, entry.look):
+            return due
+        if not self._state.policy.schedule.adaptive:
+            return due
+        look, anew = nominal_shares(self._state)
+        then = (anew.scale, look.scale) if entry.look and anew else (look.scale, 0.0)
+        before = _same(entry.scale, then[0]) and _same(entry.look, then[1])
+        return None if before or any(self._state.carried) else due
+
+    def _check_booked(self, entry: RecordedRelease) -> None:
+        """What a release states must be what its scales lose, whatever rule led to them."""
+        lost = float(self._loss(entry).max(initial=0.0))
+        if entry.epsilon < lost * (1 - _CLOSE):
+            said = f"states an epsilon of {entry.epsilon:g} where it loses {lost:g}"
+            self._fault("budget", entry, said)
+
+    def _pass(self, rate: float) -> None:
+        self._public = self._public.passed()
+        self._state = skip(self._state, rate)
+        self.due.append(0.0)
+        self.stated.append(0.0)
+        t, policy = len(self._rates) + 1, self.terms.policy
+        lost = 0.0
+        if t in self._lost and t <= policy.horizon:
+            lost = self.first.scheduler.most(t)
+        self.losses.append(np.full(self.terms.zone.n_houses, lost))
+        self._rates.append(rate)
+
+    def _check(self, entry: RecordedRelease) -> None:
+        adaptive, t = self.terms.policy.schedule.adaptive, entry.step
+        if not adaptive:
+            due = self.first.scheduler.at(t, self._rates)
+            self.due.append(due.scale)
+            if not _same(entry.scale, due.scale):
+                said = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
+                self._fault("data_dependent_scale", entry, said)
+                if entry.scale < due.scale:
+                    self._fault("noise_scale", entry, said)
+            if lacking := uncovered(self.first, t, entry.scale, self._rates):
+                self._fault("protected_set", entry, lacking)
+        else:
+            look, _ = nominal_shares(self._state)
+            self.due.append(entry.scale)
+            if look.scale not in (entry.scale, entry.look):
+                said = (
+                    f"states scales of {entry.scale:g} and {entry.look:g} Wh; neither is the look's"
+                )
+                self._fault("data_dependent_scale", entry, said)
+        seen = PublicAnswer(
+            None if entry.load_hat is None else float(entry.load_hat),
+            None if adaptive else entry.rate,
+            entry.scale,
+            entry.epsilon,
+            entry.put_back,
+            entry.estimate,
+            entry.digest,
+            True,
+        )
+        if bad := off_grid(seen, self.terms):
+            self._fault("float_noise", entry, bad)
+
+    def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
+        """Whatever is stated beside the noisy load must follow from public figures alone."""
+        exact = entry.scale == due.scale == 0  # older publishers stated none where it costs nothing
+        if not _same(entry.epsilon, due.epsilon) and (
+            entry.epsilon < due.epsilon or (math.isinf(entry.epsilon) and not exact)
+        ):
+            said = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
+            self._fault("budget", entry, said)
+        if (entry.estimate is None) != (due.estimate is None) or not self._near(
+            entry.estimate, due.estimate
+        ):
+            self._fault("post_processing", entry, "states another estimate than the public's own")
+        elif not self._near(entry.put_back, due.put_back):
+            self._fault("post_processing", entry, "puts back other energy than the public expects")
+        schedule = self.terms.policy.schedule
+        if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
+            said = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
+            self._fault("noise_scale", entry, said)
+        for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
+            if name == "epsilon" and exact and math.isinf(entry.epsilon):
+                continue
+            if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
+                said = f"states a figure for {name} that does not follow from the terms"
+                self._fault("post_processing", entry, said)
+        if schedule.adaptive and not self._near(entry.rate, due.rate):
+            said = "has a rate that does not follow from its noisy load"
+            self._fault("post_processing", entry, said)
+        if entry.rule not in (None, due.rule):
+            self._fault("post_processing", entry, "names another rule than that of the terms")
+        if entry.noise not in (None, schedule.noise_at(entry.scale)):
+            self._fault("post_processing", entry, "names another noise than that of the terms")
+        self._check_houses(entry)
+
+    def _check_houses(self, entry: RecordedRelease) -> None:
+        if entry.houses not in (None, self.terms.zone.n_houses):
+            self._fault("post_processing", entry, "counts another number of houses than the zone")
+
+    def _near(self, one: float | None, other: float | None, close: float = _NEAR) -> bool:
+        """The same but for what another machine's exp and erf may differ in, which is counted."""
+        if one is None or other is None or one == other:
+            return one == other
+        self._last_digits += 1
+        return math.isclose(one, other, rel_tol=close, abs_tol=close)
+
+    def _check_stand_in(self, entry: RecordedRelease) -> None:
+        """What is shown without readings must be what anybody could have computed."""
+        self._check_houses(entry)
+        if entry.rule not in (None, entry.source):
+            self._fault("post_processing", entry, f"is a {entry.source} under another rule")
+        if entry.source == "fallback":
+            if entry.rate != self.terms.fallback_rate:
+                self._fault("post_processing", entry, "is a fallback at another rate")
+            return
+        law = self._public.predicted(self._rates)
+        guess = float((law.weights * law.mean).sum())
+        rate = public_rate(guess, self.terms.tariff)
+        own = entry.estimate is None or self._near(entry.estimate, guess)
+        if not own or not self._near(entry.rate, rate):
+            self._fault("post_processing", entry, "is a forecast that is not the public's own")
+
+    def _loss(self, entry: RecordedRelease) -> Floats:
+        scheduler, t = self.first.scheduler, entry.step
+        try:
+            lost = scheduler.losses(t, entry.scale, self._rates)
+            if entry.look:
+                lost = lost + scheduler.losses(t, entry.look, self._rates)
+        except HushgridError:  # no noise where a house is uncertain
+            self._fault("noise_scale", entry, "has no noise though houses are uncertain")
+            return np.full(self.terms.zone.n_houses, math.inf)
+        return lost
+
+    def _fault(self, name: str, entry: RecordedRelease, said: str) -> None:
+        text = f"Record {entry.place} (step {entry.step}) {said}."
+        self._faults.setdefault(name, Check(name, "failed", text, entry.place))
+
+    def checks(self) -> list[Check]:
+        """The first fault of each kind, or that there is none."""
+        n = len(self.used)
+        fine = {
+            "noise_scale": f"All {n} stated scales are at least those the terms lead to.",
+            "data_dependent_scale": f"All {n} scales are those of the public models alone.",
+            "float_noise": f"{n} noisy loads are whole, and rates follow from them.",
+            "post_processing": "Estimates, forecasts and energy put back are the public's own.",
+            "protected_set": f"{n} scales cover every house that is uncertain.",
+        }
+        found = [
+            self._faults.get(name) or Check(name, "passed", text) for name, text in fine.items()
+        ]
+        if self._last_digits and "post_processing" not in self._faults:
+            text = (
+                f"{self._last_digits} figures that follow from public ones differ in their last"
+                " digits, as on another kind of machine, or if something were hidden there:"
+                " audit them on the publisher's kind."
+            )
+            found = [one for one in found if one.id != "post_processing"]
+            found.append(Check("post_processing", "noted", text))
+        return found + ([self._faults["budget"]] if "budget" in self._faults else [])
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or math.isclose(one, other, rel_tol=_CLOSE)
+
+
+def _spread(made: Recomputed) -> Check:
+    """Whether releases scatter at least as much as their noise must make them."""
+    planned = made.terms.policy.schedule
+    if planned.adaptive or not len(made.residual) or made.scale.min() <= 0:
+        return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
+    p = too_small(made.residual, made.scale, noise=planned.noise)
+    word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
+    if p < FALSE_ALARM:
+        return Check(
+            "noise_scale",
+            "failed",
+            f"Releases scatter less than noise of the stated scale makes them ({word}).",
+            made.used[0].place,
+        )
+    return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
+
+
+def schedule(made: Recomputed, commit: Commit | None) -> Check:
+    """Whether the scales are those committed to before the first reading."""
+    name, epoch = "schedule", made.epoch
+    if epoch.schedule is None or commit is None:
+        return Check(name, "not_applicable", "There is no commitment to a schedule.")
+    scales = made.first.scheduler.scales()
+    if commit(epoch.digest, scales) == epoch.schedule:
+        text = f"The {len(scales)} scales committed to are those of the terms."
+        return Check(name, "passed", text)
+    return Check(
+        name,
+        "failed",
+        f"Record {epoch.place} opens an epoch whose committed schedule"
+        f" ({epoch.schedule[:12]}) is not the one its terms lead to.",
+        epoch.place,
+    )
+
+
+def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
+    """Whether the meters are those of the epoch."""
+    if epoch.roster is None or terms.roster is None:
+        return Check("roster", "not_applicable", "No list of meters to compare.")
+    if epoch.roster == terms.roster:
+        return Check("roster", "passed", "The meters are those of the epoch.")
+    return Check(
+        "roster",
+        "failed",
+        f"Record {epoch.place} was opened for other meters than those given.",
+        epoch.place,
+    )
+
+
+def steps(evidence: Evidence) -> Check:
+    """Steps without a release; where there are some, nothing was published of them."""
+    gaps = []
+    for epoch in evidence.epochs:
+        numbers = [entry.step for entry in epoch.entries]
+        gaps += [
+            (a + 1, b - 1, entry.place)
+            for a, b, entry in zip(numbers, numbers[1:], epoch.entries[1:], strict=False)
+            if b > a + 1
+        ]
+    if evidence.gaps:
+        one = evidence.gaps[-1]
+        cost = "nothing yet" if one.epsilon is None else f"epsilon {one.epsilon:.6g}"
+        text = (
+            f"Releases of steps {one.first} to {one.last} may have been published and lost; record"
+            f" {one.place} books {cost} for them."
+        )
+        return Check("steps", "noted", text, one.place)
+    if not gaps:
+        return Check("steps", "passed", f"{len(evidence.entries)} releases without a gap.")
+    low, high, place = gaps[0]
+    text = (
+        f"{len(gaps)} gaps; the first from step {low} to {high}, before record {place}. Nothing"
+        " on record says what was shown then."
+    )
+    return Check("steps", "noted", text, place)
+
+
+def republication(evidence: Evidence) -> Check:
+    """Whether a step is on record once."""
+    if evidence.repeated is None:
+        return Check("republication", "passed", "Every step is on record once.")
+    return Check(
+        "republication",
+        "failed",
+        f"Record {evidence.repeated} publishes a step of zone {evidence.zone!r} that was published"
+        " before: each time costs its full epsilon.",
+        evidence.repeated,
+    )
+
+
+def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]) -> Check:
+    """Whether every release was made under terms that are given; `zones` are all on record."""
+    known, own = set(digests), {terms.zone.id for terms in digests.values()}
+    if evidence.zone not in own and own & set(zones):
+        return Check(
+            "terms", "not_checked", f"No terms of zone {evidence.zone!r}: give its --config too."
+        )
+    for epoch in evidence.epochs:
+        for entry in epoch.entries:
+            if entry.digest is not None and entry.digest != epoch.digest:
+                return Check(
+                    "terms",
+                    "failed",
+                    f"Record {entry.place} was made under terms {entry.digest[:12]}, not those of"
+                    f" its epoch ({epoch.digest[:12]}).",
+                    entry.place,
+                )
+    other = [epoch for epoch in evidence.epochs if epoch.digest not in known and epoch.entries]
+    if other and len(other) == len([e for e in evidence.epochs if e.entries]):
+        return Check(
+            "terms",
+            "failed",
+            f"Record {other[0].entries[0].place} and those after it were made under terms"
+            f" {other[0].digest[:12]}; those given are"
+            f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's.",
+            other[0].entries[0].place,
+        )
+    if other:
+        return Check(
+            "terms",
+            "not_checked",
+            f"{len(other)} epochs were made under other terms, from record {other[0].place} on:"
+            " give their --config too.",
+            other[0].place,
+        )
+    return Check(
+        "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
+    )
+
+
+def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether what models have cost every house is on record before a release uses them."""
+    for epoch in evidence.epochs:
+        used = [entry for entry in epoch.entries if entry.source == "readings"]
+        cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
+        if not used or cost <= 0:
+            continue
+        before = [epsilon for place, epsilon in evidence.charges if place < used[0].place]
+        if evidence.kind == "ledger" and max(before, default=0.0) < cost:
+            text = (
+                f"Record {used[0].place} uses models that cost every house {cost:g}, of which no"
+                " record before it tells."
+            )
+            return [Check("budget", "failed", text, used[0].place)]
+    return []
+
+
+def transfers(evidence: Evidence) -> list[Check]:
+    """Whether houses that left took along what they came with and what models had cost them."""
+    for place, stated, due in evidence.left:
+        if stated < due:
+            text = (
+                f"Record {place} lets a house leave with {stated:.6g} spent where it came with, and"
+                f" its models cost, {due:.6g}: what is spent was forgotten."
+            )
+            return [Check("budget", "failed", text, place)]
+    return []
+
+
+def budget(
+    evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
+) -> Check:
+    """Whether any horizon's worth of steps spends more than the budget, across all epochs.
+
+    With what a house had spent elsewhere before it came, and everybody on the models.
+    """
+    models = {digest: one.charged for digest, one in (digests or {}).items()}
+    spent = [
+        (
+            epoch.first + entry.step - 1,
+            entry.epsilon,
+            entry.place,
+            (entry.carried, models.get(epoch.digest, 0.0)),
+        )
+        for epoch in evidence.epochs
+        for entry in epoch.entries
+        if entry.source == "readings" and math.isfinite(entry.epsilon)
+    ]
+    for one in evidence.gaps:
+        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
+            spent.append((one.last, one.epsilon, one.place, (0.0, models.get(epoch.digest, 0.0))))
+    spent.sort()
+    if (restart := _restart(evidence, digests or {})) is not None:
+        return restart
+    if (unbooked := _unbooked(evidence, digests or {})) is not None:
+        return unbooked
+    if (endless := _endless(evidence, digests or {})) is not None:
+        return endless
+    total = f"{Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total:.6g}"
+    if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
+        one.epsilon is not None and math.isinf(one.epsilon) for one in evidence.gaps
+    ):
+        total = f"no bound (those with an epsilon of their own {total})"
+    if terms is None or terms.budget is None:
+        text = f"All releases together state {total};"
+        if terms is None:
+            return Check("budget", "not_checked", f"{text} needs --config.")
+        return Check("budget", "passed", f"{text} no budget is set.")
+    start, running = 0, Fraction()
+    lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
+    for n, (t, epsilon, place, before) in enumerate(spent):
+        running += Fraction(epsilon)
+        while spent[start][0] <= t - terms.policy.horizon:
+            running -= Fraction(spent[start][1])
+            start += 1
+        if place not in lost and Spent(running).add(*before).exceeds(terms.budget):
+            earlier = Spent().add(*before).total
+            brought = f" and {earlier:.6g} from before" if earlier else ""
+            return Check(
+                "budget",
+                "failed",
+                f"Record {place} brings the spending of {n - start + 1} releases within one horizon"
+                f" to {float(running):.6g}{brought}, above the budget of {terms.budget:g}: the"
+                " count began anew.",
+                place,
+            )
+    text = f"All releases together state {total}, within the budget of {terms.budget:g}"
+    if lost and Spent().add(*(one[1] for one in spent)).exceeds(terms.budget):
+        text = (
+            f"All releases and lost steps together are booked with {total}; no release was made"
+            f" beyond the budget of {terms.budget:g}"
+        )
+    return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
+
+
+def lost_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
+    """What the last `steps` - 1 steps before an epoch lost, latest last.
+
+    Without what a house brought along that came after the last release before the epoch.
+    """
+    if steps == 1:
+        return ()
+    lost = [Spent() for _ in range(steps - 1)]
+    moves = [one for one in epoch.came if not _just_came(epoch, one)]
+    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(epoch, moves)]:
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(epsilon)
+    return tuple(each.total for each in lost)
+
+
+def _just_came(epoch: RecordedEpoch, house: Came) -> bool:
+    """Whether the first release after the house's record is the epoch's own first."""
+    return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
+
+
+def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of all releases before it.
+
+    A step ends as many steps before as it does by the longer of its own steps and the epoch's, so
+    whatever a window of either touches counts; with the loss of any house whatever it consumes.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    begins = epoch.first * epoch.seconds
+    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+        for entry in other.entries:
+            if entry.source == "readings" and entry.start is not None and other.seconds is not None:
+                gap = max(begins - entry.start - other.seconds, 0)
+                ago = gap // max(other.seconds, epoch.seconds) + 1
+                yield ago, max(entry.epsilon, entry.epsilon_any)
+
+
+def _moves(epoch: RecordedEpoch, came: Sequence[Came]) -> Iterator[tuple[int, float]]:
+    """The same of what houses brought along, as if one house had brought the most.
+
+    All of it may have been lost at the last step before the first release after the house came. In
+    the epoch itself that is a step of 0 or fewer before it: 1 is the last step before the epoch.
+    """
+    if epoch.seconds is None or not epoch.entries:
+        return
+    lost: dict[int, float] = {}
+    for one in came:
+        gap = max(epoch.first * epoch.seconds - one.start, 0)
+        ago = gap // max(one.seconds, epoch.seconds) + 1
+        if _just_came(epoch, one):
+            ago = 2 - epoch.entries[0].step
+        lost[ago] = max(lost.get(ago, 0.0), one.epsilon)
+    yield from largest_so_far(lost).items()
+
+
+def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
+    """Whether any w consecutive steps lose at most epsilon.
+
+    Over the borders of epochs too, with what is booked for steps that may be lost (at the last of
+    them) and with what houses that moved in had lost before.
+    """
+    found = []
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or not terms.policy.schedule.adaptive:
+            continue
+        w, promised = terms.policy.schedule.shared_by, terms.policy.epsilon
+        earlier = [*_earlier(evidence, epoch), *_moves(epoch, epoch.came)]
+        earlier = [one for one in earlier if one[0] < w]
+        inside: deque[RecordedRelease] = deque()
+        running = Fraction()
+        for entry in epoch.entries:
+            if entry.source != "readings" or math.isinf(entry.epsilon):
+                continue
+            inside.append(entry)
+            running += Fraction(entry.epsilon)
+            while inside[0].step <= entry.step - w:
+                running -= Fraction(inside.popleft().epsilon)
+            over = [epsilon for ago, epsilon in earlier if ago <= w - entry.step]
+            total = Spent(running).add(*over, *_in_gaps(evidence, epoch, entry, w))
+            if total.exceeds(promised * (1 + _CLOSE)):
+                text = (
+                    f"Record {entry.place} brings the last {w} steps to {total.total:.6g}, above"
+                    f" the {promised:g} that any {w} consecutive steps may lose together."
+                )
+                found.append(Check("budget", "failed", text, entry.place))
+                break
+    return found
+
+
+def _in_gaps(
+    evidence: Evidence, epoch: RecordedEpoch, entry: RecordedRelease, w: int
+) -> Iterator[float]:
+    """What is booked for gaps that a window of w steps up to a release reaches into."""
+    for gap in evidence.gaps:
+        seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon
+        if seconds is None or own is None or booked is None or entry.start is None:
+            continue
+        silent = entry.start - (gap.last + 1) * seconds
+        if gap.place < entry.place and silent < (w - 1) * max(seconds, own):
+            yield booked
+
+
+def _endless(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A release without a finite loss under terms with a budget.
+
+    Earlier versions left the epsilon out where no house was uncertain: such a release costs 0.
+    """
+    for epoch in evidence.epochs:
+        terms = digests.get(epoch.digest)
+        if terms is None or terms.budget is None:
+            continue
+        for entry in epoch.entries:
+            if entry.source != "readings" or math.isfinite(entry.epsilon):
+                continue
+            scheduler, rates = terms.first_state(epoch.digest).scheduler, (1.0,) * entry.step
+            # which houses are uncertain does not depend on rates, so any will do
+            if entry.step > terms.policy.horizon or scheduler.booked(entry.step, rates).cases:
+                text = (
+                    f"Record {entry.place} is a release without a finite loss, above the budget of"
+                    f" {terms.budget:g} or any other."
+                )
+                return Check("budget", "failed", text, entry.place)
+    return None
+
+
+def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """A gap for which less is booked than its steps may have cost within the budget."""
+    for one in evidence.gaps:
+        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        terms = digests.get(epoch.digest) if epoch else None
+        if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
+            continue
+        own = range(one.first - epoch.first + 1, one.last - epoch.first + 2)
+        steps = [t for t in own if t <= terms.policy.horizon]
+        most = terms.first_state(epoch.digest).scheduler.most
+        due = terms.policy.schedule.lost_by([most(t) for t in steps])
+        before = [e.epsilon for e in epoch.entries if e.place < one.place]
+        filled = terms.budget is not None and Spent().add(
+            *before, one.epsilon, terms.charged
+        ).exceeds(terms.budget * (1 - _CLOSE))
+        if one.epsilon < due * (1 - _CLOSE) and not filled:
+            text = (
+                f"Record {one.place} books {one.epsilon:.6g} for steps {one.first} to {one.last},"
+                f" which may have cost {due:.6g}."
+            )
+            return Check("budget", "failed", text, one.place)
+    return None
+
+
+def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+    """An epoch of the same terms that begins inside the one before: the count starts again.
+
+    The same terms may have two digests, that of the first version and the present one. A window
+    goes on, and without a budget nothing else is counted.
+    """
+    for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
+        terms = digests.get(after.digest)
+        if terms is not None and terms.policy.schedule.adaptive and terms.budget is None:
+            continue
+        inside = after.first < before.first + before.horizon
+        one, other = digests.get(before.digest), digests.get(after.digest)
+        same = before.digest == after.digest or (one is not None and one is other)
+        if same and inside and before.entries and after.entries:
+            return Check(
+                "budget",
+                "failed",
+                f"Record {after.place} opens an epoch of the same terms at step {after.first},"
+                f" inside the one before (to step {before.first + before.horizon - 1}): what was"
+                " spent is no longer counted.",
+                after.place,
+            )
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether two streams of noise on record are the same one.
+
+
+LEAST = 3  # steps in common from which two streams are compared
+
+
+def seed_reuse(streams: Sequence[Recomputed]) -> Check:
+    """Compare all streams, step by step of the clock and from each one's own beginning."""
+    name = "seed_reuse"
+    usable = [
+        made
+        for made in streams
+        if len(made.used) >= LEAST
+        and made.scale.min() > 0
+        and not made.terms.policy.schedule.adaptive
+    ]
+    for made in usable:
+        lag, p = repeated(made.residual, made.scale)
+        if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise == "laplace":
+            place = made.used[lag].place
+            return Check(
+                name,
+                "failed",
+                f"From record {place} on, the noise of zone {made.terms.zone.id!r} is that of"
+                f" {lag} releases before (p = {p:.1e}).",
+                place,
+            )
+    if len(usable) < 2:
+        return Check(name, "not_applicable", "One stream of noise: nothing to compare it with.")
+    pairs = list(combinations(usable, 2))
+    level, least = FALSE_ALARM / (2 * len(pairs)), 1.0
+    for one, other in pairs:
+        for common in (_by_clock(one, other), _by_order(one, other)):
+            if len(common) < LEAST:
+                continue
+            i, j = np.array(common).T
+            p = too_alike(
+                one.residual[i] / one.scale[i],
+                other.residual[j] / other.scale[j],
+                1 / one.scale[i] + 1 / other.scale[j],
+            )
+            if p < level:
+                place = other.used[int(j[0])].place
+                return Check(
+                    name,
+                    "failed",
+                    f"From record {place} on, zone {other.terms.zone.id!r} (epoch"
+                    f" {other.epoch.first}) draws the noise of zone {one.terms.zone.id!r} (epoch"
+                    f" {one.epoch.first}): {len(common)} steps, p = {p:.1e}.",
+                    place,
+                )
+            least = min(least, p)
+    text = f"{len(usable)} streams of noise are not alike (smallest p = {least:.2g})."
+    return Check(name, "passed", text)
+
+
+def _by_clock(one: Recomputed, other: Recomputed) -> list[tuple[int, int]]:
+    places = {other.epoch.first + entry.step: j for j, entry in enumerate(other.used)}
+    return [
+        (i, places[one.epoch.first + entry.step])
+        for i, entry in enumerate(one.used)
+        if one.epoch.first + entry.step in places
+    ]
+
+
+def _by_order(one: Recomputed, other: Recomputed) -> list[tuple[int, int]]:
+    return [(i, i) for i in range(min(len(one.used), len(other.used)))]

@@ -1,0 +1,425 @@
+"""The public's best guess of the load, from Theta, f and past releases: post-processing, free.
+
+The public predicts Z^t with mean m and variance v, then sees m + (Z - m) + K. Real zones share
+shocks the model does not know (weather), so the prediction carries an unknown common factor:
+usually 1, sometimes not, learnt from the releases (docs/estimate.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hushgrid._numbers import Floats, Value
+from hushgrid.belief.filter import Belief, Moments, add_up, load_moments, marginals
+from hushgrid.errors import NoiseError, PolicyError
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import split
+from hushgrid.model.occupancy import OccupancyModel
+
+# --------------------------------------------------------------------------------------------------
+# What a noisy sight of a normal load says of it: its mean, and how likely the sight was.
+#
+# One Shape for each kind of noise; nothing here knows of time, models or factors.
+
+
+def posterior_mean(
+    load_hat: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
+) -> Floats:
+    """E[Z given load_hat] for Z ~ N(mean, variance) and Laplace noise of `scale` [Wh].
+
+    It never moves more than variance/scale from the mean.
+
+    >>> round(float(posterior_mean(260, 250, 40, 2)), 6)
+    258.437846
+    """
+    m, v, b = (np.asarray(x, np.float64) for x in (mean, variance, scale))
+    if not ((v > 0).all() and np.isfinite(v).all()):
+        raise PolicyError(f"variance is {v}; give positive numbers.")
+    if not ((b > 0).all() and np.isfinite(b).all()):
+        raise NoiseError(f"scale is {b}; give positive numbers.")
+    z = np.asarray(load_hat, np.float64)
+    s, (below, above) = np.sqrt(v), _sides(z - m, v, b)
+    share = chance_below(z, m, v, b)
+    found = z + s * ((1 - share) * _beyond(above) - share * _beyond(below))
+    return np.asarray(np.clip(found, m - v / b, m + v / b))
+
+
+def chance_below(load_hat: Floats, mean: Floats, variance: Floats, scale: Floats) -> Floats:
+    """Pr[Z < load_hat given load_hat] for such a load and such noise."""
+    below, above = map(_log_tail, _sides(load_hat - mean, variance, scale))
+    return np.asarray(np.exp(below - np.logaddexp(below, above)))
+
+
+def log_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
+    """log density of the noisy load under N(mean, variance) plus Laplace noise."""
+    d = load_hat - mean
+    below, above = _sides(d, variance, np.asarray(scale))
+    tails = np.logaddexp(_log_tail(below), _log_tail(above))
+    return np.asarray(tails - d**2 / (2 * variance) - math.log(2 * scale))
+
+
+def _sides(d: Floats, v: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """How far [standard deviations] the load's law, tilted by the noise, lies beyond load_hat.
+
+    The load is below load_hat (noise above 0) with a law tilted up by v/b, or above it with one
+    tilted down.
+    """
+    s = np.sqrt(v)
+    return (v / b - d) / s, (v / b + d) / s
+
+
+def _log_tail(x: Floats) -> Floats:
+    """log of e^(x^2/2) Phi(-x), for any x: nothing large cancels."""
+    from scipy.special import erfcx, log_ndtr
+
+    high = np.maximum(x, 0.0)
+    low = np.minimum(x, 0.0)
+    right = np.log(erfcx(high / math.sqrt(2)) / 2)
+    return np.asarray(np.where(x >= 0, right, low**2 / 2 + log_ndtr(-low)))
+
+
+def _beyond(x: Floats) -> Floats:
+    """E[N - x given N > x] for a standard normal N."""
+    from scipy.special import erfcx
+
+    with np.errstate(over="ignore"):
+        mills = math.sqrt(2 / math.pi) / erfcx(x / math.sqrt(2))
+    return np.asarray(np.where(x > 1e5, 1 / np.maximum(x, 1.0), mills - x))
+
+
+class Shape(NamedTuple):
+    """How noise of one kind is read: the mean of a load behind it, and its evidence."""
+
+    mean: Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
+    evidence: Callable[[float, Floats, Floats, float], Floats]
+
+
+def _gaussian_mean(
+    load_hat: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
+) -> Floats:
+    m, v, s = (np.asarray(x, np.float64) for x in (mean, variance, scale))
+    return np.asarray(m + v / (v + s**2) * (np.asarray(load_hat) - m))
+
+
+def _gaussian_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
+    total = variance + scale**2
+    return np.asarray(-((load_hat - mean) ** 2) / (2 * total) - np.log(2 * math.pi * total) / 2)
+
+
+LAPLACE = Shape(posterior_mean, log_evidence)
+GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
+SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN}  # by the law's name
+
+
+# of a model's beliefs from step to step; older ones are computed again when they are asked for
+_KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24
+
+
+class ReleaseParts(NamedTuple):
+    """What a release shows of the load and what the clamp cut off it, for models and factors.
+
+    Means [Wh] and variances [Wh^2]; `joint` is the covariance of the two. Without a clamp nothing
+    is cut off.
+    """
+
+    weights: Floats
+    mean: Floats
+    variance: Floats
+    cut: Floats
+    cut_variance: Floats
+    joint: Floats
+
+
+class FactorPrior(NamedTuple):
+    """The common factor: 1 but for a share, then log-normal about 1; it changes with a hazard."""
+
+    share: float = 0.05  # of days or moments on which the factor is not 1
+    spread: float = 0.25  # standard deviation of its logarithm then
+    hazard: float = 0.002  # chance a step that it is drawn anew
+    drift: float = 0.003  # standard deviation of its logarithm's change in a step, when not 1
+
+
+USUAL_FACTOR = FactorPrior()
+NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
+
+_GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
+_STEP = math.log(_GRID[1] / _GRID[0])
+_FACTORS = np.concatenate([[1.0], _GRID])
+_EXACT = 1e-3  # [Wh]; stands for no noise at all
+
+
+class LoadInterval(NamedTuple):
+    """A guess [Wh] and the range that holds the load with the asked probability."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicKnowledge:
+    """What the public knows before step t: how likely each model and each factor is.
+
+    `weights` is (models, 1 + grid): the factor 1, then the grid's. With a `clamp` a release shows
+    the energy below it only; the rest is put back by its expectation.
+    """
+
+    models: tuple[OccupancyModel, ...]
+    consumption: Consumption
+    prior: FactorPrior
+    weights: Floats
+    t: int
+    clamp: tuple[int, ...]
+    shape: Shape
+    moments: _Moments
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicKnowledge) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def _value(self) -> tuple[Any, ...]:
+        return (self.moments, self.prior, self.weights.tobytes(), self.t, self.shape)
+
+    @classmethod
+    def start(
+        cls,
+        models: Sequence[OccupancyModel],
+        consumption: Consumption,
+        prior: FactorPrior = USUAL_FACTOR,
+        clamp: tuple[int, ...] = (),
+        shape: Shape = LAPLACE,
+    ) -> PublicKnowledge:
+        """Before the first release: models equally likely, the factor as in its prior."""
+        if clamp:
+            consumption.check_clamp(clamp)
+        weights = np.tile(_fresh(prior), (len(models), 1)) / len(models)
+        moments = _Moments(tuple(models), consumption, clamp)
+        return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
+
+    def anew(self, prior: FactorPrior) -> PublicKnowledge:
+        """Before the first release again, with another prior; what is already computed is kept."""
+        weights = np.tile(_fresh(prior), (len(self.models), 1)) / len(self.models)
+        return replace(self, prior=prior, weights=weights, t=1)
+
+    def since(self, prior: FactorPrior, steps: int) -> PublicKnowledge:
+        """Before the first release again, so many steps after the factor was known to be 1."""
+        weights = np.zeros_like(self.weights)
+        weights[:, 0] = 1 / len(self.models)
+        for _ in range(steps):
+            weights = _moved(weights, prior)
+        return replace(self, prior=prior, weights=weights, t=1)
+
+    def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
+        """The law of the load of step t + ahead, given everything published so far."""
+        moments = self.moments.at(self.t + ahead)
+        factors = self._factors(rates)
+        mean = np.outer([m.mean for m in moments], factors)
+        variance = np.outer([m.variance for m in moments], factors**2)
+        weights = self.weights
+        for _ in range(ahead):
+            weights = _moved(weights, self.prior)
+        return _Mixture(weights, mean, np.maximum(variance, 1e-9))
+
+    def put_back(self, rates: Sequence[float] = ()) -> float:
+        """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
+        return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
+
+    def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
+        """The law of the load of step t in two parts: below the clamp, and above it."""
+        whole = self.predicted(rates)
+        if not self.clamp:
+            none = np.zeros_like(whole.mean)
+            return ReleaseParts(self.weights, whole.mean, whole.variance, none, none, none)
+        mean, variance, cut, above = self.moments.below(self.t, self._factors(rates))
+        joint = (whole.variance - variance - above) / 2
+        return ReleaseParts(self.weights, mean, np.maximum(variance, 1e-9), cut, above, joint)
+
+    def learn(
+        self, load_hat: float, scale: float, rates: Sequence[float] = ()
+    ) -> tuple[float, PublicKnowledge]:
+        """E[Z given this release and all before it] [Wh], and what the public knows then."""
+        law, cut = self._seen(rates)
+        weights = law.updated(load_hat, scale or _EXACT, self.shape)
+        below: Floats | float = float(load_hat)
+        if scale > 0:
+            below = self.shape.mean(load_hat, law.mean, law.variance, scale)
+        estimate = float((weights * (below + cut)).sum())
+        return estimate, replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+
+    def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
+        """E[Z given this release and all before it] [Wh]."""
+        return self.learn(load_hat, scale, rates)[0]
+
+    def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> PublicKnowledge:
+        """What the public knows once the release of step t is out."""
+        return self.learn(load_hat, scale, rates)[1]
+
+    def passed(self) -> PublicKnowledge:
+        """What the public knows after a step of which nothing was released."""
+        return replace(self, weights=_moved(self.weights, self.prior), t=self.t + 1)
+
+    def _factors(self, rates: Sequence[float]) -> Floats:
+        return np.asarray(_FACTORS * self.consumption.factor(rates))
+
+    def _seen(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
+        """The law of what a release shows of step t, and the energy cut off: (models, factors)."""
+        if not self.clamp:
+            law = self.predicted(rates)
+            return law, np.zeros_like(law.mean)
+        mean, variance, cut, _ = self.moments.below(self.t, self._factors(rates))
+        return _Mixture(self.weights, mean, np.maximum(variance, 1e-9)), cut
+
+    def forecast(
+        self, steps: int, rates: Sequence[float] = (), level: float = 0.95
+    ) -> list[LoadInterval]:
+        """The loads of the next steps with intervals, from nothing but what is public."""
+        if not 0 < level < 1:
+            raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
+        return [self.predicted(rates, ahead).interval(level) for ahead in range(steps)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Mixture:
+    """Normal laws with weights."""
+
+    weights: Floats
+    mean: Floats
+    variance: Floats
+
+    def updated(self, load_hat: float, scale: float, shape: Shape) -> Floats:
+        """Weights after a noisy sight of the load."""
+        logs = shape.evidence(load_hat, self.mean, self.variance, scale)
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.weights) + logs
+        raised = np.exp(logs - logs.max())
+        return np.asarray(raised / raised.sum())
+
+    def interval(self, level: float) -> LoadInterval:
+        """Mean and central range of the mixture."""
+        keep = self.weights > 1e-9
+        w, m, s = self.weights[keep], self.mean[keep], np.sqrt(self.variance[keep])
+        w = w / w.sum()
+        tail = max((1 - level) / 2, 1e-15)
+        ends = [_quantile(p, w, m, s) for p in (tail, 1 - tail)]
+        return LoadInterval(float(w @ m), ends[0], ends[1])
+
+
+def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    ends = float((m - 12 * s).min()), float((m + 12 * s).max())
+
+    def beyond(z: float) -> float:
+        return float(w @ ndtr((z - m) / s)) - p
+
+    return float(brentq(beyond, *ends, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
+
+
+class _Moments(Value):
+    """Mean and variance of the load at each step under each model, computed once."""
+
+    def __init__(
+        self, models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: tuple[int, ...]
+    ) -> None:
+        self._models, self._consumption, self._clamp = models, consumption, clamp
+        self._restart()
+        self._known: dict[int, tuple[Moments, ...]] = {}
+        self._below: dict[tuple[int, float], tuple[Floats, Floats, Floats, Floats]] = {}
+        self._last: tuple[tuple[bytes, float], Floats] | None = None
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Models, consumption and clamp."""
+        return (self._models, self._consumption, self._clamp)
+
+    def at(self, t: int) -> tuple[Moments, ...]:
+        """Of the load under each model, at step t."""
+        if t not in self._known:
+            self._known[t] = tuple(
+                load_moments(belief, model, self._consumption) for belief, model in self._at(t)
+            )
+        return self._known[t]
+
+    def below(self, t: int, factors: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of what lies below the clamp (mean, variance), then the same of what lies above."""
+        key = (t, float(factors[0]))  # the grid is fixed but for what multiplies it
+        if key not in self._below:
+            if self._consumption.reacts or len(self._below) >= _KEPT_STEPS:
+                self._below.clear()  # where demand reacts, factors hardly ever come again
+            parts = self._parts(t, factors)
+            kept, cut = [], []
+            for belief, model in self._at(t):
+                class_of = self._consumption.class_of
+                kept.append(add_up(belief, model, class_of, parts[..., 0], parts[..., 1]))
+                cut.append(add_up(belief, model, class_of, parts[..., 2], parts[..., 3]))
+            columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
+            mean, variance, missed, above = map(np.array, columns)
+            self._below[key] = (mean, variance, missed, above)
+        return self._below[key]
+
+    def _parts(self, t: int, factors: Floats) -> Floats:
+        """(2, classes, factors, 4): each class's reading, split at its clamp."""
+        table = self._consumption.table(t)
+        key = (table.tobytes(), float(factors[0]))
+        if self._last is None or self._last[0] != key:  # steps of one slot have the same laws
+            rows = [
+                [
+                    np.stack(split(self._consumption.laws[law], at, factors), axis=-1)
+                    for law, at in zip(row, self._clamp, strict=True)
+                ]
+                for row in table.tolist()
+            ]
+            self._last = (key, np.array(rows))
+        return self._last[1]
+
+    def _at(self, t: int) -> list[tuple[Belief, OccupancyModel]]:
+        if t <= self._dropped:
+            self._restart()
+        while self._dropped + len(self._beliefs) < t:
+            self._beliefs.append(tuple(next(beliefs) for beliefs in self._marginals))
+            size = sum(law.nbytes for belief in self._beliefs[-1] for law in belief.laws)
+            while len(self._beliefs) > max(1, min(_KEPT_STEPS, _KEPT_BYTES // max(1, size))):
+                self._beliefs.popleft()
+                self._dropped += 1
+        return list(zip(self._beliefs[t - 1 - self._dropped], self._models, strict=True))
+
+    def _restart(self) -> None:
+        """Begin again at step 1. A service runs for years: only the last beliefs are kept."""
+        self._marginals: list[Iterator[Belief]] = [marginals(model) for model in self._models]
+        self._beliefs: deque[tuple[Belief, ...]] = deque()
+        self._dropped = 0
+
+
+@lru_cache(maxsize=8)
+def _fresh(prior: FactorPrior) -> Floats:
+    """The factor's law when nothing is known: 1, or log-normal about 1."""
+    shape = np.exp(-(np.log(_GRID) ** 2) / (2 * prior.spread**2))
+    found = np.concatenate([[1 - prior.share], prior.share * shape / shape.sum()])
+    found.flags.writeable = False
+    return found
+
+
+def _moved(weights: Floats, prior: FactorPrior) -> Floats:
+    """The factor's law a step later: a little drift, and now and then a new draw."""
+    if prior.hazard == 0:
+        return weights
+    move = min((prior.drift / _STEP) ** 2 / 2, 0.25)  # chance to go one point up, or one down
+    slab = weights[:, 1:]
+    drifted = (1 - 2 * move) * slab
+    drifted[:, 1:] += move * slab[:, :-1]
+    drifted[:, :-1] += move * slab[:, 1:]
+    drifted[:, 0] += move * slab[:, 0]
+    drifted[:, -1] += move * slab[:, -1]
+    kept = np.concatenate([weights[:, :1], drifted], axis=1)
+    anew = weights.sum(axis=1, keepdims=True) * _fresh(prior)
+    return np.asarray((1 - prior.hazard) * kept + prior.hazard * anew)

@@ -1,0 +1,382 @@
+"""What the public believes: Eq. (2) predict, Eq. (3) condition, and the moments of the load.
+
+A belief is the law of each block's state, one row a block or one row for all blocks that are
+still alike. Predicting and conditioning keep exact zeros and create none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid._numbers import Bools, Floats, Int32s, Ints
+from hushgrid.errors import ModelError
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.occupancy import Chains, OccupancyModel
+from hushgrid.model.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """The law of every chain's (or block's) state at step t: an array (rows, 2^m) a block size.
+
+    `apart`: rows are blocks, else chains. Their numbers do not tell: there may be as many.
+    """
+
+    t: int
+    laws: tuple[Floats, ...]
+    apart: bool = False
+
+    def of_blocks(self, law: Floats, piece: Chains) -> Floats:
+        """A row for each block of a piece whose law this is."""
+        return law if self.apart else law[piece.chain_of]
+
+
+def prior(model: OccupancyModel) -> Belief:
+    """P^{1|0} = Pi, a row for each chain."""
+    return Belief(1, tuple(piece.initial for piece in model.chains))
+
+
+def each_block(belief: Belief, model: OccupancyModel) -> Belief:
+    """The same belief with a row for each block, so that blocks can part company."""
+    pairs = zip(belief.laws, model.chains, strict=True)
+    laws = tuple(belief.of_blocks(law, piece) for law, piece in pairs)
+    return Belief(belief.t, laws, apart=True)
+
+
+def predict(belief: Belief, model: OccupancyModel) -> Belief:
+    """Eq. (2): P^{t+1|t} = P^{t|t} A^{t+1}.
+
+    >>> theta = OccupancyModel.factored([[1.0, 0.0]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> predict(prior(theta), theta).laws[0]
+    array([[0.9, 0.1]])
+    """
+    slot = model.calendar.slot(belief.t + 1)
+    laws = []
+    for law, piece in zip(belief.laws, model.chains, strict=True):
+        a = piece.transition[slot]
+        a = a[piece.chain_of] if belief.apart else a
+        laws.append(np.einsum("bs,bsk->bk", law, a))
+    return Belief(belief.t + 1, tuple(laws), belief.apart)
+
+
+def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
+    """Eq. (3): multiply by Pr[release given state] and normalise, row by row of the belief.
+
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> condition(prior(theta), [np.array([[1.0, 3.0]])]).laws[0]
+    array([[0.25, 0.75]])
+    """
+    laws = []
+    for law, likelihood in zip(belief.laws, likelihoods, strict=True):
+        if len(likelihood) != len(law):
+            raise ModelError(
+                f"likelihoods have {len(likelihood)} rows but the belief has {len(law)};"
+                " give one for each, after each_block where blocks differ."
+            )
+        weight = law * likelihood
+        total = weight.sum(axis=1, keepdims=True)
+        if not (total > 0).all():
+            raise ModelError(
+                f"a release at step {belief.t} has probability 0 under the model;"
+                " give likelihoods above 0 for every possible state."
+            )
+        laws.append(weight / total)
+    return Belief(belief.t, tuple(laws), belief.apart)
+
+
+def marginals(model: OccupancyModel) -> Iterator[Belief]:
+    """Endless: the public law of every chain at t = 1, 2, ..., before any release."""
+    belief = prior(model)
+    while True:
+        yield belief
+        belief = predict(belief, model)
+
+
+class Moments(NamedTuple):
+    """Mean [Wh] and variance [Wh^2] of the load under a belief."""
+
+    mean: float
+    variance: float
+
+
+def load_moments(
+    belief: Belief, model: OccupancyModel, consumption: Consumption, factor: float = 1.0
+) -> Moments:
+    """E and Var of Z: houses of different blocks are independent, those of one block are not.
+
+    `factor` multiplies every reading (demand that answers a rate).
+    """
+    each = law_moments(consumption)[consumption.table(belief.t)]
+    mean, variance = add_up(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
+    return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
+
+
+@lru_cache(maxsize=8)
+def law_moments(consumption: Consumption) -> Floats:
+    """(laws, 2): mean and variance of each law."""
+    return np.array([(law.mean, law.variance) for law in consumption.laws])
+
+
+def add_up(
+    belief: Belief,
+    model: OccupancyModel,
+    class_of: Int32s,
+    means: Floats,
+    variances: Floats,
+) -> tuple[Floats, Floats]:
+    """Mean and variance of a sum over houses of anything that depends on class and occupancy.
+
+    `means` and `variances` are (2, classes, worlds): absent and present, in each of some worlds.
+    """
+    total = np.zeros((2, means.shape[2]))
+    for law, piece in zip(belief.laws, model.chains, strict=True):
+        if piece.size == 1:
+            row = np.arange(len(law)) if belief.apart else piece.chain_of
+            total += _single(law, row, class_of[piece.members[:, 0]], means, variances)
+        else:
+            total += _blocks(belief.of_blocks(law, piece), piece, class_of, means, variances)
+    return total[0], total[1]
+
+
+def _single(
+    law: Floats, row: NDArray[Any], kind: NDArray[Any], means: Floats, variances: Floats
+) -> tuple[Floats, Floats]:
+    """Houses alone: those with the same row of the law and class count together."""
+    count: NDArray[Any] = np.ones(len(row))
+    if len(law) * means.shape[1] <= 4 * len(row):
+        counts = np.zeros((len(law), means.shape[1]))
+        np.add.at(counts, (row, kind), 1)
+        row, kind = np.nonzero(counts)
+        count = counts[row, kind]
+    mean, variance = np.zeros((2, means.shape[2]))
+    for start in range(0, len(row), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        home, k, n = law[row[some], 1][:, None], kind[some], count[some]
+        low, high = means[0, k], means[1, k]
+        within = (1 - home) * variances[0, k] + home * variances[1, k]
+        mean += n @ (low + home * (high - low))
+        variance += n @ (within + home * (1 - home) * (high - low) ** 2)
+    return mean, variance
+
+
+_CHUNK = 4096  # groups of houses looked at together
+
+
+def _blocks(
+    law: Floats, piece: Chains, class_of: Int32s, means: Floats, variances: Floats
+) -> tuple[Floats, Floats]:
+    """Houses of a block share its state: add given the state, then over the states."""
+    m = piece.size
+    bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1  # (states, houses)
+    kinds = class_of[piece.members]  # (blocks, houses)
+    p = law[:, :, None]
+
+    def given_state(each: Floats) -> Floats:  # (blocks, states, worlds)
+        home = np.einsum("sh,bhw->bsw", bits, each[1, kinds])
+        return np.asarray(home + np.einsum("sh,bhw->bsw", 1 - bits, each[0, kinds]))
+
+    mean, within = given_state(means), given_state(variances)
+    total = (p * mean).sum(axis=1)
+    spread = (p * (within + mean**2)).sum(axis=1) - total**2
+    return total.sum(axis=0), spread.sum(axis=0)
+
+
+def at_home(belief: Belief, model: OccupancyModel) -> Floats:
+    """Pr[at home] of every house under a belief."""
+    home = np.empty(model.n_houses)
+    for law, piece in zip(belief.laws, model.chains, strict=True):
+        m = piece.size
+        bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
+        home[piece.members] = belief.of_blocks(law, piece) @ bits
+    return home
+
+
+def chances_at_home(model: OccupancyModel, horizon: int) -> Floats:
+    """(T, houses): the public chance that somebody is at home, before any release."""
+    return np.stack([at_home(belief, model) for belief in islice(marginals(model), horizon)])
+
+
+def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consumption) -> Floats:
+    """E[X_i] of every house [Wh] under a belief: what stands in for a reading that is missing."""
+    home = at_home(belief, model)
+    kinds, table = consumption.class_of, consumption.table(belief.t)
+    low, high = law_moments(consumption)[table][..., 0][:, kinds]
+    return np.asarray(low + home * (high - low))
+
+
+# --------------------------------------------------------------------------------------------------
+# One step of the leakage recursion: L(a), forward by A and backward by Bayes' rule.
+
+
+_SMALL = 1e-290  # chances below it lose digits
+
+
+def where_open(e: ArrayLike, possible: Bools) -> Floats:
+    """The loss of a step, or a leakage: nothing for blocks whose state is certain."""
+    return np.where(possible.sum(axis=1) > 1, e, 0.0)
+
+
+def into(model: OccupancyModel, piece: Chains, chains: NDArray[np.integer], t: int) -> Floats:
+    """A^t of each block: rows from the state of step t - 1."""
+    return np.asarray(piece.transition[model.calendar.slot(t)][chains])
+
+
+def carried(a: Floats, rows: Floats, possible: Bools) -> Floats:
+    """L(a): how much of a leakage `a` at one step carries over through `rows` to the next.
+
+    Rows of impossible states do not count; fewer than two possible rows carry nothing.
+    """
+    if rows.shape[1] == 2:
+        return _carried_two(a, rows, possible)
+    return np.array([_carried_many(x, r[s]) for x, r, s in zip(a, rows, possible, strict=True)])
+
+
+def _carried_two(a: Floats, rows: Floats, possible: Bools) -> Floats:
+    first, second = rows[:, 0], rows[:, 1]
+    high, low = np.maximum(first, second), np.minimum(first, second)
+    columns = _log_mix(high, a[:, None]) - _log_mix(low, a[:, None])
+    return np.where(possible.all(axis=1), columns.max(axis=1), 0.0)
+
+
+def _log_mix(share: Floats, a: Floats) -> Floats:
+    """log(share (e^a - 1) + 1), for a >= 0 of any size."""
+    with np.errstate(divide="ignore"):
+        tail = np.log(share + (1 - share) * np.exp(-a))
+    return np.where(share > 0, a + tail, 0.0)
+
+
+def _carried_many(a: float, rows: Floats) -> float:
+    """K states: over ordered pairs of rows, the best prefix of columns sorted by their ratio."""
+    if len(rows) < 2 or a == 0:
+        return 0.0
+    worst = 0.0
+    for i, q in enumerate(rows):
+        d = np.delete(rows, i, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(d > 0, q / d, np.where(q > 0, np.inf, -1.0))
+        order = np.argsort(-ratio, axis=1, kind="stable")
+        above = np.minimum(np.cumsum(q[order], axis=1), 1.0)
+        below = np.minimum(np.cumsum(np.take_along_axis(d, order, axis=1), axis=1), 1.0)
+        gain = _log_mix(above, np.array(a)) - _log_mix(below, np.array(a))
+        worst = max(worst, float(gain.max()))
+    return worst
+
+
+def carried_back(leakage: Floats, law: Floats, possible: Bools, a: Floats) -> tuple[Bools, Floats]:
+    """One step on through `a`: (possible states, how much of the leakage before is carried).
+
+    The rows are B^t(s_t, s_{t-1}) = Pr[S^{t-1} given S^t] by Bayes, from the law of step t - 1.
+    """
+    moves = possible[:, :, None] & (a > 0)
+    joint = law[:, :, None] * a
+    total = joint.sum(axis=1)
+    b = np.divide(joint, total[:, None], out=np.zeros_like(joint), where=total[:, None] > 0)
+    after = np.asarray(moves.any(axis=1))
+    # a possible move with a chance too small for a float: B is not known, but L(a) <= a
+    lost = (moves & (joint < _SMALL)).any(axis=(1, 2))
+    known = carried(leakage, np.swapaxes(b, 1, 2), after)
+    return after, np.where(lost, where_open(leakage, after), known)
+
+
+# --------------------------------------------------------------------------------------------------
+# Imputed values of missing readings: the models' public expectation, in whole Wh.
+
+
+def cells(model: OccupancyModel) -> Int32s:
+    """For each house the number of its chain and of its seat in the block, as one number.
+
+    Houses of one cell are alike to the model: they have one chance to be at home.
+    """
+    found, offset = np.empty(model.n_houses, np.int32), 0
+    for piece in model.chains:
+        seats = np.arange(piece.size, dtype=np.int32)
+        found[piece.members] = offset + piece.chain_of[:, None] * np.int32(piece.size) + seats
+        offset += len(piece.initial) * piece.size
+    return found
+
+
+class Expectations:
+    """Expected readings of houses, step by step; the mean over the models.
+
+    Steps in rising order are fast; an earlier step starts again from step 1.
+
+    Args:
+        scenario: The models and the laws of consumption.
+        houses: Numbers of the houses; by default all of them.
+        private: Whether the models are private. They may not shape what is published, so every
+            expectation is then 0 Wh.
+    """
+
+    def __init__(
+        self, scenario: Scenario, houses: Ints | None = None, *, private: bool = False
+    ) -> None:
+        some = slice(None) if houses is None else houses
+        self._kinds = scenario.consumption.class_of[some]
+        self._private = private
+        if private:
+            return
+        self._models, self._consumption = tuple(scenario.models), scenario.consumption
+        self._cells = [cells(model)[some] for model in self._models]
+        self._begin()
+
+    def _begin(self) -> None:
+        self._t, self._now = 0, list[Belief]()
+        self._beliefs: list[Iterator[Belief]] = [marginals(model) for model in self._models]
+
+    def at(self, t: int) -> Ints:
+        """Expected readings at a step.
+
+        Args:
+            t: The step, counted from 1.
+
+        Returns:
+            (houses,) whole Wh.
+        """
+        if self._private:
+            return np.zeros(len(self._kinds), np.int64)
+        if t < self._t:
+            self._begin()
+        while self._t < t:
+            self._now = [next(each) for each in self._beliefs]
+            self._t += 1
+        table = self._consumption.table(t)
+        low, high = law_moments(self._consumption)[table][..., 0]
+        total = np.zeros(len(self._kinds))
+        for belief, model, cell in zip(self._now, self._models, self._cells, strict=True):
+            home = _at_home(belief, model)[cell]
+            total += low[self._kinds] + home * (high - low)[self._kinds]
+        return np.rint(total / len(self._models)).astype(np.int64)
+
+
+def _at_home(belief: Belief, model: OccupancyModel) -> Floats:
+    """Pr[at home] in every cell, before any release."""
+    parts = []
+    for law, piece in zip(belief.laws, model.chains, strict=True):
+        seat = np.arange(piece.size - 1, -1, -1)
+        bits = (np.arange(2**piece.size)[:, None] >> seat) & 1
+        parts.append((law @ bits).ravel())
+    return np.concatenate(parts)
+
+
+def imputed(readings: NDArray[np.integer], scenario: Scenario) -> Int32s:
+    """Replace missing readings by their public expectation.
+
+    Args:
+        readings: (days, T, houses) [Wh], -1 where missing; every day begins at step 1.
+        scenario: The models and the laws of consumption.
+
+    Returns:
+        The readings without gaps, in the same shape.
+    """
+    out, expectations = np.array(readings, np.int32), Expectations(scenario)
+    for t in range(out.shape[1]):
+        slot = out[:, t, :]
+        slot[...] = np.where(slot < 0, expectations.at(t + 1), slot)
+    return out

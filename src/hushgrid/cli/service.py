@@ -1,0 +1,465 @@
+"""hushgrid demo: a simulated zone, alive, with adversaries beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid init: a service file that runs, and its key.
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
+) -> None:
+    """Write a commented service file that runs as it is, and the key that signs its ledger.
+
+    Example: hushgrid init my-zone && hushgrid check my-zone/service.toml
+    """
+    from datetime import UTC, datetime
+
+    from hushgrid.errors import FileError
+    from hushgrid.files.results import make_folder, write_text
+    from hushgrid.service.readiness import KEY_FILE, example, make_key
+
+    make_folder(folder)
+    service, key = folder / "service.toml", folder / KEY_FILE
+    for path in (service, key):
+        if path.exists():
+            raise FileError(f"{path} exists already; give another folder, or move it away.")
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    written = make_key(key)
+    write_text(service, example(int(today.timestamp())))
+    say(f"Written:\n  {service}" + (f"\n  {key}" if written else ""), None)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid check: every mistake in a service file, or what it promises.
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="As serve --new-epoch would start it.")
+    ] = False,
+    accept_leakage: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1e6, metavar="FIGURE", help="As serve --accept-leakage."),
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Find every mistake in a service file at once; without any, say what it promises and costs.
+
+    Nothing is written or created. Exit 1 where `hushgrid serve` would not start, where a
+    production file still has values of the template, or where prices would be too wrong
+    (service.accept_error); exit 2 where the file itself is wrong.
+
+    Example: hushgrid check service.toml
+    """
+    from contextlib import suppress
+    from dataclasses import replace
+
+    from hushgrid.errors import FileError, HushgridError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.border import as_begun
+    from hushgrid.service.ledger import standby_remark
+    from hushgrid.service.promise import (
+        Running,
+        deployment_prose,
+        outlook,
+        too_wrong,
+        zone_json,
+        zone_prose,
+    )
+    from hushgrid.service.readiness import placeholders, refusals
+
+    try:
+        deployment = load_deployment(file)
+        begun = deployment.zones
+        if not new_epoch:
+            with suppress(HushgridError):  # a ledger that cannot be read is a problem below
+                begun = as_begun(deployment).zones
+        found, unkept = [], []
+        for planned, present in zip(deployment.zones, begun, strict=True):
+            # the terms of the file, with what was accepted for them
+            zone = replace(planned, accepts=accept_leakage if new_epoch else present.accepts)
+            try:
+                found.append((zone, outlook(zone)))
+            except HushgridError as error:
+                unkept.append(f"{file}: zone {zone.id}: {error}")
+        if unkept:
+            raise FileError("\n".join(unkept))
+    except FileError as error:
+        put_json({"ok": False, "problems": str(error).splitlines()}, json)
+        raise
+    agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
+    running: dict[str, Running] = {}
+    agreed_to = replace(deployment, zones=agreed)
+    problems, remarks = refusals(agreed_to, new_epoch=new_epoch, running=running)
+    remarks += deployment.problems
+    if (remark := standby_remark(deployment.ledger)) is not None:
+        remarks.append(remark)
+    examples = [str(one) for one in placeholders(file)]
+    (problems if deployment.mode == "production" else remarks).extend(examples)
+    problems += [said for one in found if (said := too_wrong(*one))]
+    prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
+    said = deployment_prose(deployment, prose, problems, remarks)
+    say(said, json)
+    zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
+    values = {
+        "ok": not problems,
+        "problems": problems,
+        "mode": deployment.mode,
+        **(zones[0] if len(zones) == 1 else {}),
+        "zones": zones,
+        "remarks": remarks,
+    }
+    written = put_json(values, json)
+    if written:
+        say(f"\nWritten:\n  {written[0]}", json)
+    if problems:
+        raise typer.Exit(1)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid serve: the curator of a service file, until it is told to stop.
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
+    ] = False,
+    accept_leakage: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            metavar="FIGURE",
+            help="With --new-epoch: a leakage above the promise, to be stated in public.",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of this curator among several (service.share).")
+    ] = None,
+) -> None:
+    """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
+
+    Example: hushgrid serve service.toml
+    """
+    import signal
+    import threading
+
+    for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
+        need(module, "serve")
+    from hushgrid.files.deployment import accepting, placed
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
+    from hushgrid.service.run import serve as run
+
+    deployment = placed(load_deployment(file), port, name)
+    deployment = accepting(deployment, accept_leakage, new_epoch)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    log_lines()
+    run(deployment, clock=WatchedClock(SystemClock()), stop=stop, new_epoch=new_epoch)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid status: where the zones of a service stand.
+
+
+def status(
+    service: Annotated[
+        str, typer.Argument(metavar="FILE|URL", help="Service file, or http://HOST:PORT.")
+    ],
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with an operator's bearer token, for a URL; else $HUSHGRID_TOKEN."),
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Show each zone's last step, budget spent and left, and state.
+
+    How many meters were missing in the last interval is for operators: give a URL and a token.
+
+    Example: hushgrid status service.toml
+    """
+    import os
+    import time
+    from dataclasses import asdict
+
+    from hushgrid.files.results import read_text
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.readiness import from_ledger, from_service
+
+    if service.startswith(("http://", "https://")):
+        need("httpx", "serve")
+        given = read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")
+        found = from_service(service, given.strip())
+    else:
+        found = from_ledger(load_deployment(Path(service)), time.time())
+    shared = any(one.curator for one in found)
+    curator = " curator" if shared else ""
+    say(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state{curator}", json)
+    for one in found:
+        left = "-" if one.left is None else f"{one.left:.6g}"
+        missing = "-" if one.missing is None else str(one.missing)
+        figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {missing:>8}"
+        state = f"{one.state} {one.curator or '-'}" if shared else one.state
+        say(f"{one.zone:<20} {figures} {state}", json)
+    for one in found:
+        if one.leakage is not None:
+            counted = f"all prices together tell at most {one.leakage:.6g} about one interval"
+            say(f"{one.zone}: {counted} of one home (leakage)", json)
+    zones = [asdict(one) for one in found]
+    put_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid resume: book what releases that may be lost can have cost, and go on.
+
+
+def resume(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    zone: Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")] = None,
+    lost_epoch: Annotated[
+        Path | None,
+        typer.Option(
+            "--lost-epoch",
+            help="Service file of an epoch that may have begun and been lost; the service must be"
+            " stopped.",
+        ),
+    ] = None,
+    json: Json = None,
+) -> None:
+    """End a zone's forecasts after a fail-over lost releases: book the most they can have cost.
+
+    Works while the service runs on this machine, and while it is stopped. The file must have the
+    terms of the last epoch in the ledger.
+
+    Example: hushgrid resume service.toml --zone elm-street
+    """
+    import time
+
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.gaps import resume_zones
+
+    other = None if lost_epoch is None else load_deployment(lost_epoch)
+    found = resume_zones(load_deployment(file), zone, time.time(), lost_epoch=other)
+    for one in found:
+        if one.state == "resumed":
+            cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"
+            say(f"zone {one.zone}: steps {one.first} to {one.last} are booked with {cost}", json)
+        elif one.state == "asked":
+            say(f"zone {one.zone}: the service is asked and has not answered yet", json)
+        else:
+            say(f"zone {one.zone}: nothing is missing", json)
+    put_json({"zones": [one._asdict() for one in found]}, json)
+    if any(one.state == "asked" for one in found):
+        raise typer.Exit(1)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid client: who may send readings, look inside, or read and write over OpenADR.
+
+
+app = typer.Typer(
+    help="Add, list and revoke the clients of a service.",
+    no_args_is_help=True,
+)
+
+Service = Annotated[Path, typer.Option("--config", help="Service file (TOML).")]
+Name = Annotated[str, typer.Argument(metavar="ID", help="The client's id.")]
+
+
+@app.command()
+def add(
+    name: Name,
+    config: Service = Path("service.toml"),
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="meters, operator, auditor, ven, business, or a scope; repeatable."),
+    ] = None,
+    ven: Annotated[str | None, typer.Option(help="Name of the client's VEN.")] = None,
+    json: Json = None,
+) -> None:
+    """Add a client and print its secret: only now, for nothing but its hash is kept.
+
+    Example: hushgrid client add meters-north --scope meters --config service.toml
+    """
+    import time
+
+    from hushgrid.errors import AccessError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.access import open_clients
+    from hushgrid.service.access.clients import KINDS, Client, hashed, new_secret, scopes_named
+
+    if not scope:
+        raise AccessError(
+            "invalid_scope", f"--scope is missing; give one of {', '.join(KINDS)}, or a scope."
+        )
+    scopes, secret = scopes_named(scope), new_secret()
+    with open_clients(load_deployment(config).client_store) as store:
+        store.add(Client(name, scopes, hashed(secret), int(time.time()), ven))
+    say(f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json)
+    say("The secret is not shown again; whoever lost it is added anew.", json)
+    told = {"client_id": name, "client_secret": secret, "scopes": scopes, "ven": ven}
+    put_json(told, json)
+
+
+@app.command("list")
+def list_(config: Service = Path("service.toml"), json: Json = None) -> None:
+    """List all clients, the revoked ones too.
+
+    Example: hushgrid client list --config service.toml
+    """
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.access import open_clients
+    from hushgrid.service.curator import utc
+
+    with open_clients(load_deployment(config).client_store) as store:
+        found = store.all()
+    rows = [
+        {
+            "client_id": one.id,
+            "scopes": one.scopes,
+            "ven": one.ven,
+            "created": utc(one.created),
+            "revoked": None if one.revoked is None else utc(one.revoked),
+        }
+        for one in found
+    ]
+    for row in rows:
+        ended = f"revoked {row['revoked']}" if row["revoked"] else " ".join(row["scopes"] or ())
+        say(f"{row['client_id']:<24} {row['created']}  {ended}", json)
+    put_json({"clients": rows}, json)
+
+
+@app.command()
+def revoke(name: Name, config: Service = Path("service.toml"), json: Json = None) -> None:
+    """Revoke a client; its tokens end within seconds, and its id is never used again.
+
+    Example: hushgrid client revoke meters-north --config service.toml
+    """
+    import time
+
+    from hushgrid.errors import AccessError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.files.toml import shown
+    from hushgrid.service.access import open_clients
+
+    with open_clients(load_deployment(config).client_store) as store:
+        if not store.revoke(name, int(time.time())):
+            raise AccessError(
+                "invalid_client",
+                f"client id is {shown(name)}; give one that hushgrid client list shows as active.",
+            )
+    say(f"{name} is revoked.", json)
+    put_json({"client_id": name, "revoked": True}, json)
+
+
+_PIECES = 96 + 24 + 2  # of work: releases, days foreseen, a plan and an audit
+
+
+def demo(
+    once: Annotated[
+        bool, typer.Option("--once", help="Play one day without a page, and judge it.")
+    ] = False,
+    epsilon: Annotated[
+        float, typer.Option(help="Promised about any quarter hour of anybody in a week.")
+    ] = 1.0,
+    eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 0.05,
+    seed: Seed = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    speed: Annotated[float, typer.Option(min=1, max=1e6, help="Times as fast as life.")] = 720.0,
+    out: Annotated[Path, typer.Option(help="Folder for what --once writes.")] = Path("out/demo"),
+    json: Json = None,
+) -> None:
+    """Open a living zone of 1,000 simulated houses, with two adversaries who watch its prices.
+
+    Curator, ledger, price server and pages are the real ones, on this machine alone.
+
+    Example: hushgrid demo --once --json -
+    """
+    for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "httpx"):
+        need(module, "serve")
+    if once:
+        need("matplotlib", "plot")
+        _once((epsilon, eta), out, seed, json)
+    else:
+        _live((epsilon, eta), seed, port, speed)
+
+
+def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> None:
+    """Days after each other, until told to stop."""
+    import time
+    from contextlib import ExitStack
+
+    with ExitStack() as bar:
+        tick = bar.enter_context(progress("opening 1,000 houses", 2))
+        from hushgrid.service.demo.living import Opening, live
+        from hushgrid.service.demo.panel import DAY
+        from hushgrid.service.demo.setting import Dials
+
+        tick()
+        midnight = int(time.time()) // DAY * DAY
+        opening = Opening(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
+
+        def told(line: str) -> None:
+            tick()
+            bar.close()
+            say(line, None)
+
+        live(opening, _wishes(), told)
+
+
+def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) -> None:
+    """One day, judged and written."""
+    import time
+
+    begun = time.monotonic()
+    with progress("one day of 1,000 houses", _PIECES) as tick:
+        from hushgrid import report
+        from hushgrid.files.results import json_text, make_folder, save_figures, write_text
+        from hushgrid.service.demo.living import play_once
+        from hushgrid.service.demo.setting import Dials
+
+        asked = Dials(*dials)
+        make_folder(out)
+        kept = play_once(asked, out, _wishes(), seed=seed, tick=tick)
+    figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
+    values = report.demo_json(kept.day) | {
+        "seconds": round(time.monotonic() - begun, 3),
+        "ledger": str(kept.ledger),
+        "files": [str(path) for path in (*figures, *kept.files)],
+    }
+    written = [write_text(out / "demo.json", json_text(values)), *figures, *kept.files]
+    written += put_json(values, json)
+    say(f"{report.demo_prose(kept.day)}\n\n{report.demo_table(kept.day)}\n", json)
+    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    if not all(kept.day.holds.values()):
+        raise typer.Exit(1)
+
+
+def _wishes() -> Any:
+    """Signals become a wish to stop; logs are told where something is wrong."""
+    import logging
+    import signal
+
+    from hushgrid.service.clock import log_lines
+    from hushgrid.service.demo.living import Wishes
+
+    wishes = Wishes()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: wishes.stop())
+    log_lines(level=logging.WARNING)
+    return wishes

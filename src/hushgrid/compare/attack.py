@@ -1,0 +1,324 @@
+"""Attacks on a recorded day: what an adversary believes, scored against the truth.
+
+An attack's success bounds leakage from below; what is promised bounds it from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal, get_args
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Int32s, Ints, UInt8s
+from hushgrid.adversary.exact import Exact
+from hushgrid.adversary.factored import Factored
+from hushgrid.adversary.filter import Adversary, look_back, watch
+from hushgrid.adversary.knowledge import Knowledge, KnownOccupancy, KnownReadings
+from hushgrid.belief.filter import at_home, chances_at_home, marginals
+from hushgrid.compare.methods import Outcome, part_of
+from hushgrid.compare.simulation import Mechanism, first_states, run_day
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism.calibrators import Calibrator, Naive
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.release import Release, init, releases
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import optimal_rate, tally
+from hushgrid.statistics import Scores, mean_auc, scores
+
+# --------------------------------------------------------------------------------------------------
+# A simulated day kept whole: what the public saw, and apart from it what only the curator knew.
+#
+# An attack is scored and an audit rehearsed on it. No real day is ever kept like this: only a
+# simulation knows the truth, and its releases are marked as simulated.
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Truth:
+    """What the public never sees: `occupancy` (T, N) of 0 and 1, `readings` (T, N) [Wh]."""
+
+    occupancy: UInt8s
+    readings: Int32s
+
+    def __post_init__(self) -> None:
+        if self.occupancy.ndim != 2 or self.occupancy.shape != self.readings.shape:
+            raise PolicyError(
+                f"truth has occupancy of shape {self.occupancy.shape} and readings of shape"
+                f" {self.readings.shape}; give both for every step and house."
+            )
+        for array in (self.occupancy, self.readings):
+            array.flags.writeable = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A day of one zone: its releases in order, and the truth behind them or None.
+
+    `digest` names the terms, as in every release; `config` is the text of the zone file the day
+    was simulated from, "" if there was none; `offset` steps of the calendars lie before its first.
+    """
+
+    zone: str
+    digest: str
+    releases: tuple[Release, ...]
+    truth: Truth | None = None
+    config: str = ""
+    day: int = 0
+    offset: int = 0
+    seed: int = 0
+
+    @property
+    def public(self) -> Recording:
+        """The same without the truth: what an attacker may be handed."""
+        return Recording(
+            self.zone, self.digest, self.releases, None, self.config, self.day, self.offset
+        )
+
+
+def record(
+    scenario: Scenario, policy: Policy, *, seed: int, day: int = 0, config: str = ""
+) -> Recording:
+    """The day that `simulation.days` plays under this seed, with the truth of every step.
+
+    >>> from hushgrid import Consumption, OccupancyModel, Tariff, Uniform, Zone
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> world = Scenario(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f)
+    >>> record(world, Policy(0.5, horizon=3), seed=1).truth.occupancy.shape
+    (3, 1)
+    """
+    offset = day * policy.horizon
+    today = scenario.starting(offset) if offset else scenario
+    states = first_states(today, {"it": Mechanism(policy)})
+    seen: list[tuple[UInt8s, Int32s]] = []
+    trace = run_day(
+        today,
+        states,
+        policy.horizon,
+        (seed, day),
+        lambda world: seen.append((world.occupancy.copy(), world.readings.copy())),
+    )["it"]
+    occupancy, readings = zip(*seen, strict=True)
+    truth = Truth(np.array(occupancy), np.array(readings))
+    digest = states["it"].digest
+    return Recording(today.zone.id, digest, trace.releases, truth, config, day, offset, seed)
+
+
+Knows = Literal["none", "others", "occupancy"]
+
+SMALL = 14  # houses, for which the joint filter is used
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attack:
+    """What one adversary made of one day.
+
+    `home` and `prior` (T, houses): chances of being at home with and without the releases;
+    `houses` are those attacked; `filter` names how she thinks.
+    """
+
+    knows: Knows
+    filter: str
+    houses: tuple[int, ...]
+    home: Floats
+    prior: Floats
+    occupancy: UInt8s
+    scores: Scores
+
+    @property
+    def moved(self) -> float:
+        """The most by which her log odds left the prior's, over all steps and houses."""
+        sure = (self.prior <= 0) | (self.prior >= 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.abs(_log_odds(self.home) - _log_odds(self.prior))
+        return float(np.max(np.where(sure, 0.0, shift)))
+
+
+def attack(
+    scenario: Scenario,
+    releases: Sequence[Release],
+    truth: Truth,
+    *,
+    clamp: tuple[int, ...] = (),
+    knows: Knows = "none",
+    target: int | None = None,
+    models: Sequence[OccupancyModel] | None = None,
+    hindsight: bool = False,
+    seed: int = 1,
+) -> Attack:
+    """Let an adversary watch the releases of a day (paper II-C), then score her.
+
+    `clamp`: where the releases' policy cut readings. `knows`: nothing beside the releases, all
+    other readings, or everybody else's occupancy. `models`: hers, where they are not the zone's.
+    `hindsight`: she judges each step after the whole day. `seed` is for the intervals.
+    """
+    if knows not in get_args(Knows):
+        raise PolicyError(f"knows is {knows!r}; give one of {', '.join(get_args(Knows))}.")
+    n = scenario.zone.n_houses
+    if target is not None and not 0 <= target < n:
+        raise PolicyError(f"target is {target}; give a house from 0 to {n - 1}.")
+    others: KnownReadings | KnownOccupancy | None = None
+    if knows == "others":
+        others = KnownReadings(truth.readings)
+    elif knows == "occupancy":
+        others = KnownOccupancy(truth.occupancy)
+    theta = tuple(models or scenario.models)
+    known = Knowledge(scenario.zone, theta, scenario.consumption, clamp, others=others)
+    adversary: Adversary = Factored(known) if knows != "none" or n > SMALL else Exact(known)
+    seen = (look_back if hindsight else watch)(adversary, releases)
+    houses = tuple(range(n)) if target is None else (target,)
+    home = np.clip(np.asarray(seen.averaged)[:, houses], 0.0, 1.0)
+    prior = prior_of(theta, len(home))[:, houses]
+    occupancy = truth.occupancy[: len(home), houses]
+    name = type(adversary).__name__.lower()
+    found = scores(occupancy, home, prior, seed=seed)
+    return Attack(knows, name, houses, home, prior, occupancy, found)
+
+
+def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
+    """(T, N): chances of being at home that everybody knows, models weighted alike."""
+    each = [[at_home(b, m) for b in islice(marginals(m), steps)] for m in models]
+    return np.asarray(np.clip(np.mean(each, axis=0), 0.0, 1.0))
+
+
+def _log_odds(p: Floats) -> Floats:
+    return np.log(p) - np.log1p(-p)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The same day published in another way: its releases, and where readings were cut."""
+
+    releases: tuple[Release, ...]
+    clamp: tuple[int, ...] = ()
+
+
+def versions(
+    scenario: Scenario, policy: Policy, recorded: Recording, *, seed: int
+) -> Mapping[str, Version]:
+    """The recorded day as it was published, and with the same people under other protections.
+
+    `open`: no noise. `naive`, `paper`: the same epsilon at each step, by the paper's naive
+    mechanism and by its rule (eta = 1, contract bounds). They are left out where the policy gives
+    a step no epsilon; all others, where people react to rates, so that the day would have been
+    another one.
+    """
+    found = {"hushgrid": Version(recorded.releases, policy.clamp)}
+    if recorded.truth is None or scenario.consumption.reacts:
+        return found
+    found = {"open": Version(_open(scenario, recorded))} | found
+    given = policy.schedule
+    if given.adaptive or not given.per_release:
+        return found
+    plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=given.protecting_all())
+    again = {"naive": Naive(), "paper": None}
+    others = {
+        name: Version(_published(scenario, plain, recorded.truth, each, seed))
+        for name, each in again.items()
+    }
+    return {"open": found["open"], **others, "hushgrid": found["hushgrid"]}
+
+
+def _published(
+    scenario: Scenario, policy: Policy, truth: Truth, calibrator: Calibrator | None, seed: int
+) -> tuple[Release, ...]:
+    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    state = init(*world, policy, calibrator)
+    loads = (tally(readings, state.zone.bound) for readings in truth.readings)
+    return tuple(releases(state, loads, SimulatedNoise(seed)))
+
+
+def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:
+    """What a utility without hushgrid would have shown."""
+    assert recorded.truth is not None
+    pairs = zip(recorded.releases, recorded.truth.readings, strict=True)
+    return tuple(bared(release, readings, scenario) for release, readings in pairs)
+
+
+def bared(release: Release, readings: Int32s, scenario: Scenario) -> Release:
+    """The release of the same step without any noise: the load itself, and the optimal rate."""
+    load = tally(readings, scenario.zone.bound).load
+    return replace(
+        release,
+        load_hat=load,
+        put_back=0.0,
+        estimate=None,
+        rate=optimal_rate(load, scenario.tariff),
+        scale=0.0,
+        look=0.0,
+        epsilon=np.inf,
+        delta=0.0,
+        epsilon_any=np.inf,
+        rule="open",
+        noise="none",
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# What an adversary makes of a published day: her AUC about who was at home.
+
+
+SOME = 40  # houses asked about by her who knows all other readings
+
+
+class Watcher:
+    """She knows the public model and all releases of the day, and looks back at its end.
+
+    Each house by itself (Factored). Noise of an offline transform she takes as normal and
+    independent from step to step, so for those her AUC is a lower bound of a lower bound.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._setup(scenario, None)
+        self._houses: Ints = np.arange(scenario.zone.n_houses)
+        self._outside: Ints | None = None
+
+    @classmethod
+    def knowing_others(cls, scenario: Scenario, readings: Int32s) -> Watcher:
+        """She also knows every other reading (T, houses): the noise alone hides a house from her.
+
+        What the houses she is not asked about use is taken off first.
+        """
+        n = scenario.zone.n_houses
+        self, some = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
+        self._houses = some
+        self._outside = np.delete(readings, some, axis=1).sum(axis=1, dtype=np.int64)
+        self._setup(part_of(scenario, some), readings[:, some])
+        return self
+
+    def _setup(self, scenario: Scenario, others: Int32s | None) -> None:
+        self._zone, self._models = scenario.zone.id, scenario.models
+        known = None if others is None else KnownReadings(others)
+        knowledge = Knowledge(scenario.zone, scenario.models, scenario.consumption, others=known)
+        self._adversary = Factored(knowledge)
+
+    def auc(self, made: Outcome, home: UInt8s) -> float:
+        """Mean over houses of the chance that a step at home scores above one away."""
+        if made.seen is None:
+            each = [chances_at_home(model, len(home)) for model in self._models]
+            chance = np.mean(each, axis=0)
+        else:
+            chance = np.asarray(look_back(self._adversary, self._releases(made)).averaged)
+        return mean_auc(chance, home[:, self._houses])
+
+    def _releases(self, made: Outcome) -> list[Release]:
+        assert made.seen is not None
+        seen = made.seen if self._outside is None else made.seen - self._outside
+        return [
+            Release.free(
+                zone=self._zone,
+                t=t,
+                applies_from=t + 1,
+                load_hat=round(z),
+                scale=scale,
+                rule="compare",
+                digest="compare",
+                simulated=True,
+                noise=made.noise if scale else "none",
+            )
+            for t, (z, scale) in enumerate(zip(seen.tolist(), made.scale.tolist(), strict=True), 1)
+        ]

@@ -1,0 +1,264 @@
+"""Battery load hiding, one house at a time: what the meter sees is the grid draw, not the use.
+
+No privacy parameter and no proof: these are judged by what an attacker still learns, against the
+energy moved through the battery and its size. Arrays are (T, ...): any number of houses and days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.belief.filter import chances_at_home
+from hushgrid.compare.methods import part_of
+from hushgrid.errors import PolicyError
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.scenario import Scenario
+from hushgrid.statistics import Summary, mean_auc, summarise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Battery:
+    """Capacity [Wh] and the most that goes in or out in a step [Wh]; half full at first."""
+
+    capacity: Ints
+    power: Ints
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "power"):
+            value = np.asarray(getattr(self, name), np.int64)
+            if not (value >= 1).all():
+                raise PolicyError(f"battery {name} is below 1 Wh; give whole Wh, 1 or more.")
+            object.__setattr__(self, name, value)
+
+
+class Hidden(NamedTuple):
+    """Grid draws [Wh] (T, ...), charge after each step [Wh], energy moved in or out [Wh]."""
+
+    draw: Ints
+    charge: Ints
+    moved: Ints
+
+
+Rule = Callable[[Ints, Ints, Ints, Ints, Ints, Floats], Ints]
+"""(use, last draw, least draw, most draw, charge, uniform numbers) -> the draw wanted."""
+
+
+def best_effort(use: Ints, last: Ints, *_: object) -> Ints:
+    """Hold the last grid draw as well as the battery can (Kalogridis et al. 2010)."""
+    del use
+    return last
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stepping:
+    """Draw whole multiples of a step [Wh], and keep the last one while the battery bears it.
+
+    After Yang et al. 2012: only the moments at which the multiple changes are seen.
+    """
+
+    step: Ints
+
+    def __call__(self, use: Ints, last: Ints, least: Ints, most: Ints, *_: object) -> Ints:
+        """The last multiple where it fits, else the one nearest to what is used."""
+        low, high = -(-least // self.step), most // self.step  # multiples that fit
+        kept = (least <= last) & (last <= most) & (last % self.step == 0)
+        near = np.clip((2 * use + self.step) // (2 * self.step), low, np.maximum(low, high))
+        return np.where(kept, last, near * self.step)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RandomCharging:
+    """Charge at full power with the chance 1 - charge/capacity, else serve from the battery."""
+
+    capacity: Ints
+
+    def __call__(
+        self, use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats
+    ) -> Ints:
+        """The most or the least draw, by a coin."""
+        del use, last
+        return np.where(u < 1 - charge / self.capacity, most, least)
+
+
+def hide(use: ArrayLike, battery: Battery, rule: Rule, uniforms: Floats) -> Hidden:
+    """Send a trace [Wh] (T, ...) through a battery; nothing is ever sold to the grid.
+
+    >>> flat = hide(np.array([10, 30, 10, 30]), Battery(40, 20), best_effort, np.zeros(4))
+    >>> flat.draw.tolist(), flat.charge.tolist()
+    ([10, 10, 10, 30], [20, 0, 0, 0])
+    """
+    x = np.asarray(use, np.int64)
+    charge = np.broadcast_to(battery.capacity // 2, x.shape[1:]).astype(np.int64)
+    last, draws, charges = x[0], [], []
+    moved = np.zeros(x.shape[1:], np.int64)
+    for now, u in zip(x, uniforms, strict=True):
+        least = np.maximum(now - np.minimum(battery.power, charge), 0)
+        most = now + np.minimum(battery.power, battery.capacity - charge)
+        draw = np.clip(rule(now, last, least, most, charge, u), least, most)
+        charge = charge + draw - now
+        moved = moved + np.abs(draw - now)
+        draws.append(draw)
+        charges.append(charge)
+        last = draw
+    return Hidden(np.array(draws), np.array(charges), moved)
+
+
+RULES: Mapping[str, Callable[[Battery], Rule]] = {
+    "battery_besteffort": lambda battery: best_effort,  # noqa: ARG005
+    "battery_stepping": lambda battery: Stepping(battery.power),
+    "battery_random": lambda battery: RandomCharging(battery.capacity),
+}
+LABELS = {
+    "battery_besteffort": "battery, best effort",
+    "battery_stepping": "battery, stepping",
+    "battery_random": "battery, random charging",
+}
+NO_PROMISE = "none: a battery has no privacy parameter and no proof; judged by the attacker alone"
+
+
+# --------------------------------------------------------------------------------------------------
+# An attacker who reads one house's meter: trained on the public model, scored by his AUC.
+#
+# He may simulate the house, its habits and its battery as often as he likes; he fits a logistic
+# curve to the draws around a step, and the public chance that somebody is at home.
+
+
+_LAGS = 6  # steps before and after
+
+
+def features(draws: Floats, odds: Floats) -> Floats:
+    """(T * days, columns) from draws (T, days), in units of the bound, and prior log odds (T,)."""
+    padded = np.pad(draws, ((_LAGS, _LAGS), (0, 0)), mode="edge")
+    horizon = len(draws)
+    around = [padded[lag : lag + horizon] for lag in range(2 * _LAGS + 1)]
+    here, change = draws, np.abs(np.diff(padded, axis=0))
+    moves = [change[lag : lag + horizon] for lag in range(_LAGS - 2, _LAGS + 2)]
+    window = np.array(around)
+    shape = [window.mean(axis=0), window.max(axis=0), window.min(axis=0), window.std(axis=0)]
+    kinks = [here**2, (here > 0.25) * 1.0, (here > 0.5) * 1.0, (here == 0) * 1.0]
+    prior = np.broadcast_to(odds[:, None], draws.shape)
+    columns = [np.ones_like(draws), prior, *around, *moves, *shape, *kinks]
+    columns += [prior * here, prior * shape[0]]
+    return np.stack([column.ravel() for column in columns], axis=1)
+
+
+def fit(x: Floats, y: Floats, penalty: float = 1.0, rounds: int = 12) -> tuple[Floats, Floats]:
+    """Weights and column scales of a ridge logistic regression, by Newton's method."""
+    scale = np.maximum(np.abs(x).max(axis=0), 1e-9)
+    z = x / scale
+    w = np.zeros(z.shape[1])
+    for _ in range(rounds):
+        p = 1 / (1 + np.exp(-np.clip(z @ w, -30, 30)))
+        slope = z.T @ (y - p) - penalty * w
+        bend = (z * (p * (1 - p))[:, None]).T @ z + penalty * np.eye(len(w))
+        w = w + np.linalg.solve(bend, slope)
+    return w, scale
+
+
+def meter_auc(
+    train: Floats, train_home: Floats, test: Floats, test_home: Floats, odds: Floats
+) -> float:
+    """AUC on unseen days (T, days) of an attacker trained on others."""
+    w, scale = fit(features(train, odds), train_home.ravel())
+    return mean_auc((features(test, odds) / scale @ w)[:, None], test_home.reshape(-1, 1))
+
+
+# --------------------------------------------------------------------------------------------------
+# Batteries against an attacker at one house's meter: her AUC by size, beside the energy moved.
+
+
+SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # capacity, in a house's bound (a full step of use)
+POWER = 0.5  # in or out a step, in a house's bound
+
+
+class BatteryScore(NamedTuple):
+    """A battery rule at a size: her AUC over houses, energy moved as a share of the use."""
+
+    name: str
+    size: float
+    auc: Summary
+    moved: float
+
+
+def battery_scores(
+    readings: NDArray[np.integer],
+    home: NDArray[np.integer],
+    bound: NDArray[np.integer],
+    model: OccupancyModel,
+    *,
+    seed: int,
+    sizes: Sequence[float] = SIZES,
+    tick: Callable[[], Any] = lambda: None,
+) -> list[BatteryScore]:
+    """Score every rule and size on days (days, T, houses); two thirds of the days train her.
+
+    Two rows without a battery stand beside them: `open`, the meter as it is, and `prior`, guessing
+    from the public model alone.
+    """
+    days, horizon, houses = readings.shape
+    cut = max(1, days * 2 // 3)
+    use = np.moveaxis(readings, 0, 2).astype(np.int64)  # (T, houses, days)
+    there = np.moveaxis(home, 0, 2).astype(np.float64)
+    odds = prior_odds(model, horizon)
+    units = np.maximum(bound.astype(np.float64), 1.0)
+
+    def scored(draw: Floats) -> Summary:
+        found = [
+            meter_auc(
+                draw[:, h, :cut] / units[h],
+                there[:, h, :cut],
+                draw[:, h, cut:] / units[h],
+                there[:, h, cut:],
+                odds[:, h],
+            )
+            for h in range(houses)
+        ]
+        return summarise([one for one in found if np.isfinite(one)])
+
+    guess = np.repeat(odds, days - cut, axis=0)  # the same every day
+    known = [mean_auc(guess[:, [h]], there[:, h, cut:].reshape(-1, 1)) for h in range(houses)]
+    out = [
+        BatteryScore("open", 0.0, scored(use.astype(np.float64)), 0.0),
+        BatteryScore("prior", 0.0, summarise([one for one in known if np.isfinite(one)]), 0.0),
+    ]
+    for name, rule in RULES.items():
+        for size in sizes:
+            battery = Battery(
+                np.maximum(size * units[:, None], 1).astype(np.int64),
+                np.maximum(POWER * units[:, None], 1).astype(np.int64),
+            )
+            coins = np.random.Generator(np.random.PCG64([seed, 5])).random(use.shape)
+            hidden = hide(use, battery, rule(battery), coins)
+            moved = float(hidden.moved.sum() / max(int(use.sum()), 1))
+            out.append(BatteryScore(name, size, scored(hidden.draw.astype(np.float64)), moved))
+            tick()
+    return out
+
+
+def score_zone(
+    scenario: Scenario,
+    days: Sequence[Any],
+    *,
+    houses: int,
+    seed: int,
+    tick: Callable[[], Any] = lambda: None,
+) -> list[BatteryScore]:
+    """Scores for some houses of a zone, evenly chosen, on days with readings and occupancy."""
+    n = scenario.zone.n_houses
+    some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
+    part = part_of(scenario, some)
+    readings = np.stack([day.readings[:, some] for day in days])
+    home = np.stack([day.home[:, some] for day in days])
+    return battery_scores(readings, home, part.zone.bound, part.models[0], seed=seed, tick=tick)
+
+
+def prior_odds(model: OccupancyModel, horizon: int) -> Floats:
+    """(T, houses): log odds that somebody is at home, before anything is seen."""
+    home = np.clip(chances_at_home(model, horizon), 1e-9, 1 - 1e-9)
+    return np.asarray(np.log(home / (1 - home)))

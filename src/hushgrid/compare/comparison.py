@@ -1,0 +1,309 @@
+"""Every method at the same promise, on the same days, with the same noise quantiles.
+
+A row is one day of one promise: for each method the error of its raw and of its estimated price,
+and where asked what an adversary makes of its releases. Rows are plain numbers, so that a run can
+be taken up again where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Ints, UInt8s, is_real
+from hushgrid.compare.attack import Watcher
+from hushgrid.compare.battery import RULES, Battery, hide
+from hushgrid.compare.datasets import DaySource, ReadingDay
+from hushgrid.compare.methods import (
+    BOUND,
+    DPHMM,
+    FORECAST,
+    GROUP,
+    HUSHGRID_ETA0,
+    HUSHGRID_ETA05,
+    WEVENT,
+    Method,
+    MethodPromise,
+    MethodSetting,
+    Outcome,
+    Ready,
+    Refusal,
+    hushgrid,
+)
+from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
+from hushgrid.compare.transforms import FOURIER, WAVELET
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Tariff, optimal_rate, public_rate
+from hushgrid.statistics import Summary, ratio_of_means, summarise
+
+# --------------------------------------------------------------------------------------------------
+# Every method the paper names, and ours, behind one small interface (docs/proofs/baselines.md).
+
+
+METHODS: tuple[Method, ...] = (
+    HUSHGRID_ETA0,
+    HUSHGRID_ETA05,
+    BOUND,
+    WASSERSTEIN,
+    QUILT,
+    GROUP,
+    WEVENT,
+    DPHMM,
+    FOURIER,
+    WAVELET,
+    FORECAST,
+)
+
+
+def methods_with(eta: float) -> tuple[Method, ...]:
+    """All methods, hushgrid at another middle trust than 0.05.
+
+    >>> methods_with(0.2)[1].name
+    'hushgrid_eta2'
+    """
+    if not (is_real(eta) and 0 < eta < 1):
+        raise PolicyError(f"eta is {eta}; 0 and 1 are always there: give a share between them.")
+    name = "hushgrid_eta" + f"{eta:.6f}".split(".")[1].rstrip("0")
+    return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in METHODS)
+
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "MethodPromise",
+    "MethodSetting",
+    "Outcome",
+    "Ready",
+    "Refusal",
+    "methods_with",
+]
+
+
+Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
+
+# the public's best estimate; the noisy rate as it is; the noisy rate cut to the tariff's limits
+PARTS = ("estimated", "raw", "cut")
+FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
+AUCS = ("auc", "auc_others")  # she knows prices alone; she knows all other readings as well
+OPEN = "open"  # no noise at all
+BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in or out a step
+_NOISE, _COINS = 3, 4  # what a random stream is for
+
+
+class KnownRows(Protocol):
+    """Rows that are already there, by promise and day; new ones are added."""
+
+    def get(self, epsilon: float, day: int) -> Row | None:
+        """A row, or None."""
+        ...
+
+    def put(self, epsilon: float, day: int, row: Row) -> None:
+        """Keep a row."""
+        ...
+
+
+class Bench:
+    """Methods made ready for the zones of a source, once for each promise."""
+
+    def __init__(
+        self,
+        source: DaySource,
+        promise: MethodPromise,
+        seed: int,
+        methods: Sequence[Method] = METHODS,
+    ) -> None:
+        self.source, self.promise, self.methods = source, promise, tuple(methods)
+        self._seed = seed
+        self._ready: dict[int, dict[str, Ready | Refusal]] = {}
+
+    def ready(self, zone: int = 0) -> Mapping[str, Ready | Refusal]:
+        """What each method does in a zone, or why it cannot."""
+        if zone not in self._ready:
+            setting = MethodSetting.of(
+                self.source.scenarios[zone], self.promise, self.source.horizon
+            )
+            self._ready[zone] = {m.name: _prepared(m, setting) for m in self.methods}
+        return self._ready[zone]
+
+    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
+        """The same for all days: a method that any of them lacks is left out of all."""
+        out = dict(self.ready(self.source.zone_of(0)))
+        for number, row in enumerate(rows):
+            lacking = [n for n, one in out.items() if isinstance(one, Ready) and n not in row]
+            for name in lacking:
+                out[name] = self.ready(self.source.zone_of(number))[name]
+        return out
+
+    def row(self, number: int, attack: bool = False) -> Row:
+        """One day of every method that keeps the promise, and of the batteries."""
+        zone = self.source.zone_of(number)
+        scenario, day = self.source.scenarios[zone], self.source.day(number)
+        watchers = _watchers(scenario, day) if attack else {}
+        out: Row = {}
+        for name, method in self.ready(zone).items():
+            if isinstance(method, Refusal):
+                continue
+            noise = np.random.SeedSequence([self._seed, number, _NOISE])
+            made = method.publish(day.load, noise)
+            out[name] = _judged(made, day, scenario.tariff)
+            for key, watcher in watchers.items():
+                out[name][key] = [watcher.auc(made, _home(day))]
+        out |= self._batteries(scenario, day, number)
+        if watchers:
+            bare = day.load.astype(np.float64)
+            openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
+            out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
+        return out
+
+    def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
+        bound = scenario.zone.bound.astype(np.int64)
+        battery = Battery(
+            np.maximum((BATTERY_SIZE * bound).astype(np.int64), 1),
+            np.maximum((BATTERY_POWER * bound).astype(np.int64), 1),
+        )
+        coins = np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence([self._seed, number, _COINS]))
+        ).random(day.readings.shape)
+        out: Row = {}
+        for name, rule in RULES.items():
+            hidden = hide(day.readings, battery, rule(battery), coins)
+            drawn = hidden.draw.sum(axis=1).astype(np.float64)
+            out[name] = {
+                "raw": errors(drawn, day.load, scenario.tariff, cut=False),
+                "cut": errors(drawn, day.load, scenario.tariff),
+            }
+            out[name]["moved"] = [float(hidden.moved.sum() / max(int(day.load.sum()), 1))]
+        return out
+
+
+def _prepared(method: Method, setting: MethodSetting) -> Ready | Refusal:
+    """A promise that the method's own planning finds out of reach is a refusal, too."""
+    try:
+        return method.prepare(setting)
+    except (PlanError, PolicyError) as error:
+        return Refusal(str(error).rstrip("."))
+
+
+def _watchers(scenario: Scenario, day: ReadingDay) -> dict[str, Watcher]:
+    """She who knows prices alone, and she who knows all other readings too."""
+    alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
+    if day.home is None or not alone:
+        return {}
+    return dict(
+        zip(AUCS, (Watcher(scenario), Watcher.knowing_others(scenario, day.readings)), strict=True)
+    )
+
+
+def _home(day: ReadingDay) -> UInt8s:
+    assert day.home is not None
+    return day.home
+
+
+def _judged(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
+    return {
+        "estimated": errors(made.estimated, day.load, tariff),
+        "raw": errors(made.raw, day.load, tariff, cut=False),
+        "cut": errors(made.raw, day.load, tariff),
+    }
+
+
+def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -> list[float]:
+    """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
+
+    Cutting is post-processing, the simplest there is, so a raw rate is told without it: for every
+    method what it released, noise and nothing else.
+    """
+    best = optimal_rate(load.astype(np.float64), tariff)
+    rates = optimal_rate(published, tariff)
+    if cut:
+        rates = np.array([public_rate(z, tariff) for z in published.tolist()])
+    usual = float(np.sqrt(np.mean(((rates - best) / best) ** 2)))
+    wasted = float(np.sum((rates - best) ** 2) / (2 * tariff.alpha))
+    return [usual / float(np.sqrt(len(load))), usual, wasted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Rows of many days at one promise, and what each method is."""
+
+    promise: MethodPromise
+    methods: tuple[Method, ...]
+    ready: Mapping[str, Ready | Refusal]
+    rows: tuple[Row, ...]
+
+    @property
+    def days(self) -> int:
+        """How many days."""
+        return len(self.rows)
+
+    @property
+    def names(self) -> list[str]:
+        """Methods that keep the promise."""
+        return [m.name for m in self.methods if isinstance(self.ready[m.name], Ready)]
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Methods that cannot, and why."""
+        return {
+            name: answer.reason
+            for name, answer in self.ready.items()
+            if isinstance(answer, Refusal)
+        }
+
+    def values(self, name: str, part: str, figure: str = "rmsre_paper") -> Floats:
+        """(days,) of one figure of a method's price, in one of PARTS."""
+        at = FIGURES.index(figure)
+        return np.array([row[name][part][at] for row in self.rows])
+
+    def summary(self, name: str, part: str, figure: str = "rmsre_paper") -> Summary:
+        """Mean, s.d. and 95 % interval over the days."""
+        return summarise(self.values(name, part, figure))
+
+    def ratio(self, above: str, below: str, part: str) -> Summary:
+        """Error of one method over another's, on paired days."""
+        return ratio_of_means(self.values(above, part), self.values(below, part))
+
+    def gap(self, above: str, below: str, part: str) -> Summary:
+        """Error of one method less another's, on paired days."""
+        return summarise(self.values(above, part) - self.values(below, part))
+
+    def auc(self, name: str, knows: str = "auc") -> Summary | None:
+        """The adversary's AUC over the days on which she was asked; "open": without noise."""
+        found = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
+        return summarise(found) if found else None
+
+
+def compare(
+    source: DaySource,
+    promise: MethodPromise,
+    *,
+    days: int,
+    seed: int,
+    attack_days: int = 0,
+    methods: Sequence[Method] = METHODS,
+    known: KnownRows | None = None,
+    tick: Callable[[], Any] = lambda: None,
+) -> Comparison:
+    """All methods over `days` days; rows that are known are not made again."""
+    if days < 2:
+        raise PolicyError(f"days is {days}; give 2 or more, or no interval can be told.")
+    bench = Bench(source, promise, seed, methods)
+    rows = tuple(_rows(bench, days, attack_days, known, tick))
+    return Comparison(promise, bench.methods, bench.kept(rows), rows)
+
+
+def _rows(
+    bench: Bench, days: int, attack_days: int, known: KnownRows | None, tick: Callable[[], Any]
+) -> Iterator[Row]:
+    for day in range(days):
+        row = known.get(bench.promise.epsilon, day) if known is not None else None
+        if row is None or (day < attack_days and OPEN not in row):
+            row = bench.row(day, attack=day < attack_days)
+            if known is not None:
+                known.put(bench.promise.epsilon, day, row)
+        tick()
+        yield row

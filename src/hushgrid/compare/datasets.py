@@ -1,0 +1,386 @@
+"""Worlds to compare methods in: a public model of a zone, and days in which it is true or not.
+
+The paper's zone; a common shock on top of any of them; large consumers; chains of a time-use
+survey (real readings: recorded.py). A day is what the zone drew, and who was at home where that is
+known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid._numbers import Floats, Int32s, Ints, UInt8s, is_real
+from hushgrid.belief.filter import imputed
+from hushgrid.compare import paper
+from hushgrid.compare import paper as sweeps
+from hushgrid.compare.simulation import lived
+from hushgrid.errors import ModelError, PolicyError
+from hushgrid.learn.em import pooled_counts
+from hushgrid.learn.habits import DAY, Survey, survey_models
+from hushgrid.learn.histories import Histories
+from hushgrid.mechanism.digest import tariff_before, world_digest
+from hushgrid.model.consumption import Consumption, digest_before
+from hushgrid.model.laws import Histogram, scale_wh
+from hushgrid.model.occupancy import Calendar, OccupancyModel
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Tariff, Zone
+
+# --------------------------------------------------------------------------------------------------
+# A public model of homes from earlier days: two states of use, pooled over homes of a size.
+#
+# For comparisons on real readings without labels: state 1 is the one with more use. The readings of
+# all homes of a class are fitted at once (`learn.em.pooled_counts`); no move and no value gets
+# probability 0.
+
+
+CLASSES, PERIODS, ROUNDS = 5, 6, 30
+_LEAST = 0.005  # chance a step of any move
+_SPREAD = 1e-3  # share of every law that lies anywhere below the bound
+_MEAN_RATE = 250_000 / 1000  # the tariff is scaled until the mean load costs what the paper's does
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fit:
+    initial: Floats  # (2,)
+    moves: Floats  # (periods, 2, 2)
+    emit: Floats  # (2, bins)
+
+
+def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) -> Scenario:
+    """A zone from readings (days, T, homes) [Wh], -1 where missing, under one contract bound."""
+    days, horizon, homes = readings.shape
+    if days < 2 or homes < 1 or horizon < PERIODS:
+        raise ModelError(
+            f"there are {days} days of {horizon} steps of {homes} homes to learn from;"
+            f" give 2 days or more of {PERIODS} steps or more."
+        )
+    known = np.where(readings >= 0, readings, 0).sum(axis=(0, 1))
+    size = known / np.maximum((readings >= 0).sum(axis=(0, 1)), 1)
+    kinds = min(CLASSES, homes)
+    class_of = np.empty(homes, np.int64)
+    class_of[np.argsort(size, kind="stable")] = np.arange(homes) * kinds // homes
+    edges = _edges(bound)
+    slots = (np.arange(horizon) * PERIODS // horizon).astype(np.int32)
+    fits = [
+        _fitted(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
+        for k in range(kinds)
+    ]
+    fits = [_ordered(fit, edges) for fit in fits]
+    theta = OccupancyModel.factored(
+        [fit.initial for fit in fits],
+        np.stack([fit.moves for fit in fits], axis=1),
+        calendar=Calendar(slots),
+        chain_of=class_of,
+        name="habits",
+    )
+    f = Consumption.by_class(
+        absent=[_law(fit.emit[0], edges, bound) for fit in fits],
+        present=[_law(fit.emit[1], edges, bound) for fit in fits],
+        class_of=class_of,
+    )
+    mean_load = max(float(size.sum()), 1.0)
+    tariff = Tariff(_MEAN_RATE / (mean_load / 1000), beta)
+    return Scenario(Zone("readings", [bound] * homes), tariff, (theta,), f)
+
+
+def _edges(bound: int) -> Ints:
+    """Bins of readings that widen with them: 0, then about a fifth each; the last ends at bound."""
+    edges = [0, 1]
+    while edges[-1] <= bound:
+        edges.append(min(edges[-1] + max(10, edges[-1] // 5), bound + 1))
+        if edges[-1] == bound + 1:
+            break
+    return np.array(edges, np.int64)
+
+
+def _bins(readings: NDArray[np.integer], edges: Ints) -> Int32s:
+    """(sequences, T) of bin numbers, -1 where missing: a sequence is a day of a home."""
+    cut = np.minimum(readings, edges[-1] - 1)
+    found = np.where(readings >= 0, np.searchsorted(edges, cut, side="right") - 1, -1)
+    return np.moveaxis(found, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
+
+
+def _fitted(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
+    known = seen[seen >= 0]
+    ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
+    counts = np.bincount(known, minlength=bins) + 0.5
+    emit = np.stack([counts * (1.2 - ramp), counts * (0.2 + ramp)])
+    emit /= emit.sum(axis=1, keepdims=True)
+    initial = np.array([0.5, 0.5])
+    moves = np.tile([[0.85, 0.15], [0.15, 0.85]], (int(slots.max()) + 1, 1, 1))
+    for _ in range(ROUNDS):
+        first, moved, used = pooled_counts(seen, slots, initial, moves, emit.T)
+        initial = (first + 1) / (first + 1).sum()
+        share = (moved + 1) / (moved + 1).sum(axis=2, keepdims=True)
+        moves = np.clip(share, _LEAST, 1 - _LEAST)
+        emit = (used.T + 0.5) / (used.T + 0.5).sum(axis=1, keepdims=True)
+    return _Fit(initial, moves, emit)
+
+
+def _ordered(fit: _Fit, edges: Ints) -> _Fit:
+    """State 1 is the one with more use."""
+    middles = (edges[:-1] + edges[1:] - 1) / 2
+    low, high = fit.emit @ middles
+    if low <= high:
+        return fit
+    return _Fit(fit.initial[::-1], fit.moves[:, ::-1, ::-1], fit.emit[::-1])
+
+
+def _law(emit: Floats, edges: Ints, bound: int) -> Histogram:
+    """A bin's weight spread evenly over its Wh, and a little over all."""
+    pmf = np.repeat(emit / np.diff(edges), np.diff(edges))
+    return Histogram((1 - _SPREAD) * pmf + _SPREAD / (bound + 1))
+
+
+class ReadingDay(NamedTuple):
+    """Readings [Wh] (T, houses) within the bounds, and occupancy (T, houses) where it is known."""
+
+    readings: Int32s
+    home: UInt8s | None
+
+    @property
+    def load(self) -> Ints:
+        """The load of every step [Wh]."""
+        return np.asarray(self.readings.sum(axis=1, dtype=np.int64))
+
+
+class DaySource(Protocol):
+    """Days of one or more zones."""
+
+    @property
+    def scenarios(self) -> Sequence[Scenario]:
+        """What the public believes of each zone, or of each kind of day."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Of all that the days follow from but for what a caller chose himself."""
+        ...
+
+    @property
+    def digest_before(self) -> str:
+        """The same as the first version took it."""
+        ...
+
+    def zone_of(self, number: int) -> int:
+        """Which of the scenarios a day is of."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """Steps of a day."""
+        ...
+
+    def day(self, number: int) -> ReadingDay:
+        """A day, the same for the same number."""
+        ...
+
+
+def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
+    """SHA-256 over what is believed of zones, and more."""
+    h = sha256(b"hushgrid-worlds/2")
+    for one in scenarios:
+        h.update(world_digest(one.zone, one.tariff, one.models, one.consumption).encode())
+    for part in more:
+        h.update(part)
+    return h.hexdigest()
+
+
+def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
+    """The same as the first version took it: journals of comparisons may have it."""
+    h = sha256()
+    for one in scenarios:
+        h.update(f"{one.zone.id!r} {tariff_before(one.tariff)}".encode())
+        h.update(one.zone.bound.astype("<i4").tobytes())
+        for model in one.models:
+            h.update(model.digest.encode())
+        h.update(str(digest_before(one.consumption)).encode())
+    for part in more:
+        h.update(part)
+    return h.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """Zones in which the model is true, but for a shock: all readings times 1 + or - `shock`.
+
+    Even rounds over the zones are hot, odd ones cold; readings stay within the contract bounds.
+    """
+
+    scenarios: Sequence[Scenario]
+    seed: int
+    shock: float = 0.0
+    horizon: int = paper.HORIZON
+
+    def __post_init__(self) -> None:
+        if not (is_real(self.shock) and 0 <= self.shock < 1):
+            raise PolicyError(f"shock is {self.shock}; give a share from 0 to below 1.")
+
+    @property
+    def digest(self) -> str:
+        """Of the zones; the seed and the shock are the caller's."""
+        return digest_of(self.scenarios)
+
+    @property
+    def digest_before(self) -> str:
+        """As the first version took it."""
+        return digest_of_before(self.scenarios)
+
+    def zone_of(self, number: int) -> int:
+        """Day by day, zone by zone."""
+        return number % len(self.scenarios)
+
+    def day(self, number: int) -> ReadingDay:
+        """Moved and drawn from the seed and the day's number."""
+        scenario = self.scenarios[self.zone_of(number)]
+        sign = 1 if number // len(self.scenarios) % 2 == 0 else -1
+        bound = scenario.zone.bound
+        readings = np.empty((self.horizon, len(bound)), np.int32)
+        home = np.empty(readings.shape, np.uint8)
+        for t, world in enumerate(lived(scenario, self.horizon, (self.seed, number))):
+            drawn = world.readings
+            if self.shock:
+                drawn = np.minimum(scale_wh(drawn, 1 + sign * self.shock, 2**31 - 1), bound)
+            readings[t], home[t] = drawn, world.occupancy
+        return ReadingDay(readings, home)
+
+
+def paper_world(
+    sigma: float, seed: int, zones: int, shock: float = 0.0, n: int = paper.HOUSES
+) -> Simulated:
+    """The paper's zone, drawn `zones` times."""
+    drawn = [paper.scenario(sigma, seed + zone, n) for zone in range(zones)]
+    return Simulated(drawn, seed, shock)
+
+
+def large_world(seed: int, zones: int, shock: float = 0.0) -> Simulated:
+    """The paper's zone with ten consumers five times a house, surely closed half of the day."""
+    drawn = [sweeps.large_consumers(5, 0.5, 10, seed + zone) for zone in range(zones)]
+    return Simulated(drawn, seed, shock)
+
+
+def survey_world(
+    survey: Survey, seed: int, zones: int, shock: float = 0.0, n: int = paper.HOUSES
+) -> Simulated:
+    """Weekdays of houses that follow a survey's chains; one model of Theta for each source of it.
+
+    The first source's is true, consumption is the paper's, households are of all sizes alike.
+    """
+    drawn = [_surveyed(survey, seed + zone, n) for zone in range(zones)]
+    return Simulated(drawn, seed, shock)
+
+
+def _surveyed(survey: Survey, seed: int, n: int) -> Scenario:
+    rng = np.random.Generator(np.random.PCG64([seed, 11]))
+    residents = rng.choice(survey.residents, n)
+    theta = survey_models(survey, residents.tolist(), seconds=DAY // paper.HORIZON)
+    f, bound = paper.uniform_houses(n, rng)
+    return Scenario(Zone("survey", bound), paper.TARIFF, theta, f)
+
+
+# --------------------------------------------------------------------------------------------------
+# Real readings as days to compare methods on: local days, and the public model of each kind.
+
+
+class Real(NamedTuple):
+    """Whole local days: readings (days, T, meters) [Wh], -1 where missing; 0 is a Monday."""
+
+    meters: tuple[str, ...]
+    readings: Int32s
+    weekday: Ints
+
+    def of(self, meters: Sequence[str]) -> Real:
+        """The same for these meters, in their order."""
+        place = {name: at for at, name in enumerate(self.meters)}
+        columns = [place[name] for name in meters]
+        return Real(tuple(meters), self.readings[:, :, columns], self.weekday)
+
+    def days(self, which: slice) -> Real:
+        """Some of the days."""
+        return Real(self.meters, self.readings[which], self.weekday[which])
+
+
+def real_days(found: Histories) -> Real:
+    """The whole days of some histories; export counts as 0 Wh.
+
+    A day is whole when clocks showed each of its steps once and some meter told each of them.
+    """
+    steps = found.steps_a_day
+    midnights = np.flatnonzero(found.shown % DAY == 0)
+    at = midnights[midnights + steps <= len(found.shown)][:, None] + np.arange(steps)
+    plain = (found.shown[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
+    told = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
+    at = at[plain & told]
+    wh = np.moveaxis(found.wh[:, at], 0, 2)
+    readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
+    return Real(found.ids, readings, np.asarray(found.shown[at[:, 0]] // DAY, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """Real readings (days, T, houses) [Wh], and public models of the kinds of days there are."""
+
+    scenarios: Sequence[Scenario]
+    readings: Int32s
+    kind: Ints  # (days,): which scenario
+
+    @classmethod
+    def of(cls, scenario: Scenario, real: Real) -> Recorded:
+        """Days of a zone whose calendars begin on a Monday; what is missing is filled in."""
+        steps = real.readings.shape[1]
+        scenarios: dict[bytes, Scenario] = {}
+        kind = np.empty(len(real.weekday), np.int64)
+        for number, weekday in enumerate(real.weekday.tolist()):
+            today = scenario.starting(weekday * steps)
+            scenarios.setdefault(slots := _slots(today, steps), today)
+            kind[number] = list(scenarios).index(slots)
+        readings = np.array(real.readings)
+        for at, today in enumerate(scenarios.values()):
+            readings[kind == at] = imputed(readings[kind == at], today)
+        return cls(tuple(scenarios.values()), readings, kind)
+
+    @property
+    def digest(self) -> str:
+        """Of the models and the readings."""
+        return digest_of(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
+
+    @property
+    def digest_before(self) -> str:
+        """As the first version took it."""
+        return digest_of_before(self.scenarios, self.readings.tobytes(), self.kind.tobytes())
+
+    @property
+    def horizon(self) -> int:
+        """Steps of a day."""
+        return int(self.readings.shape[1])
+
+    def zone_of(self, number: int) -> int:
+        """The kind of a day."""
+        self._check(number)
+        return int(self.kind[number])
+
+    def day(self, number: int) -> ReadingDay:
+        """A recorded day, readings cut at the contract bounds."""
+        self._check(number)
+        bound = self.scenarios[0].zone.bound
+        return ReadingDay(np.clip(self.readings[number], 0, bound).astype(np.int32), None)
+
+    def _check(self, number: int) -> None:
+        if not 0 <= number < len(self.readings):
+            raise PolicyError(
+                f"day {number} is asked of {len(self.readings)} recorded days; ask for fewer days."
+            )
+
+
+def _slots(scenario: Scenario, steps: int) -> bytes:
+    """What the calendars show on a day: days of equal slots are of one kind."""
+    calendars = [*(model.calendar for model in scenario.models), scenario.consumption.calendar]
+    return b"".join(
+        c.slots[np.arange(steps) % len(c.slots)].astype("<i4").tobytes() for c in calendars
+    )

@@ -1,0 +1,317 @@
+"""What a baseline is: a name, its trust, and from a promise to a publisher or a refusal.
+
+A method that cannot give the asked promise answers with a `Refusal`; it is never run at another
+promise than the one asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid._numbers import Floats, Ints, is_real
+from hushgrid.belief.estimate import SHAPES, USUAL_FACTOR, PublicKnowledge
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Negligible, NoiseLaw, Policy, Window
+from hushgrid.mechanism.release import Release, init, releases
+from hushgrid.mechanism.scheduler import schedule
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Zone
+from hushgrid.planning.planner import Secret, plan
+
+FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assumption over time
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPromise:
+    """The secret, its epsilon and, for a trajectory, delta (docs/plan.md).
+
+    A trajectory's promise holds for any interval of it, and an interval's for the step.
+    """
+
+    secret: Secret = "interval"
+    epsilon: float = 1.0
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.secret not in get_args(Secret):
+            raise PolicyError(
+                f"secret is {self.secret!r}; give one of {', '.join(get_args(Secret))}."
+            )
+        if not (is_real(self.epsilon) and self.epsilon > 0):
+            raise PolicyError(f"epsilon is {self.epsilon}; give a positive number.")
+        if not (is_real(self.delta) and 0 <= self.delta < 0.5):
+            raise PolicyError(f"delta is {self.delta}; give a probability from 0 to below 0.5.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodSetting:
+    """A zone, what is promised in it, the steps of a day, and the public before the first release.
+
+    Methods of one zone share `public`: what it computes, it computes once. Its prior of the common
+    factor is the one a service publishes by, a day after the factor was known to be 1.
+    """
+
+    scenario: Scenario
+    promise: MethodPromise
+    horizon: int
+    public: PublicKnowledge = field(repr=False)
+
+    @classmethod
+    def of(cls, scenario: Scenario, promise: MethodPromise, horizon: int) -> MethodSetting:
+        """The setting of a zone whose readings do not react to rates."""
+        if scenario.consumption.reacts or (scenario.consumed and scenario.consumed.reacts):
+            raise PlanError(
+                "readings react to rates, so methods that need the whole day first have no day to"
+                " publish; give a zone without elasticity."
+            )
+        public = PublicKnowledge.start(scenario.models, scenario.consumption)
+        return cls(scenario, promise, horizon, public.since(USUAL_FACTOR, horizon))
+
+    @property
+    def alone(self) -> bool:
+        """Whether every house moves on its own under every model."""
+        return all(piece.size == 1 for model in self.scenario.models for piece in model.chains)
+
+    @property
+    def largest(self) -> int:
+        """The largest bound of a house [Wh]."""
+        return int(self.scenario.zone.bound.max())
+
+
+class Outcome(NamedTuple):
+    """A published day: loads [Wh] behind the raw rates, and the public's best estimate.
+
+    `seen` [Wh] is what a watcher learns at each step, behind noise of `scale` [Wh] by the law
+    `noise` (the scale of Gaussian noise is its standard deviation). No `seen`: nothing released.
+    """
+
+    raw: Floats
+    estimated: Floats
+    seen: Floats | None
+    scale: Floats
+    noise: NoiseLaw = "laplace"
+
+
+Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A method that keeps the promise: how, with which noise [Wh], and what it does to a day."""
+
+    guarantee: str
+    scale: float
+    publish: Publish
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a method cannot give the asked promise."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A way to publish. `eta` is the share of a reading's law it does not trust; None: no readings.
+
+    `online` methods publish step by step; the others need the whole day first.
+    """
+
+    name: str
+    label: str
+    online: bool
+    eta: float | None
+    prepare: Callable[[MethodSetting], Ready | Refusal]
+
+
+def noisy(
+    setting: MethodSetting, scales: Sequence[float], guarantee: str, law: NoiseLaw = "laplace"
+) -> Ready:
+    """Independent integer noise of these scales [Wh], one a step.
+
+    Args:
+        setting: The zone and the promise.
+        scales: One for each step [Wh]; standard deviations where the noise is Gaussian.
+        guarantee: What it keeps, in words.
+        law: Of the noise.
+
+    Returns:
+        The method, ready to publish a day.
+    """
+    fixed = np.array(scales, np.float64)
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        noise = SimulatedNoise(seed)
+        raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
+        return Outcome(raw, learnt(setting.public, raw, fixed, law), raw, fixed, law)
+
+    return Ready(guarantee, float(fixed.max()), publish)
+
+
+def learnt(
+    public: PublicKnowledge, load_hat: Floats, scales: Floats, law: NoiseLaw = "laplace"
+) -> Floats:
+    """The public's estimate at every step, from that step's release and those before it."""
+    now, out = replace(public, shape=SHAPES[law]), []
+    for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
+        guess, now = now.learn(seen, scale)
+        out.append(guess)
+    return np.array(out)
+
+
+def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
+    """A few houses of a zone whose houses move on their own, as a zone."""
+    models = []
+    for model in scenario.models:
+        (piece,) = model.chains
+        chain_of = np.empty(model.n_houses, np.int64)
+        chain_of[piece.members[:, 0]] = piece.chain_of
+        models.append(
+            OccupancyModel.factored(
+                piece.initial,
+                piece.transition,
+                calendar=model.calendar,
+                chain_of=chain_of[some],
+                name=model.name,
+            )
+        )
+    f = scenario.consumption
+    zone = Zone(scenario.zone.id, scenario.zone.bound[some])
+    kept = replace(f, class_of=f.class_of[some])
+    return Scenario(zone, scenario.tariff, tuple(models), kept)
+
+
+# --------------------------------------------------------------------------------------------------
+# Group privacy: a house's whole day counts as one group of T readings, noise T u / epsilon.
+
+
+def _prepare(setting: MethodSetting) -> Ready:
+    b = setting.horizon * setting.largest / setting.promise.epsilon
+    return noisy(
+        setting,
+        [b] * setting.horizon,
+        "pure epsilon for a house's whole trajectory, whatever anyone consumes: T readings of at"
+        " most u each",
+    )
+
+
+GROUP = Method("group", "group privacy", True, 1.0, _prepare)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid itself at three trusts, the forecast without readings, and its policies of others.
+#
+# `wevent`: budgets for any w steps (Kellaris et al. 2014); `dphmm`: a house all but certain is left
+# out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
+
+
+_TRUST = {
+    0.0: "if the occupancy model is true and every reading follows its public law",
+    1.0: "if the occupancy model is true, whatever anyone consumes",
+}
+
+
+def hushgrid(name: str, eta: float) -> Method:
+    """Our plan for the promise, at a trust eta and the contract bounds."""
+    return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_planned, eta))
+
+
+def _planned(eta: float, setting: MethodSetting) -> Ready:
+    scenario, promise = setting.scenario, setting.promise
+    exceptions = promise.delta if promise.secret == "trajectory" else 0.0
+    normal = eta == 1 and exceptions > 0
+    found = plan(
+        scenario.zone,
+        scenario.tariff,
+        scenario.models,
+        scenario.consumption,
+        secret=promise.secret,
+        epsilon=promise.epsilon,
+        delta=exceptions,
+        terms=Policy(promise.epsilon, setting.horizon, eta=eta),
+        rho=None,
+        gaussian=normal,
+    )
+    trust = _TRUST.get(eta, f"{_TRUST[0.0]} but for a share of {eta:g}")
+    kind = "(epsilon, delta)" if exceptions else "pure epsilon"
+    fresh = "" if promise.secret == "step" else FRESH
+    law = found.policy.schedule.noise
+    return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law)
+
+
+def _forecast(setting: MethodSetting) -> Ready:
+    moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
+    means = np.array([np.mean([m.mean for m in each]) for each in moments])  # models alike
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:  # noqa: ARG001
+        return Outcome(means, means, None, np.zeros(len(means)))
+
+    return Ready("no reading is used, so nothing is given away", 0.0, publish)
+
+
+def _windowed(setting: MethodSetting) -> Ready:
+    promise = setting.promise
+    w = 1 if promise.secret == "step" else setting.horizon
+    scenario = setting.scenario
+    zone = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    states = [
+        init(*zone, Policy(promise.epsilon, setting.horizon, schedule=Window(w), publish=how))
+        for how in ("raw", "estimate")
+    ]
+    states = [
+        state if state.public is None else replace(state, public=setting.public) for state in states
+    ]
+
+    def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
+        raw, guessed = (
+            list(releases(state, load.tolist(), SimulatedNoise(seed))) for state in states
+        )
+        seen = np.array([release.load_hat for release in raw], np.float64)
+        guess = np.array([release.estimate for release in guessed], np.float64)
+        return Outcome(_held(raw), guess, seen, np.array([release.scale for release in raw]))
+
+    widest = 2 * w * setting.largest / promise.epsilon
+    return Ready(
+        f"pure epsilon for any {w} steps in a row, whatever anyone consumes", widest, publish
+    )
+
+
+def _held(releases: Sequence[Release]) -> Floats:
+    """The loads [Wh] behind the raw rates: a step that publishes nothing anew holds the last."""
+    out = [float(releases[0].load_hat)]
+    for release in releases[1:]:
+        out.append(float(release.load_hat) if release.look > 0 else out[-1])
+    return np.array(out)
+
+
+def _unlikely(setting: MethodSetting) -> Ready | Refusal:
+    promise, scenario = setting.promise, setting.scenario
+    if promise.delta == 0:
+        return Refusal("its constraint leaves out houses that are all but certain: give a delta")
+    parts = 1 if promise.secret == "step" else setting.horizon
+    leaving = Negligible(promise.delta / parts)
+    policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)
+    made = schedule(scenario.models, scenario.zone, scenario.consumption, policy)
+    return noisy(
+        setting,
+        [calibration.scale for calibration in made],
+        "epsilon, unless the house is in a state that had at most delta"
+        + ("" if parts == 1 else " in all; steps add up"),
+    )
+
+
+HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
+HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
+BOUND = hushgrid("bound", 1.0)
+FORECAST = Method("forecast", "forecast, no readings", True, None, _forecast)
+WEVENT = Method("wevent", "w-event", True, 1.0, _windowed)
+DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _unlikely)

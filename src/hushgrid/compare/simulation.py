@@ -1,0 +1,358 @@
+"""A simulated zone in closed loop: occupancy, consumption, pricing, publication.
+
+Memory holds one step of the zone, whatever the horizon. Mechanisms compared with each other meet
+the same people, the same readings and the same noise quantiles (common random numbers); where
+readings react to rates, each mechanism has its own copy of the zone with the same randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism.calibrators import Calibrator
+from hushgrid.mechanism.exposure import Exposures
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.release import Release, State, init, step
+from hushgrid.mechanism.scheduler import exposures_of
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Uniform
+from hushgrid.model.occupancy import check_models
+from hushgrid.model.scenario import Scenario
+from hushgrid.model.zone import Tariff, aggregate, optimal_rate, public_rate, tally
+from hushgrid.statistics import Summary, summarise
+
+_INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is for
+
+
+class Mechanism(NamedTuple):
+    """A policy, and a calibrator if it is not the usual one."""
+
+    policy: Policy
+    calibrator: Calibrator | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A simulated day: what only the curator saw, and what was published.
+
+    `load` [Wh], `optimal` and `published` [currency/kWh], `home` houses at home.
+    """
+
+    tariff: Tariff
+    load: Ints
+    optimal: Floats
+    published: Floats
+    home: Ints
+    releases: tuple[Release, ...]
+
+    @property
+    def rmsre(self) -> float:
+        """Root mean squared relative error of the published rate."""
+        return float(np.sqrt(np.mean(((self.published - self.optimal) / self.optimal) ** 2)))
+
+    @property
+    def rmsre_paper(self) -> float:
+        """The paper's formula: (1/T) sqrt(sum of squares), the usual figure over sqrt(T)."""
+        return self.rmsre / float(np.sqrt(self.load.size))
+
+    @property
+    def mismatch_cost(self) -> float:
+        """Sum of (published - optimal)^2 / (2 alpha) [currency]: what a wrong price wastes."""
+        return float(np.sum((self.published - self.optimal) ** 2) / (2 * self.tariff.alpha))
+
+    @property
+    def bill(self) -> float:
+        """What all customers pay together [currency]."""
+        return float(np.sum(self.published * self.load) / 1000)
+
+
+class World:
+    """The people of a zone. `step` moves them, draws their readings and returns the load [Wh]."""
+
+    def __init__(self, scenario: Scenario, seed: Sequence[int]) -> None:
+        truth = scenario.truth or check_models(scenario.models, scenario.zone.n_houses)[0]
+        check_models([truth], scenario.zone.n_houses)
+        consumption = scenario.consumed or scenario.consumption
+        consumption.check_fits(scenario.zone.bound)
+        self._truth, self._consumption, self._zone = truth, consumption, scenario.zone
+        self._seed, self._t = tuple(seed), 0
+        self._states = [np.zeros(len(piece.members), np.int16) for piece in truth.chains]
+        self._cumulative = [np.cumsum(piece.transition, axis=-1) for piece in truth.chains]
+        self._tables = _sampling_tables(consumption)
+        self.occupancy = np.zeros(scenario.zone.n_houses, np.uint8)
+        self.readings = np.zeros(scenario.zone.n_houses, np.int32)
+        self.home = self.load = 0
+
+    def step(self, rates: Sequence[float]) -> int:
+        """The load of the next step, after these published rates."""
+        from hushgrid._kernels.readings import consume, move, stream_key
+
+        self._t += 1
+        slot = self._truth.calendar.slot(self._t)
+        for p, piece in enumerate(self._truth.chains):
+            if self._t == 1:
+                rows = np.cumsum(piece.initial, axis=-1)[:, None, :]
+                key = stream_key(*self._seed, p, _INITIAL)
+            else:
+                rows = self._cumulative[p][slot]
+                key = stream_key(*self._seed, self._t, p, _MOVE)
+            move(self._states[p], piece.chain_of, rows, piece.members, key, self.occupancy)
+        self.home = int(
+            consume(
+                self.occupancy,
+                self._consumption.class_of,
+                self._consumption.table(self._t),
+                *self._tables,
+                self._consumption.factor(rates),
+                self._zone.bound,
+                stream_key(*self._seed, self._t, 0, _CONSUME),
+                self.readings,
+            )
+        )
+        self.load = aggregate(self.readings, self._zone.bound)
+        return self.load
+
+
+def _sampling_tables(f: Consumption) -> tuple[Any, Any, Any, Any]:
+    """(top, offset, cut, other) of all laws; uniform laws need no table."""
+    from hushgrid._kernels.readings import alias_table
+
+    offset, cuts, others, filled = [], [np.empty(0)], [np.empty(0, np.int32)], 0
+    for law in f.laws:
+        if isinstance(law, Uniform):
+            offset.append(-1)
+            continue
+        cut, other = alias_table(law.pmf)
+        cuts.append(cut)
+        others.append(other)
+        offset.append(filled)
+        filled += law.top + 1
+    tops = np.array([law.top for law in f.laws], np.int64)
+    return tops, np.array(offset, np.int64), np.concatenate(cuts), np.concatenate(others)
+
+
+def simulate(
+    scenario: Scenario, policy: Policy, *, seed: int, calibrator: Calibrator | None = None
+) -> Trace:
+    """One run of the policy's horizon, from a seed.
+
+    >>> from hushgrid import Consumption, OccupancyModel, Tariff, Uniform, Zone
+    >>> stay, alike = [[0.9, 0.1], [0.2, 0.8]], [0] * 50
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=alike)
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=alike)
+    >>> zone = Zone("z", [1000] * 50)
+    >>> len(simulate(Scenario(zone, Tariff(1.0, 62.5), [theta], f), Policy(0.5), seed=1).releases)
+    96
+    """
+    return play(scenario, {"it": Mechanism(policy, calibrator)}, seed=(seed,))["it"]
+
+
+def play(
+    scenario: Scenario,
+    mechanisms: Mapping[str, Mechanism],
+    *,
+    seed: Sequence[int],
+    states: Mapping[str, State] | None = None,
+) -> dict[str, Trace]:
+    """One day for several mechanisms under common random numbers, and "open": no noise at all.
+
+    `states` may hold the mechanisms' first states, where they are known from another day.
+    """
+    if "open" in mechanisms:
+        raise PolicyError("a mechanism is named 'open'; that is the one without noise: rename it.")
+    horizons = {m.policy.horizon for m in mechanisms.values()}
+    if len(horizons) != 1:
+        raise PolicyError(f"horizons are {sorted(horizons)}; give all mechanisms the same one.")
+    (horizon,) = horizons
+    ready = states or first_states(scenario, mechanisms)
+    if not (scenario.consumed or scenario.consumption).reacts:
+        return run_day(scenario, ready, horizon, seed)
+    alone = {**{name: {name: state} for name, state in ready.items()}, "open": {}}
+    return {n: run_day(scenario, one, horizon, seed)[n] for n, one in alone.items()}
+
+
+def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
+    """Each mechanism before its first step; it can start any number of days."""
+    world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
+    shared: dict[tuple[object, ...], Exposures] = {}
+    states = {}
+    for name, (policy, calibrator) in mechanisms.items():
+        rules: tuple[object, ...] = (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        if policy.schedule.negligible:  # then who is protected depends on every term
+            rules = (name,)
+        if rules not in shared:
+            shared[rules] = exposures_of(
+                scenario.models, scenario.zone, scenario.consumption, policy
+            )
+        states[name] = init(*world, policy, calibrator, shared[rules])
+    return states
+
+
+def lived(
+    scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
+) -> Iterator[World]:
+    """The people of a zone over one day.
+
+    Args:
+        scenario: The zone.
+        horizon: Steps of the day.
+        seed: Of the people's randomness.
+        heard: Rates published so far; the caller may append to it after every step.
+
+    Yields:
+        The same world after each step: its occupancy, readings and load.
+    """
+    world = World(scenario, seed)
+    for _ in range(horizon):
+        world.step(heard)
+        yield world
+
+
+def run_day(
+    scenario: Scenario,
+    states: Mapping[str, State],
+    horizon: int,
+    seed: Sequence[int],
+    watch: Callable[[World], None] = lambda _: None,
+) -> dict[str, Trace]:
+    """The closed loop of one day: people consume, mechanisms publish, people hear the rates.
+
+    Args:
+        scenario: The zone.
+        states: The mechanisms before their first step. People hear the rates of the first one,
+            or of publishing without noise where there is none.
+        horizon: Steps of the day.
+        seed: Of the people and of the noise, which is the same for all mechanisms.
+        watch: Called with the world after each step.
+
+    Returns:
+        The trace of each mechanism, and of publishing without noise as "open".
+    """
+    now = dict(states)
+    noise = {name: SimulatedNoise(np.random.SeedSequence([*seed, NOISE_STREAM])) for name in states}
+    releases: dict[str, list[Release]] = {name: [] for name in states}
+    load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
+    heard: list[float] = []
+    opened: list[float] = []
+    for t, world in enumerate(lived(scenario, horizon, seed, heard)):
+        load[t] = z = world.load
+        home[t] = world.home
+        watch(world)
+        opened.append(public_rate(z, scenario.tariff))
+        for name in states:
+            seen = tally(world.readings, now[name].zone.bound) if now[name].policy.clamp else z
+            release, now[name] = step(now[name], seen, noise[name])
+            releases[name].append(release)
+        heard.append(releases[next(iter(states))][-1].rate if states else opened[-1])
+    optimal = optimal_rate(load.astype(np.float64), scenario.tariff)
+    for array in (load, home, optimal):
+        array.flags.writeable = False
+
+    def trace(rates: Sequence[float], made: Sequence[Release]) -> Trace:
+        published = np.array(rates)
+        published.flags.writeable = False
+        return Trace(scenario.tariff, load, optimal, published, home, tuple(made))
+
+    traces = {name: trace([r.rate for r in made], made) for name, made in releases.items()}
+    return traces | {"open": trace(opened, ())}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """Figures of many days, one array (days,) for each mechanism and figure."""
+
+    days: int
+    figures: Mapping[str, Mapping[str, Floats]]
+
+    def summary(self, mechanism: str, figure: str) -> Summary:
+        """Mean, s.d. and 95 % interval of a figure over the days."""
+        return summarise(self.figures[mechanism][figure])
+
+
+SIMULATION_FIGURES = (
+    "rmsre_paper",
+    "rmsre",
+    "mismatch_cost",
+    "revenue_change",
+    "revenue_change_relative",
+)
+
+
+def measure(traces: Mapping[str, Trace], name: str) -> dict[str, float]:
+    """The figures of one mechanism on one day; revenue is compared with publishing openly."""
+    trace, free = traces[name], traces["open"]
+    change = trace.bill - free.bill
+    values = (trace.rmsre_paper, trace.rmsre, trace.mismatch_cost, change, change / free.bill)
+    return dict(zip(SIMULATION_FIGURES, values, strict=True))
+
+
+class StudyDay(NamedTuple):
+    """One simulated day of a study."""
+
+    scenario: Scenario
+    states: Mapping[str, State]
+    traces: Mapping[str, Trace]
+
+
+def days(
+    world: Callable[[int], Scenario],
+    mechanisms: Mapping[str, Mechanism],
+    *,
+    count: int,
+    seed: int,
+) -> Iterator[StudyDay]:
+    """Many days under common random numbers; `world(day)` is that day's scenario.
+
+    The same scenario object again means that nothing changed, and costs no calibration.
+    """
+    if count < 1:
+        raise PolicyError(f"days is {count}; give 1 or more.")
+    scenario, states = None, {}
+    for day in range(count):
+        today = world(day)
+        if today is not scenario:
+            scenario, states = today, first_states(today, mechanisms)
+        yield StudyDay(today, states, play(today, mechanisms, seed=(seed, day), states=states))
+
+
+def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
+    """Worlds for `days`: calendars go on from day to day; each day starts anew from Pi."""
+    period = math.lcm(
+        *(
+            len(m.calendar.slots)
+            for m in (*scenario.models, scenario.truth, scenario.consumption, scenario.consumed)
+            if m is not None
+        )
+    )
+    known = {0: scenario}
+
+    def world(day: int) -> Scenario:
+        offset = day * horizon % period
+        if offset not in known:
+            known[offset] = scenario.starting(offset)
+        return known[offset]
+
+    return world
+
+
+def fold(played: Iterable[StudyDay], progress: Callable[[], None] = lambda: None) -> Study:
+    """The figures of many days, kept as numbers only; `progress` is called after each day."""
+    rows: list[dict[str, dict[str, float]]] = []
+    for day in played:
+        rows.append({name: measure(day.traces, name) for name in day.states})
+        progress()
+    figures = {
+        name: {
+            figure: np.array([row[name][figure] for row in rows]) for figure in SIMULATION_FIGURES
+        }
+        for name in rows[0]
+    }
+    return Study(len(rows), figures)

@@ -1,0 +1,1 @@
+"""Everything read from or written to disk: zone files, service files, models, traces, results."""

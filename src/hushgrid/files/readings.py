@@ -1,0 +1,411 @@
+"""Histories from files of readings, for commands that learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hushgrid.errors import IntakeError
+from hushgrid.intake.arrow import arrow_batches, parquet_batches
+from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.espi import espi_batches
+from hushgrid.intake.json import json_batches
+from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
+
+if TYPE_CHECKING:
+    from hushgrid.learn.habits import Habits
+    from hushgrid.learn.histories import Histories
+    from hushgrid.learn.learner import Watch
+
+
+# --------------------------------------------------------------------------------------------------
+# Which parser reads what: by media type, by a file's name, by a look at the first bytes.
+
+
+Parser = Callable[[Iterable[bytes], ColumnMapping], Iterator[Parsed]]
+
+MAPPINGS: Mapping[str, ColumnMapping] = MappingProxyType(
+    {"canonical": CANONICAL, "lcl": LOW_CARBON_LONDON, "pecan": PECAN_STREET}
+)
+
+
+def _json(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
+    del mapping  # JSON names its fields itself
+    return json_batches(source)
+
+
+def _espi(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
+    del mapping
+    return espi_batches(source)
+
+
+def _parquet(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
+    """Its index stands at the end, so all of it must be there first."""
+    return parquet_batches(b"".join(source), mapping)
+
+
+BY_MEDIA_TYPE: Mapping[str, Parser] = MappingProxyType(
+    {
+        "application/json": _json,
+        "application/x-ndjson": _json,
+        "application/ndjson": _json,
+        "text/csv": csv_batches,
+        "application/vnd.apache.arrow.stream": arrow_batches,
+        "application/vnd.apache.parquet": _parquet,
+        "application/atom+xml": _espi,
+    }
+)
+
+_BY_SUFFIX: Mapping[str, Parser] = MappingProxyType(
+    {
+        ".json": _json,
+        ".ndjson": _json,
+        ".jsonl": _json,
+        ".csv": csv_batches,
+        ".arrows": arrow_batches,
+        ".arrow": arrow_batches,
+        ".xml": _espi,
+    }
+)
+
+
+def mapping_named(name: str) -> ColumnMapping:
+    """A known mapping of columns.
+
+    >>> mapping_named("lcl").meter
+    'LCLid'
+    """
+    if name not in MAPPINGS:
+        raise IntakeError(f"mapping is {name[:40]!r}; give one of {', '.join(MAPPINGS)}.")
+    return MAPPINGS[name]
+
+
+def parser_of(path: PurePath) -> Parser:
+    """The parser for a file by the end of its name; Parquet files are read in place."""
+    suffix = path.suffix.lower()
+    if suffix not in _BY_SUFFIX:
+        known = ", ".join([*_BY_SUFFIX, ".parquet"])
+        raise IntakeError(f"file {path} ends in {suffix!r}; give one that ends in {known}.")
+    return _BY_SUFFIX[suffix]
+
+
+def sniffed(payload: bytes) -> Iterator[Parsed]:
+    """The readings of a small message: JSON when it begins like it, else canonical CSV.
+
+    >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\n"
+    >>> [len(parsed.readings) for parsed in sniffed(text)]
+    [1]
+    """
+    begin = payload[:64].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1]
+    if begin in (b"[", b"{"):
+        return json_batches(payload)
+    return csv_batches(payload, CANONICAL)
+
+
+# --------------------------------------------------------------------------------------------------
+# hushgrid import: files of readings into a service's meter store.
+
+
+PIECE = 1 << 20  # [bytes] read at once
+
+
+def batches_of_file(
+    path: Path, mapping: ColumnMapping, advance: Callable[..., None]
+) -> Iterator[Parsed]:
+    """Parse a file of readings piece by piece; `advance` gets the bytes read so far."""
+    from hushgrid.intake.arrow import parquet_batches
+
+    with path.open("rb") as stream:
+        if path.suffix.lower() == ".parquet":
+            yield from parquet_batches(stream, mapping)
+            advance(path.stat().st_size)
+            return
+
+        def pieces() -> Iterator[bytes]:
+            while piece := stream.read(PIECE):
+                yield piece
+                advance(len(piece))
+
+        yield from parser_of(path)(pieces(), mapping)
+
+
+def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parsed:
+    """What a file holds: readings, and rows that are none; `watch` sees the bytes go by."""
+    from hushgrid.errors import FileError, IntakeError
+    from hushgrid.intake.readings import collect
+
+    columns = mapping_named(mapping)
+    try:
+        size = path.stat().st_size
+        advance = (lambda _: None) if watch is None else watch("reading, bytes", size)
+        parsed = collect(batches_of_file(path, columns, advance))
+    except IntakeError as error:
+        raise IntakeError(f"{path}: {error}") from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
+    if parsed.malformed and not len(parsed.readings):
+        first = parsed.problems[0] if parsed.problems else "no row can be read"
+        raise IntakeError(
+            f"{path}: none of its {parsed.malformed} rows is a reading ({first}); give Wh, or the"
+            " --mapping of the file."
+        )
+    return parsed
+
+
+def read_histories(
+    path: Path,
+    *,
+    mapping: str,
+    time_zone: str,
+    seconds: int | None,
+    begins: int | None = None,
+    ends: int | None = None,
+    meters: Sequence[str] | None = None,
+    labels: Path | None = None,
+    watch: Watch | None = None,
+) -> Histories:
+    """Readings on one axis of local time, with labels where a file has them.
+
+    Args:
+        path: File of readings in any format that `hushgrid import` reads.
+        mapping: Names of the columns: canonical, lcl or pecan.
+        time_zone: Its clocks show the times of day.
+        seconds: Step [s]; else the length of most readings.
+        begins: First step [UTC epoch s]; else that of the earliest reading.
+        ends: End of the last step [UTC epoch s]; else that of the latest reading.
+        meters: Homes, in this order; else those that the file names.
+        labels: File of known occupancy.
+        watch: Called with the bytes read.
+
+    Returns:
+        Histories, `declared` where step, begin, end and meters were all given.
+    """
+    from dataclasses import replace
+    from zoneinfo import ZoneInfo
+
+    from hushgrid.errors import IntakeError
+    from hushgrid.files.deployment import local_seconds
+    from hushgrid.learn.histories import axis_of, histories_of, of_meters, with_labels, with_silent
+
+    try:
+        ZoneInfo(time_zone)
+    except (ValueError, OSError, KeyError):
+        raise IntakeError(
+            f"time zone is {time_zone!r}; give a name of the time zone database such as"
+            " 'Europe/Zurich'."
+        ) from None
+    parsed = read_readings(path, mapping, watch)
+    try:
+        axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
+    except IntakeError as error:
+        raise IntakeError(f"{path}: {error}") from None
+    shown = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
+    found = histories_of(parsed.readings, axis, shown)
+    counts = {**found.counts, "malformed rows": parsed.malformed}
+    declared = None not in (seconds, begins, ends, meters)
+    found = replace(found, counts=counts, problems=parsed.problems, declared=declared)
+    if meters is not None:
+        found = of_meters(found, meters)
+    elif parsed.malformed:
+        found = with_silent(found, _meters_named(path, mapping))
+    if labels is None:
+        return found
+    import numpy as np
+
+    names, start, occupied, dropped = read_labels(labels, drop=declared)
+    found = replace(found, counts={**counts, "rows that are no label": dropped})
+    return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
+
+
+def read_meters(path: Path) -> list[str]:
+    """The meter ids of a text file, one on each line; empty lines are left out."""
+    from hushgrid.files.results import read_text
+
+    return [name for line in read_text(path).splitlines() if (name := line.strip())]
+
+
+def _meters_named(path: Path, mapping: str) -> set[str]:
+    """All meters that rows of a table name, also of rows that are no readings."""
+    import csv
+
+    columns = mapping_named(mapping)
+    if columns.meter is None:
+        return set()
+    if path.suffix.lower() == ".parquet":
+        from pyarrow import parquet
+
+        column = parquet.read_table(path, columns=[columns.meter]).column(0)
+        return {str(name).strip() for name in column.unique().to_pylist() if name is not None}
+    if path.suffix.lower() != ".csv":
+        return set()
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        rows = csv.DictReader(lines, delimiter=columns.delimiter)
+        try:
+            return {(row.get(columns.meter) or "").strip() for row in rows} - {""}
+        except csv.Error:  # a broken row: those before it are known
+            return set()
+
+
+LABEL = ("meter_id", "start_utc", "occupied")
+
+
+def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int], list[int], int]:
+    """Labels of a CSV or Parquet file with the columns meter_id, start_utc and occupied.
+
+    A row is read by itself: what is wrong with it has no effect on other rows.
+
+    Args:
+        path: The file. `start_utc` is seconds since 1970, or ISO 8601 with an offset.
+        drop: Leave out rows that are no label.
+
+    Returns:
+        Meter ids, starts [UTC epoch s], occupancy (1, 0, or -1 for unknown), and how many rows
+        were left out.
+
+    Raises:
+        FileError: The file cannot be read, lacks a column, or a row is no label and `drop` is not
+            set.
+    """
+    from hushgrid.errors import FileError
+
+    rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path)
+    meters, start, occupied = [], [], []
+    dropped = 0
+    for number, row in enumerate(rows, 1):
+        label = None if row is None else _label(*row)
+        if label is not None:
+            meters.append(label[0])
+            start.append(label[1])
+            occupied.append(label[2])
+        elif drop:
+            dropped += 1
+        else:
+            raise FileError(
+                f"row {number} of {path} is no label; give meter_id, start_utc (UTC, or with an"
+                " offset) and occupied (1, 0 or nothing)."
+            )
+    return meters, start, occupied, dropped
+
+
+def _label(meter: Any, when: Any, state: Any) -> tuple[str, int, int] | None:
+    """Meter, start [UTC epoch s] and occupancy, or None where a value is none of these."""
+    from datetime import datetime
+
+    try:
+        if isinstance(when, str):
+            when = int(when) if when.isdigit() else datetime.fromisoformat(when)
+        if isinstance(when, datetime):
+            if when.tzinfo is None:
+                return None
+            when = when.timestamp()
+        start = int(when)
+        occupied = -1 if state in (None, "") else int(state)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if meter is None or not -(2**53) < start < 2**53 or occupied not in (-1, 0, 1):
+        return None
+    return str(meter), start, occupied
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
+    """The three fields of each line; None where a line cannot be read."""
+    from hushgrid.errors import FileError
+    from hushgrid.intake.csv import fields_of
+    from hushgrid.intake.text import lines
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
+    place: list[int] | None = None
+    for part in lines(content):
+        broken = {at for at, _ in part.broken}
+        for at, line in enumerate(part.text, part.first):
+            fields = None if at in broken else fields_of(line, ",")
+            if place is None:
+                place = _places(path, [name.strip() for name in fields or []])
+            elif fields is None:
+                yield None
+            elif line.strip():
+                fields += [""] * (max(place) + 1 - len(fields))
+                yield tuple(fields[i] for i in place)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    """The three values of each row."""
+    from pyarrow import parquet
+
+    from hushgrid.errors import FileError
+
+    try:
+        table = parquet.read_table(path)
+        columns = {n: _plain(table.column(n)) for n in LABEL if n in table.column_names}
+    except (OSError, ValueError, NotImplementedError, OverflowError) as error:
+        raise FileError(f"{path} cannot be read ({type(error).__name__}).") from None
+    _places(path, list(columns))
+    yield from zip(*(columns[name] for name in LABEL), strict=True)
+
+
+def _plain(column: Any) -> list[Any]:
+    """The values of a column; no single value stops it."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        every = column.cast(pa.large_binary()).to_pylist()
+        return [None if one is None else one.decode("utf-8", "replace") for one in every]
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
+        return list(seconds.cast(pa.int64()).to_pylist())
+    return [_python(one) for chunk in column.chunks for one in chunk]
+
+
+def _python(scalar: Any) -> Any:
+    """The value of a scalar; one that Python has no value for is no label."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return "out of range"
+
+
+def _places(path: Path, names: list[str]) -> list[int]:
+    """Where the three columns of a label are."""
+    from hushgrid.errors import FileError
+
+    missing = [name for name in LABEL if name not in names]
+    if missing:
+        raise FileError(
+            f"{path} has no column {missing[0]!r}; give labels with {', '.join(LABEL)}."
+        )
+    return [names.index(name) for name in LABEL]
+
+
+def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
+    """The prior: a survey's habits, averaged over numbers of residents, or assumed ones."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from hushgrid.errors import ModelError
+    from hushgrid.files.models import load_survey
+    from hushgrid.learn.habits import assumed, stationary, survey_habits
+
+    if survey is None:
+        return assumed(seconds)
+    given = load_survey(survey)
+    try:
+        numbers = [int(n) for n in residents.split(",")]
+    except ValueError:
+        raise ModelError(f"residents is {residents!r}; give numbers such as 2,3.") from None
+    each = [survey_habits(given, n, seconds=seconds) for n in numbers]
+    if len(each) == 1:
+        return each[0]
+    transition = np.mean([one.transition for one in each], axis=0)
+    source = "; ".join(one.source for one in each)
+    return replace(
+        each[0], transition=transition, share=stationary(transition), source=f"mean of {source}"
+    )

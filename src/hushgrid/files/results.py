@@ -1,0 +1,278 @@
+"""Models, figures and results to and from disk.
+
+Occupancy model file, format `hushgrid-occupancy/1`: one JSON object with
+
+    format            "hushgrid-occupancy/1"
+    name              what messages call the model
+    digest            SHA-256 (hex) of the model's numbers; checked when the file is read
+    structural_zeros  null, or a sentence saying who declares the model's zeros impossible, and why
+    calendar          slot of each step of the repeating pattern; step 1 is the first
+    chains            one object for each block size m:
+                        members     houses of each block; null: house i is block i
+                        chain_of    chain of each block, 0..C-1
+                        initial     (C, 2^m)
+                        transition  (slots, C, 2^m, 2^m), rows from the old state
+
+The digest is taken over the text "hushgrid-occupancy/1", then the arrays calendar and, for each
+size, members, chain_of, initial, transition: each as its shape written like a Python tuple, then
+its values as little-endian int32 or float64.
+
+A zero says that something can never happen and takes protection away; a zero from a finite survey
+says no such thing. So a file with zeros is refused unless `structural_zeros` declares them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.errors import FileError, HushgridError
+from hushgrid.model.occupancy import Calendar, Chains, OccupancyModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+FORMAT = "hushgrid-occupancy/1"
+
+
+def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | None = None) -> Path:
+    """Write an occupancy model; one with zeros needs a sentence that declares them."""
+    if model.has_zeros and not structural_zeros:
+        raise FileError(_undeclared(f"model {model.name}"))
+    chains = []
+    for piece in model.chains:
+        in_order = piece.size == 1 and (piece.members[:, 0] == np.arange(len(piece.members))).all()
+        chains.append(
+            {
+                "members": None if in_order else piece.members.tolist(),
+                "chain_of": piece.chain_of.tolist(),
+                "initial": piece.initial.tolist(),
+                "transition": piece.transition.tolist(),
+            }
+        )
+    content = {
+        "format": FORMAT,
+        "name": model.name,
+        "digest": model.digest,
+        "structural_zeros": structural_zeros if model.has_zeros else None,
+        "calendar": model.calendar.slots.tolist(),
+        "chains": chains,
+    }
+    return write_text(path, json.dumps(content) + "\n")
+
+
+def load_model(path: Path | str) -> OccupancyModel:
+    """Read an occupancy model and hold it against its own digest."""
+    path = Path(path)
+    text = read_text(path)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is not JSON ({error}); give a {FORMAT} file.") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise FileError(f"{path} has format {found!r}; give a {FORMAT} file.")
+    try:
+        pieces = tuple(_piece(chains) for chains in content["chains"])
+        model = OccupancyModel(pieces, Calendar(content["calendar"]), str(content["name"]))
+        declared, digest = content.get("structural_zeros"), content["digest"]
+    except HushgridError as error:
+        raise FileError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FileError(
+            f"{path} lacks or misstates {error}; see the format in hushgrid.files.results."
+        ) from None
+    if model.digest != digest:
+        raise FileError(
+            f"{path} has digest {digest} but its numbers give {model.digest};"
+            " it was changed after it was written: restore it, or write it anew."
+        )
+    if model.has_zeros and not declared:
+        raise FileError(_undeclared(str(path)))
+    return model
+
+
+def _piece(chains: Mapping[str, Any]) -> Chains:
+    chain_of = np.array(chains["chain_of"], np.int32)
+    members = chains["members"]
+    houses = np.arange(len(chain_of))[:, None] if members is None else np.array(members)
+    if houses.ndim != 2:
+        raise FileError(f"members has shape {houses.shape}; give the houses of each block.")
+    return Chains(
+        np.array(chains["initial"], np.float64),
+        np.array(chains["transition"], np.float64),
+        houses.astype(np.int32),
+        chain_of,
+    )
+
+
+def _undeclared(what: str) -> str:
+    return (
+        f"{what} has zeros but structural_zeros is not set; smooth them away, or say who declares"
+        " them impossible and why."
+    )
+
+
+def make_folder(path: Path) -> Path:
+    """A folder to write into, before the work that fills it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise FileError(f"{path} is not a folder; give another name.") from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be made ({error}); give a writable place.") from None
+    return path
+
+
+def save_experiment(
+    out: Path, table: str, prose: str, values: Mapping[str, Any], figures: Mapping[str, Figure]
+) -> list[Path]:
+    """Table and prose, JSON, and every figure as PNG and SVG; the files written."""
+    written = [
+        write_text(out / "paper.md", f"# The paper's experiment\n\n{table}\n\n{prose}\n"),
+        write_text(out / "paper.json", json_text(values)),
+    ]
+    return written + save_figures(out, figures)
+
+
+def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
+    """Every figure as PNG and SVG; the files written."""
+    paths = []
+    for name, figure in figures.items():
+        for kind in ("png", "svg"):
+            paths.append(make_folder(out) / f"{name}.{kind}")
+            figure.savefig(paths[-1], dpi=150)
+    return paths
+
+
+def png_of(figure: Figure) -> bytes:
+    """A figure as the bytes of a PNG."""
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png", dpi=110)
+    return sink.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON; a figure that is not a number becomes null."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def svg_text(figure: Figure) -> str:
+    """A figure as an SVG element, to be put into a page."""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or one sentence why not."""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise FileError(f"{path} does not exist; give the path of a file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read ({error}); give a readable text file.") from None
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a whole file or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, "utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise FileError(f"{path} cannot be written ({error}); give a writable path.") from None
+    return path
+
+
+def sync_folder(path: Path) -> None:
+    """Make a name that is new in a folder outlast a loss of power."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+# --------------------------------------------------------------------------------------------------
+# Rows of a long comparison on disk, so that it is taken up where it stopped.
+#
+# One JSON object a line: first the settings, then a row for each day. A line cut off by a crash is
+# dropped; a journal of other settings is refused, never mixed in.
+
+
+JOURNAL_FORMAT = 2  # of a row; another number where equal settings come to give other figures
+
+
+class Journal:
+    """Rows by promise and day; kept in memory and appended to a file."""
+
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], before: Mapping[str, Any] | None = None
+    ) -> None:
+        """Open or begin a journal; `before`: the same settings as an earlier version wrote them."""
+        self._path, self._rows = path, dict[tuple[float, int], Any]()
+        head, *earlier = (
+            json.dumps({"format": JOURNAL_FORMAT, **one}, sort_keys=True)
+            for one in (settings, before)
+            if one is not None
+        )
+        try:
+            lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"{path} cannot be read ({error}); give another folder.") from None
+        if lines and lines[0] not in (head, *earlier):
+            raise FileError(
+                f"{path} holds days of other settings; give another --out, or delete it."
+            )
+        whole = [one for one in map(_parsed, lines[1:]) if one is not None]
+        for one in whole:
+            self._rows[one["epsilon"], one["day"]] = one["row"]
+        write_text(path, "\n".join([head, *map(json.dumps, whole)]) + "\n")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, epsilon: float, day: int) -> Any:
+        """A row, or None."""
+        return self._rows.get((epsilon, day))
+
+    def put(self, epsilon: float, day: int, row: Any) -> None:
+        """Keep a row; a process that is killed loses none that was kept."""
+        self._rows[epsilon, day] = row
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"epsilon": epsilon, "day": day, "row": row}) + "\n")
+        except OSError as error:
+            raise FileError(
+                f"{self._path} cannot be written ({error}); give a writable folder."
+            ) from None
+
+
+def _parsed(line: str) -> Any:
+    try:
+        one = json.loads(line)
+        return one if {"epsilon", "day", "row"} <= set(one) else None
+    except (ValueError, TypeError):
+        return None

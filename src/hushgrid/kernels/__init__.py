@@ -1,1 +1,0 @@
-"""Compiled inner loops. Each has a plain numpy twin that the tests hold it against."""

@@ -1,0 +1,564 @@
+"""hushgrid learn as a function: histories in, models with their trust out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
+from hushgrid.errors import ModelError
+from hushgrid.learn.em import Design, ExpectedCounts, Fit, expected, fit, homes_of, posterior, tied
+from hushgrid.learn.evaluation import (
+    PublishedGroup,
+    TrustBounds,
+    marginal_scores,
+    plain_scores,
+    publics,
+    scored,
+    trust_of,
+)
+from hushgrid.learn.families import Family, Values, common_edges, natural_of, parameters_of
+from hushgrid.learn.habits import Habits
+from hushgrid.learn.histories import (
+    AILMENTS,
+    DAY,
+    MOST_W,
+    Histories,
+    ailments,
+    clamped,
+    fit_to_learn,
+    vacant_days,
+)
+
+# --------------------------------------------------------------------------------------------------
+# Homes in k groups that share a model, so that models do not grow with the number of homes.
+#
+# Homes begin in groups by what their own fits say; then, in turn, each group's model is fitted to
+# the
+# expected counts of its homes, and each home goes to the model that explains it best. The
+# likelihood
+# of all homes never falls.
+
+
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prototypes:
+    """`models`: a fit with one "home" for each prototype; `which` (homes,): the prototype of each.
+
+    `log_likelihood` (rounds,) of all homes together.
+    """
+
+    models: Fit
+    which: Indices
+    log_likelihood: tuple[float, ...]
+
+    @property
+    def k(self) -> int:
+        """How many models there are."""
+        return self.models.homes
+
+
+def prototypes(
+    readings: Floats, own: Fit, k: int, *, tick: Callable[..., None] | None = None
+) -> Prototypes:
+    """k shared models of homes with fits of their own."""
+    if not 1 <= k <= own.homes:
+        raise ModelError(f"prototypes is {k} for {own.homes} homes; give 1 to {own.homes}.")
+    if own.design.family == "normal":
+        raise ModelError("law is 'normal', which is scaled by home; give gamma, lognormal or bins.")
+    which = _grouped(own, k)
+    models = grouped_models(
+        own,
+        ExpectedCounts(own.log_likelihood, own.log_likelihood, own.initial, own.moves, own.sums),
+        which,
+        k,
+    )
+    history: list[float] = []
+    for _ in range(ROUNDS):
+        under = [expected(readings, _spread(models, j, own.homes)) for j in range(k)]
+        likelihood = np.stack([each.log_likelihood for each in under])
+        better = likelihood.argmax(axis=0)
+        history.append(float(likelihood.max(axis=0).sum()))
+        seen = ExpectedCounts(
+            *(np.stack(parts)[better, np.arange(own.homes)] for parts in zip(*under, strict=True))
+        )
+        which = _none_empty(better, likelihood, k)
+        models = grouped_models(own, seen, which, k)
+        if tick is not None:
+            tick(1)
+    return Prototypes(models, which, tuple(history))
+
+
+def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Indices, Floats]:
+    """The prototype of each new home, and (k, homes) log-likelihoods; `design` of their steps."""
+    models = replace(found.models, design=replace(design, moves=found.models.design.moves))
+    scores = np.stack(
+        [
+            expected(readings, _spread(models, j, len(readings))).log_likelihood
+            for j in range(found.k)
+        ]
+    )
+    return scores.argmax(axis=0), scores
+
+
+def _spread(models: Fit, j: int, homes: int) -> Fit:
+    """The model of one prototype for many homes."""
+    return homes_of(models, np.full(homes, j))
+
+
+def _grouped(own: Fit, k: int) -> Indices:
+    """k-means over what fits say: sizes by state, and how much people are at home and active."""
+    share = own.seen.sum(axis=1)
+    share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
+    mean = (own.seen * own.means).sum(axis=1) / np.maximum(own.seen.sum(axis=1), 1e-9)
+    points = np.concatenate([np.log(mean + 1), 3 * share], axis=1)
+    centres = points[[int(points[:, 0].argmin())]]
+    while len(centres) < k:  # the farthest point next: no chance in it
+        far = ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+        centres = np.concatenate([centres, points[[int(far.argmax())]]])
+    which = np.zeros(len(points), np.intp)
+    for _ in range(50):
+        distance = ((points[:, None] - centres) ** 2).sum(axis=2)
+        which = _none_empty(distance.argmin(axis=1), -distance.T, k)
+        moved = np.stack([points[which == j].mean(axis=0) for j in range(k)])
+        if np.allclose(moved, centres):
+            break
+        centres = moved
+    return which
+
+
+def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
+    """A group that nobody chose takes the home that loses least by it."""
+    which = which.astype(np.intp)
+    for j in range(k):
+        if (which == j).any():
+            continue
+        crowded = np.bincount(which, minlength=k)[which] > 1
+        loss = liking[which, np.arange(len(which))] - liking[j]
+        which[np.where(crowded, loss, np.inf).argmin()] = j
+    return which
+
+
+def grouped_models(own: Fit, seen: ExpectedCounts, which: Indices, k: int) -> Fit:
+    """The shared models of groups, from the expected counts of their homes."""
+    groups = [np.flatnonzero(which == j) for j in range(k)]
+    sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])
+    moves = np.stack([seen.moves[g].sum(axis=0) for g in groups])
+    first = np.stack([seen.first[g].sum(axis=0) for g in groups]) + own.design.first
+    return pooled_fit(own, sums, moves, first, [own.readings[g].sum() for g in groups])
+
+
+def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: object) -> Fit:
+    """Models from sums (k, ...) of expected counts, under the design's priors."""
+    design, k = own.design, len(sums)
+    prior = sums.sum(axis=(1, 2))
+    if design.family == "histogram":
+        prior = prior + 0.5
+        prior = prior / prior.sum(axis=1, keepdims=True)
+    else:
+        prior = prior / np.maximum(prior[:, :1], 1e-9)
+    natural = natural_of(
+        design.family, tied(sums + design.weight * prior[:, None, None], design.tie)
+    )
+    pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
+    counts = moves + pseudo
+    edges = own.edges[:1].repeat(k, axis=0)
+    none = np.zeros(k)
+    values = Values(
+        np.zeros((k, 1, 3)),
+        none.astype(np.int64),
+        none,
+        none + 1,
+        np.zeros((1, 1), np.int32),
+        edges,
+        prior,
+    )
+    n = sums.sum(axis=-1) if design.family == "histogram" else sums[..., 0]
+    return Fit(
+        design=replace(design, moves=pseudo),
+        initial=first / first.sum(axis=1, keepdims=True),
+        transition=counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300),
+        natural=natural,
+        parameters=parameters_of(design.family, natural, values),
+        edges=edges,
+        seen=n,
+        means=np.zeros_like(n),
+        moves=moves,
+        sums=sums,
+        log_likelihood=none,
+        readings=np.asarray(readings, np.int64),
+        iterations=none.astype(np.int64),
+        converged=none == 0,
+        rising=np.zeros((0, k)),
+        ordered=none == 0,
+    )
+
+
+STARTS = (0, 6, 12, 18)  # [h] of slot groups
+HELD_OUT = 0.25  # of the time, its end
+LEAST_HELD = 4  # days
+AUTO: tuple[Family, ...] = ("lognormal", "gamma", "histogram")
+Watch = Callable[[str, int], Callable[..., None]]  # a stage and its size -> what counts it
+
+
+@dataclass(frozen=True, slots=True)
+class LearningTerms:
+    """How to learn: `days` of the habits count as prior; `prototypes` 0 leaves a model a home.
+
+    `law` "auto" takes the one that explains held-out days best.
+    """
+
+    law: Literal["auto"] | Family = "auto"
+    days: float = 30.0
+    prototypes: int = 4
+    starts: tuple[int, ...] = STARTS
+    iterations: int = 60
+
+    def __post_init__(self) -> None:
+        if self.law not in ("auto", *AUTO):
+            raise ModelError(f"law is {self.law!r}; give one of {', '.join(('auto', *AUTO))}.")
+        if not self.days > 0:
+            raise ModelError(
+                f"days is {self.days}; give how many days the prior is worth, above 0."
+            )
+        rising = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
+        if not self.starts or self.starts[0] != 0 or not rising or self.starts[-1] > 23:
+            raise ModelError(
+                f"groups are {self.starts}; give hours that rise from 0 to at most 23."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """The last days: mean log-likelihood of a reading by slot of the day [nats].
+
+    `plain` is that of one law for all times of day and states, fitted to the days before. All of it
+    is computed from readings without noise.
+    """
+
+    days: float
+    by_slot: Floats
+    plain: Floats
+    log_likelihood: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """Models of a zone and what is known about them.
+
+    `usable`: numbers of homes that were fitted; `shared.which` is about those. `accuracy`: by kind
+    of hours. `vacant`: days on which nobody was there, of every home. Where only the homes' own
+    fits were made, `shared`, `public`, `held_out` and `trust` are None or empty.
+    """
+
+    ids: tuple[str, ...]
+    ails: tuple[tuple[str, ...], ...]
+    usable: Indices
+    own: Fit
+    shared: Prototypes | None
+    public: tuple[PublishedGroup, ...]
+    family: Family
+    tried: dict[str, float]
+    seconds: int
+    begins: int
+    ends: int
+    habits: str
+    terms: LearningTerms
+    held_out: HeldOut | None
+    trust: TrustBounds | None
+    accuracy: dict[str, Any]
+    home_share: Floats
+    vacant: Indices
+    top: int
+    edges: Floats | None = None
+
+
+def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: Family) -> Design:
+    """Slots, slot groups, priors and ties for these steps."""
+    if habits.steps != found.steps_a_day:
+        raise ModelError(
+            f"habits have {habits.steps} steps a day and readings {found.steps_a_day}; give habits"
+            f" in steps of {found.seconds} s."
+        )
+    states = habits.share.shape[1]
+    shortest = 3600 * int(np.diff([*terms.starts, 24]).min())
+    if found.seconds > shortest:
+        raise ModelError(
+            f"interval is {found.seconds} s, longer than the shortest slot group; give at most"
+            f" {shortest} s."
+        )
+    hour = found.shown % DAY // 3600
+    group = np.searchsorted(terms.starts, hour, side="right") - 1
+    # an empty home knows no time of day, and quiet people use what it does
+    tie = np.zeros((len(terms.starts), states), np.int64)
+    tie[:, states - 1] = 1 + np.arange(len(terms.starts))
+    occupied = np.array(
+        [habits.home[_slots(found, group, g)].mean() for g in range(len(terms.starts))]
+    )
+    return Design(
+        group=group.astype(np.int32),
+        slot=found.slot,
+        moves=habits.moves(terms.days),
+        family=family,
+        starts=(0.5, 0.7),
+        occupied=occupied if states == 2 else np.zeros(0),
+        iterations=terms.iterations,
+        tie=tie.astype(np.int32),
+    )
+
+
+def _slots(found: Histories, group: Ints, g: int) -> Int32s:
+    here = found.slot[group == g]
+    return here if here.size else np.zeros(1, np.int32)
+
+
+def _unwatched(stage: str, size: int) -> Callable[..., None]:
+    """Nobody watches."""
+    del stage, size
+    return lambda _: None
+
+
+def learn(
+    given: Histories,
+    habits: Habits,
+    terms: LearningTerms | None = None,
+    *,
+    watch: Watch | None = None,
+    pooled: bool = False,
+) -> Learned:
+    """Fit every usable home, let homes share prototypes, judge them on days not seen.
+
+    Args:
+        given: Histories of all homes.
+        habits: The prior on moves.
+        terms: How to learn.
+        watch: Called with each stage and its size.
+        pooled: Make the homes' own fits alone, which noisy sums are taken of. No prototype, score
+            or accuracy is computed: none of them has noise, so none may decide whether a pooled
+            model is made.
+
+    Raises:
+        ModelError: No home can be fitted, or the habits or slot groups do not fit the steps.
+    """
+    terms, begin = terms or LearningTerms(), watch or _unwatched
+    ails = ailments(given)
+    usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
+    if not usable.size:
+        kinds = sorted({a for home in ails for a in home})
+        raise ModelError(
+            f"none of the {len(given.ids)} homes can be fitted"
+            f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
+        )
+    # a public bound: laws are tabulated up to the largest reading, which one home can make anything
+    found = clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
+    if pooled and terms.law != "auto":
+        family, tried, early, late = terms.law, dict[str, float](), None, None
+    else:
+        family, tried, early, late = _family(found, habits, terms, begin)
+    design = design_for(found, habits, terms, family)
+    edges = common_edges(found.wh) if family == "histogram" else None
+    own = fit(
+        found.wh,
+        design,
+        labels=_labels(found, design),
+        edges=edges,
+        tick=begin(f"fitting, {family}", len(usable)),
+    )
+    top = int(np.nanmax(found.wh)) if np.isfinite(found.wh).any() else 1
+    bare = Learned(
+        ids=given.ids,
+        ails=ails,
+        usable=usable,
+        own=own,
+        shared=None,
+        public=(),
+        family=family,
+        tried=tried,
+        seconds=given.seconds,
+        begins=given.begins,
+        ends=given.begins + given.seconds * given.wh.shape[1],
+        habits=habits.source,
+        terms=terms,
+        held_out=None,
+        trust=None,
+        accuracy={},
+        home_share=np.zeros(0),
+        vacant=np.array([vacant_days(row, given.seconds).sum() for row in given.wh], np.intp),
+        top=max(top, 1),
+        edges=edges,
+    )
+    if pooled:
+        return bare
+    k = min(terms.prototypes or len(usable), len(usable))
+    shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
+    public = publics(shared.models, terms.starts, shared.which)
+    held, judged = None, public
+    if early is not None and late is not None:
+        held, judged = _held_out(early, late, habits, terms, family, shared, bare.top)
+    where = late if late is not None else found
+    return replace(
+        decoded(bare, given, habits),
+        shared=shared,
+        public=public,
+        held_out=held,
+        trust=trust_of(where, judged, shared.which, terms.starts, bare.top),
+    )
+
+
+def decoded(result: Learned, given: Histories, habits: Habits) -> Learned:
+    """The same with `accuracy` and `home_share`, which the homes' own fits give."""
+    found = fitted_part(result, given)
+    labels = _labels(found, result.own.design)
+    return replace(
+        result,
+        accuracy=_accuracy(found, habits, result.terms, result.family, result.edges),
+        home_share=posterior(found.wh, result.own, labels=labels).mean(axis=1),
+    )
+
+
+def fitted_part(result: Learned, given: Histories) -> Histories:
+    """The homes that were fitted, their readings as the fits took them."""
+    return clamped(given.homes(result.usable), max(MOST_W * given.seconds // 3600, 1))
+
+
+def _labels(found: Histories, design: Design) -> Int8s | None:
+    """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
+
+    Days on which a home stood still for days on end count as away.
+    """
+    labels = np.full(found.wh.shape, -1, np.int8) if found.labels is None else found.labels.copy()
+    steps = found.steps_a_day
+    for row, wh in zip(labels, found.wh, strict=True):
+        still = np.repeat(vacant_days(wh, found.seconds), steps)
+        row[: len(still)][still & (row[: len(still)] == -1)] = 0
+    if (labels == -1).all():
+        return None
+    if design.states > 2:
+        labels[labels == 1] = -2
+    return labels
+
+
+def _family(
+    found: Histories, habits: Habits, terms: LearningTerms, begin: Watch
+) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
+    """The family of laws, what each that was tried reached on held-out days, and both parts."""
+    parts = parted(found)
+    if parts is None:
+        return (AUTO[0] if terms.law == "auto" else terms.law), {}, None, None
+    early, after = parts
+    if terms.law != "auto":
+        return terms.law, {}, early, after
+    tried: dict[str, float] = {}
+    some = _sample(early)
+    for family in AUTO:
+        part = early.homes(some)
+        design = design_for(part, habits, terms, family)
+        edges = common_edges(found.wh) if family == "histogram" else None
+        tick = begin(f"trying {family}", len(some))
+        own = fit(part.wh, design, labels=_labels(part, design), edges=edges, tick=tick)
+        rest = after.homes(some)
+        under = replace(own, design=design_for(rest, habits, terms, family))
+        seen = np.isfinite(rest.wh).sum()
+        tried[family] = float(expected(rest.wh, under).log_likelihood.sum() / max(seen, 1))
+    best = max(tried, key=lambda name: tried[name])
+    return next(f for f in AUTO if f == best), tried, early, after
+
+
+def parted(found: Histories) -> tuple[Histories, Histories] | None:
+    """All days but the last ones, and the last ones; None where there are too few with readings."""
+    steps, day = found.wh.shape[1], found.steps_a_day
+    late = int(steps * HELD_OUT) // day * day
+    if late < LEAST_HELD * day:
+        return None
+    parts = found.steps(slice(0, steps - late)), found.steps(slice(steps - late, steps))
+    return parts if all(np.isfinite(part.wh).any() for part in parts) else None
+
+
+def _sample(found: Histories) -> Indices:
+    """At most 16 homes, spread over all: enough to tell families apart."""
+    n = len(found.ids)
+    return np.unique(np.linspace(0, n - 1, min(n, 16)).astype(np.intp))
+
+
+def _held_out(
+    early: Histories, late: Histories, habits: Habits, terms: LearningTerms, family: Family,
+    shared: Prototypes, top: int,
+) -> tuple[HeldOut, tuple[PublishedGroup, ...]]:  # fmt: skip
+    """Prototypes of the early part alone, in the groups found, scored on the late part.
+
+    Laws reach up to `top` [Wh], the largest reading of both parts.
+    """
+    design = design_for(early, habits, terms, family)
+    spread = homes_of(shared.models, shared.which)
+    before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
+    own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
+    models = grouped_models(own, before, shared.which, shared.k)
+    judged = publics(models, terms.starts, shared.which)
+    return last_days(early, late, judged, shared.which, top), judged
+
+
+def last_days(
+    early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
+) -> HeldOut:
+    """Scores of the last days under models; `which` (homes,) is the model of each home."""
+    score = marginal_scores(late, public, which, top)
+    level = plain_scores(early, late, which, len(public))
+    slot = late.shown % DAY // late.seconds
+    by = [
+        np.nanmean(np.append(score[:, slot == s], np.nan))
+        if np.isfinite(score[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    plain = [
+        np.nanmean(np.append(level[:, slot == s], np.nan))
+        if np.isfinite(level[:, slot == s]).any()
+        else np.nan
+        for s in range(late.steps_a_day)
+    ]
+    return HeldOut(
+        late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score))
+    )
+
+
+def _accuracy(
+    found: Histories, habits: Habits, terms: LearningTerms, family: Family, edges: Floats | None
+) -> dict[str, Any]:
+    """With labels: how often decoding is right, trained without them and with a few days."""
+    if found.labels is None or not (found.labels >= 0).any():
+        return {}
+    bare = replace(found, labels=None)
+    design = design_for(bare, habits, terms, family)
+    without = fit(bare.wh, design, labels=_labels(bare, design), edges=edges)
+    few = _few_days(found)
+    some = replace(found, labels=few)
+    guided = fit(some.wh, design, labels=_labels(some, design), edges=edges)
+    rest = np.where(few >= 0, np.int8(-1), found.labels).astype(np.int8)
+    return {
+        "without_labels": scored(found, found.labels, posterior(bare.wh, without)),
+        "without_labels_on_the_rest": scored(found, rest, posterior(bare.wh, without)),
+        "few_days_on_the_rest": scored(
+            found, rest, posterior(some.wh, guided, labels=_labels(some, design))
+        ),
+        "few_days": FEW,
+    }
+
+
+FEW = 7
+
+
+def _few_days(found: Histories) -> Int8s:
+    """The labels of each home's first labelled days alone."""
+    assert found.labels is not None
+    few = np.full(found.labels.shape, -1, np.int8)
+    steps = found.steps_a_day
+    for h, row in enumerate(found.labels):
+        days = np.unique(np.flatnonzero(row >= 0) // steps)[:FEW]
+        chosen = np.isin(np.arange(len(row)) // steps, days)
+        few[h, chosen] = row[chosen]
+    return few

@@ -1,1 +1,0 @@
-"""Readings in and prices out over HTTP."""

@@ -1,0 +1,194 @@
+"""The digest that names the terms of releases: zone, tariff, models, laws and policy.
+
+It is taken over named fields, called as in a zone file, with a version; a field at its default is
+left out. So a new optional field, or another grouping of the classes, leaves every digest as it
+is. docs/ledger.md describes it for those who compute it elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hushgrid._numbers import array_digest, canonical_digest, is_real, real, unlike
+from hushgrid.mechanism.policy import Policy
+from hushgrid.model.consumption import Consumption, digest_before
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.zone import Tariff, Zone
+
+FORMAT = "hushgrid-terms/2"
+
+_Form = Callable[[Any], Any]
+
+# a value that is left out: written down here, whatever the classes' own defaults become
+_TARIFF_USUAL = {"gamma": 0.0, "inelastic": 0, "floor": 0.0, "cap": math.inf}
+_POLICY_USUAL: dict[str, Any] = {
+    "horizon": 96,
+    "eta": 1.0,
+    "blocks": "block",
+    "models": "union",
+    "on_empty": "protect_all",
+    "min_scale": 0.1,
+    "epsilon_t": [],
+    "clamp": [],
+    "publish": "raw",
+    "gaussian": None,
+    "delta": 0.0,
+    "window": None,
+    "negligible": 0.0,
+}
+
+
+def _tariff_values(tariff: Tariff) -> dict[str, tuple[Any, _Form]]:
+    """By the keys of [tariff]: the value as it is, and how it is written in a digest."""
+    return {
+        "alpha": (tariff.alpha, real),
+        "beta": (tariff.beta, real),
+        "gamma": (tariff.gamma, real),
+        "inelastic": (tariff.inelastic, int),
+        "floor": (tariff.floor, real),
+        "cap": (tariff.cap, real),
+    }
+
+
+def _policy_values(policy: Policy) -> dict[str, tuple[Any, _Form]]:
+    """By the keys of [policy] likewise; `min_scale` alone has none in a file."""
+    own = dict(policy.schedule.terms)
+    return {
+        "epsilon": (policy.epsilon, real),
+        "horizon": (policy.horizon, int),
+        "eta": (policy.eta, real),
+        "blocks": (policy.blocks, str),
+        "models": (policy.models, str),
+        "on_empty": (policy.on_empty, str),
+        "min_scale": (policy.min_scale, real),
+        "clamp": (policy.clamp, lambda each: [int(at) for at in each]),
+        "publish": (policy.publish, str),
+        **{key: (value, _written) for key, value in (_NO_SCHEDULE | own).items()},
+    }
+
+
+_NO_SCHEDULE: dict[str, Any] = {
+    "epsilon_t": (), "gaussian": None, "delta": 0.0, "window": None, "negligible": 0.0
+}  # fmt: skip
+
+
+def _written(value: Any) -> Any:
+    """A value of a schedule as it is written in a digest."""
+    if isinstance(value, tuple):
+        return [real(one) for one in value]
+    return real(value) if is_real(value) else value
+
+
+def tariff_fields(tariff: Tariff) -> dict[str, Any]:
+    """A tariff under the keys of [tariff], defaults left out."""
+    every = {key: form(value) for key, (value, form) in _tariff_values(tariff).items()}
+    return unlike(every, _TARIFF_USUAL)
+
+
+def policy_fields(policy: Policy) -> dict[str, Any]:
+    """A policy under the keys of [policy], defaults left out."""
+    every = {key: form(value) for key, (value, form) in _policy_values(policy).items()}
+    return unlike(every, _POLICY_USUAL)
+
+
+def terms_digest(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    policy: Policy,
+    calibrator: object | None = None,
+) -> str:
+    """SHA-256 (hex) over everything public that the noise depends on.
+
+    Args:
+        calibrator: One of the user's own, by `calibrator_name`, or None.
+    """
+    fields = _world_fields(zone, tariff, models, consumption)
+    fields["policy"] = policy_fields(policy)
+    if calibrator is not None:
+        fields["calibrator"] = calibrator_name(calibrator)
+    return canonical_digest(fields)
+
+
+def calibrator_name(calibrator: object) -> str:
+    """The name of a calibrator in digests and rules: that of its class when it was first released.
+
+    Args:
+        calibrator: An object of a calibrator's class.
+
+    Returns:
+        The qualified name of the class; for `TrustCalibrator` "Trust", which it was called before.
+    """
+    name = type(calibrator).__qualname__
+    return "Trust" if name == "TrustCalibrator" else name
+
+
+def world_digest(
+    zone: Zone, tariff: Tariff, models: Sequence[OccupancyModel], consumption: Consumption
+) -> str:
+    """The same without a policy: what is believed of a zone."""
+    return canonical_digest(_world_fields(zone, tariff, models, consumption))
+
+
+def _world_fields(
+    zone: Zone, tariff: Tariff, models: Sequence[OccupancyModel], consumption: Consumption
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "zone": {"id": zone.id, "bound": array_digest(zone.bound, "<i4")},
+        "tariff": tariff_fields(tariff),
+        "models": [model.digest for model in models],
+        "consumption": consumption.digest,
+    }
+
+
+def terms_digest_before(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    policy: Policy,
+    calibrator: object | None = None,
+) -> str | None:
+    """The digest that the first version gave these terms; None for terms it did not know.
+
+    It was taken over how Python then showed the two classes. Their fields and order are written
+    out here, so that epochs opened under such a digest go on whatever becomes of the classes.
+    """
+    of_laws = digest_before(consumption)
+    of_tariff = tariff_before(tariff)
+    new = {*policy_fields(policy)} - {*_POLICY_BEFORE}
+    if of_laws is None or of_tariff is None or new:
+        return None
+    rules = _policy_values(policy)
+    shown = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}
+    if window := rules["window"][0]:
+        shown["window"] = f"Window(steps={window['steps']!r}, by={window['by']!r})"
+    of_policy = ", ".join(f"{key}={value}" for key, value in shown.items())
+    by = "" if calibrator is None else f" {calibrator_name(calibrator)}"
+    text = f"hushgrid/1 {zone.id!r} {of_tariff} Policy({of_policy}){by}"
+    h = hashlib.sha256(text.encode())
+    h.update(zone.bound.astype("<i4").tobytes())
+    for model in models:
+        h.update(model.digest.encode())
+    h.update(of_laws.encode())
+    return h.hexdigest()
+
+
+def tariff_before(tariff: Tariff) -> str | None:
+    """A tariff as the first version wrote it in digests; None for one that it did not know."""
+    if {*tariff_fields(tariff)} - {*_TARIFF_BEFORE}:
+        return None
+    values = _tariff_values(tariff)
+    return f"Tariff({', '.join(f'{key}={values[key][0]!r}' for key in _TARIFF_BEFORE)})"
+
+
+_TARIFF_BEFORE = ("alpha", "beta", "gamma", "inelastic", "floor", "cap")
+_POLICY_BEFORE = (
+    "epsilon", "horizon", "eta", "blocks", "models", "on_empty", "min_scale", "epsilon_t", "clamp",
+    "publish", "gaussian", "delta", "window", "negligible",
+)  # fmt: skip

@@ -1,0 +1,248 @@
+"""How the load's law can differ between occupancies that must look alike (Algorithm 1, line 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Int32s, Value
+from hushgrid.errors import PolicyError
+from hushgrid.mechanism.policy import BlockRule, EmptyRule, ModelsRule, Policy
+from hushgrid.mechanism.support import Open, Protected, Support, grouped
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Law
+from hushgrid.model.occupancy import OccupancyModel, check_models
+from hushgrid.model.zone import Zone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """Houses whose occupancy may differ together: the laws of their readings before and after.
+
+    `exact` cases are one definite change, so their laws may be convolved; the others stand for
+    every direction the houses could change in. `model` is the theta that leaves it open, or
+    None when only the models taken together do.
+    """
+
+    houses: tuple[int, ...]
+    bound: tuple[int, ...]
+    before: tuple[Law, ...]
+    after: tuple[Law, ...]
+    model: int | None
+    exact: bool = True
+
+    @property
+    def reach(self) -> int:
+        """How far the load could move [Wh]."""
+        return sum(self.bound)
+
+    def scaled(self, factor: float) -> Case:
+        """The case after demand has answered the price."""
+        before, after = (
+            tuple(law.scaled(factor, bound) for law, bound in zip(laws, self.bound, strict=True))
+            for laws in (self.before, self.after)
+        )
+        return replace(self, before=before, after=after)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exposure:
+    """What a release could give away; a calibrator answers it with a scale.
+
+    `bound` [Wh] of all houses, `largest` the house with the largest; `reach` [Wh] is the most that
+    one house, or one block of houses that move together, can add; `cases` is empty where nothing
+    is uncertain.
+    """
+
+    bound: Int32s
+    largest: int
+    reach: int
+    protected: Protected
+    cases: tuple[Case, ...]
+    blocks: tuple[tuple[int, ...], ...] = ()  # houses that some model moves jointly
+
+
+class Exposures(Value):
+    """The exposure of every step, from public models alone: known before the first reading.
+
+    Steps that leave the same open in the same slot share one Exposure object.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[OccupancyModel],
+        zone: Zone,
+        consumption: Consumption,
+        blocks: BlockRule,
+        together: ModelsRule,
+        on_empty: EmptyRule,
+        clamp: tuple[int, ...] = (),
+        constrained: Policy | None = None,
+    ) -> None:
+        consumption.check_fits(zone.bound)
+        self._origin = (tuple(check_models(models, zone.n_houses)), zone, consumption)
+        self._rules = (blocks, together, on_empty, clamp)
+        # a probabilistic constraint depends on what is lost, so on every term of one policy
+        self._constrained = constrained
+        if clamp:  # from here on the clamp is the bound: the proofs see nothing else
+            consumption = consumption.cut(clamp)
+            zone = zone.cut(np.array(clamp, np.int64)[consumption.class_of])
+        self.zone, self.consumption = zone, consumption
+        # laws that react to rates are cut at each house's own bound: then bounds part a class
+        kinds = consumption.class_of
+        if consumption.reacts:
+            kinds, _ = grouped([consumption.class_of, zone.bound])
+        self._support = Support(models, kinds, zone.bound, blocks, together)
+        self._blocks = self._support.all_blocks()
+        self._largest = int(zone.bound.argmax())  # once: it is a pass over all houses
+        self._reach = max(int(zone.bound[self._largest]), self._support.largest_block())
+        self._shared: dict[tuple[int, bytes], Exposure] = {}
+        self._singles: dict[tuple[int, int, int], Case] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps, self._known = self._support.steps(), list[Exposure]()
+        self._unlikely = None if self._constrained is None else self._support.unlikely()
+        self.followed, self._lost = 0, None
+
+    _lost: Floats | None  # what the last release that is known lost, for each group
+    followed: int  # how many releases that is
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Models, zone and consumption, then the rules."""
+        return (*self._origin, *self._rules, self._constrained)
+
+    def anew(self) -> Exposures:
+        """The same before any release is followed."""
+        other = object.__new__(Exposures)
+        vars(other).update(vars(self))
+        other._begin()
+        return other
+
+    def check_made_for(
+        self,
+        models: Sequence[OccupancyModel],
+        zone: Zone,
+        consumption: Consumption,
+        policy: Policy,
+    ) -> None:
+        """Refuse to answer for another zone, other models or other rules than one's own."""
+        mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
+        followed = policy if policy.schedule.negligible else None
+        if self.made_from() != (tuple(models), zone, consumption, *rules, followed):
+            raise PolicyError(
+                f"exposures were made for zone {mine[1].id!r} under"
+                f" {', '.join(str(rule) for rule in self._rules[:3])};"
+                " make them from this zone, these models and this policy."
+            )
+
+    def booked(self) -> Exposures:
+        """The same under the rules `block` and `union`, without a probabilistic constraint.
+
+        The other rules bound less than what a release can tell about one house, and a house that
+        has left is told about, so no account may rest on them.
+        """
+        if not self.weaker and self._constrained is None:
+            return self
+        _, _, on_empty, clamp = self._rules
+        return Exposures(*self._origin, "block", "union", on_empty, clamp)
+
+    @property
+    def weaker(self) -> bool:
+        """Whether the rules can bound less than what a release tells about one house."""
+        blocks, together, _, _ = self._rules
+        several = len(self._origin[0]) > 1
+        return (blocks != "block" and self._support.has_blocks) or (together != "union" and several)
+
+    def lost(self, each: Floats) -> None:
+        """Say what the latest step's release loses for each house (probabilistic constraint)."""
+        self._lost, self.followed = each[self._support.largest], self.followed + 1
+
+    def at(self, t: int) -> Exposure:
+        """The exposure of step t, before any reaction of demand to rates."""
+        while len(self._known) < t:
+            self._known.append(self._next(len(self._known) + 1))
+        return self._known[t - 1]
+
+    def _next(self, t: int) -> Exposure:
+        if self._unlikely is not None and self.followed < t - 1:
+            raise PolicyError(
+                f"step {t} is asked for before what step {t - 1} lost is known;"
+                " under policy negligible ask a schedule, step by step."
+            )
+        opened = next(self._steps)
+        if self._unlikely is not None and self._constrained is not None:
+            self._unlikely.advance(self._lost)
+            left = self._unlikely.out(self._constrained.schedule.negligible)
+            remaining = opened.groups & ~left
+            if remaining.any() or opened.blocks:  # if nobody remains, nobody leaves
+                opened = replace(opened, groups=remaining)
+        if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
+            opened = self._support.everything()
+        key = (self.consumption.calendar.slot(t), opened.mark())
+        if key not in self._shared:
+            self._shared[key] = Exposure(
+                self._support.bound,
+                self._largest,
+                self._reach,
+                self._support.protected(opened),
+                tuple(self._cases(opened, t)),
+                self._blocks,
+            )
+        return self._shared[key]
+
+    def _cases(self, opened: Open, t: int) -> Iterator[Case]:
+        """One case for each density class with a protected house, and one for each flip.
+
+        For the same laws the loss never falls as the bound grows, so the class's largest
+        protected house speaks for all.
+        """
+        slot = self.consumption.calendar.slot(t)
+        for group in _largest_open_groups(self._support, opened).tolist():
+            key = (slot, group, int(opened.model_of[group]))
+            if key not in self._singles:
+                house, theta = int(self._support.largest[group]), key[2]
+                self._singles[key] = self._case(t, (house,), (0,), None if theta < 0 else theta)
+            yield self._singles[key]
+        for number, model, flips in opened.blocks:
+            houses = self._support.block(number)
+            for flip in flips:
+                yield self._case(t, flip.pick(houses), flip.start(), model, flip.exact)
+
+    def _case(
+        self,
+        t: int,
+        houses: tuple[int, ...],
+        start: Sequence[int],
+        model: int | None,
+        exact: bool = True,
+    ) -> Case:
+        kinds = [int(self.consumption.class_of[h]) for h in houses]
+        laws = [
+            tuple(self.consumption.law(t, kind, occupied=occupied) for occupied in (False, True))
+            for kind in kinds
+        ]
+        return Case(
+            houses,
+            tuple(int(self._support.bound[h]) for h in houses),
+            tuple(pair[s] for pair, s in zip(laws, start, strict=True)),
+            tuple(pair[1 - s] for pair, s in zip(laws, start, strict=True)),
+            model,
+            exact,
+        )
+
+
+def _largest_open_groups(support: Support, opened: Open) -> Int32s:
+    """Of the open groups of each density class, the one with the largest bound."""
+    groups = np.flatnonzero(opened.groups).astype(np.int32)
+    if not groups.size:
+        return groups
+    kinds, bounds = support.class_of_group[groups], support.bound[support.largest[groups]]
+    top = np.full(int(kinds.max()) + 1, -1, np.int32)
+    np.maximum.at(top, kinds, bounds)
+    best = groups[bounds == top[kinds]]
+    _, first = np.unique(support.class_of_group[best], return_index=True)
+    return np.asarray(best[first])

@@ -1,0 +1,639 @@
+"""Schedules: how a policy shares its epsilon out over releases, and which noise keeps it.
+
+A policy has one schedule. The schedule alone knows the noise law, the epsilon of a step, what steps
+lose together, its keys in a file and its sentences; no other module asks which class it is, except
+`mechanism`, which takes two sights of a load within a window, and `zonefile`, which chooses one
+from the keys of a file. A new schedule is a final class here.
+
+A `Window` is a w-event budget (Kellaris, Papadopoulos, Xiao, Papadias 2014): any w consecutive
+steps of an endless stream lose at most epsilon together. Half of the budget probes, at every step,
+whether the load has moved away from what the public expects; the other half is spent where it has.
+
+distribution  a publication takes half of what the last w - 1 publications have left
+absorption    every step has an equal share; a publication takes the shares of the skipped steps
+              before it, and the steps after it give up as many
+
+These shares are what a step may take at most. What a release books decides: a probe or a
+publication that brings any w consecutive steps above epsilon by the exact sum of what they book is
+not made, whatever terms and rules the steps before followed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, final, get_args
+
+from hushgrid._numbers import Floats, is_real, is_whole, sum_up
+from hushgrid.errors import PolicyError
+
+NoiseLaw = Literal["laplace", "gaussian"]
+NoiseName = Literal["laplace", "gaussian", "none"]
+Method = Literal["distribution", "absorption"]
+Wh = TypeVar("Wh", float, Floats)
+
+ROUNDING = 1e-9  # of a probe's share: what calibration and rounding may add to it
+
+
+class _Policy(Protocol):
+    """What a schedule asks of its policy."""
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def eta(self) -> float: ...
+    @property
+    def on_empty(self) -> str: ...
+
+
+class Schedule:
+    """How epsilon is shared out. By default every release may lose epsilon, by Laplace noise.
+
+    Attributes:
+        noise: The law of the noise.
+        noise_words: The law and its scale, for sentences.
+        secret: What epsilon is about where a zone promises nothing else.
+        adaptive: Whether a step spends by what it sees, so that its scale is not known ahead.
+        per_release: Whether each release has a finite epsilon of its own, which sets its noise.
+        assumption: A sentence for the list of assumptions; or empty.
+        epsilons: The epsilon of each step of the horizon, where they differ; else empty.
+        multiple: Where no epsilon sets the noise: its standard deviation over a house's reach.
+        delta: What the promise about the whole horizon leaves beyond epsilon.
+        negligible: A house is left out once what is public leaves at most this probability to one
+            of its states.
+    """
+
+    __slots__ = ()
+    noise: ClassVar[NoiseLaw] = "laplace"
+    noise_words: ClassVar[str] = "Laplace, scale"
+    secret: ClassVar[Literal["step", "trajectory", "window"]] = "step"
+    adaptive: ClassVar[bool] = False
+    per_release: ClassVar[bool] = True
+    assumption: ClassVar[str] = ""
+    epsilons: tuple[float, ...] = ()
+    multiple: float = 0.0
+    delta: float = 0.0
+    negligible: float = 0.0
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """The schedule under its keys of [policy] in a zone file, with the values as given."""
+        return {}
+
+    @property
+    def shared_by(self) -> int:
+        """How many consecutive steps share epsilon."""
+        return 1
+
+    @property
+    def words(self) -> str:
+        """The schedule in a policy's rule, after a space; empty where there is nothing to say."""
+        return ""
+
+    @property
+    def caveat(self) -> str:
+        """A sentence that goes with every promise, without its full stop; or empty."""
+        return ""
+
+    @property
+    def known_ahead(self) -> bool:
+        """Whether every release has a finite loss that is known before the first reading."""
+        return self.per_release and not self.adaptive and not self.negligible
+
+    def epsilon_at(self, epsilon: float, t: int) -> float:
+        """What release t may lose at most, of a policy's epsilon."""
+        return self.epsilons[t - 1] if self.epsilons else epsilon
+
+    def noise_at(self, scale: float) -> NoiseName:
+        """The law of a release's noise of this scale [Wh]; `none` where the scale is 0."""
+        return self.noise if scale else "none"
+
+    def variance(self, scale: Wh) -> Wh:
+        """Of the noise at this scale [Wh^2]."""
+        return 2 * scale**2
+
+    def covers(self, horizon: int) -> int:
+        """How many releases the promise is about."""
+        return horizon
+
+    def lost_by(self, most: Sequence[float]) -> float:
+        """The most that consecutive steps lose together, from the most that each can lose."""
+        return sum_up(most)
+
+    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:  # noqa: ARG002
+        """The same with these epsilons, or with one for all steps; where steps have their own."""
+        return self
+
+    def protecting_all(self) -> Schedule:
+        """The same without a probability that is negligible."""
+        return self
+
+    def check(self, policy: _Policy) -> None:
+        """Refuse a policy that the schedule does not go with.
+
+        Raises:
+            PolicyError: With the keys of a zone file as its fields.
+        """
+        for t, epsilon in enumerate(self.epsilons, 1):
+            number = is_real(epsilon) and epsilon > 0
+            if not (number and epsilon <= policy.epsilon):
+                raise PolicyError(
+                    f"policy epsilon_t of step {t} is {epsilon}; give a positive number, at most"
+                    f" epsilon = {policy.epsilon:g}.",
+                    fields=("epsilon_t", "epsilon") if number else ("epsilon_t",),
+                )
+        if self.epsilons and len(self.epsilons) != policy.horizon:
+            raise PolicyError(
+                f"policy epsilon_t has {len(self.epsilons)} entries but the horizon is"
+                f" {policy.horizon}; give one for each step, or none.",
+                fields=("epsilon_t", "horizon"),
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Even(Schedule):
+    """Every release may lose epsilon."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PerStep(Schedule):
+    """A smaller epsilon for each step of the horizon.
+
+    Attributes:
+        epsilons: One for each step, each at most the policy's epsilon.
+    """
+
+    epsilons: tuple[float, ...] = field()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilons", _listed(self.epsilons))
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """`epsilon_t`."""
+        return {"epsilon_t": self.epsilons}
+
+    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+        """An even schedule without them."""
+        return per_step(each)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Negligible(Schedule):
+    """Leave a house out once what is public leaves almost nothing to one of its states.
+
+    The promise of a step is then (epsilon, negligible).
+
+    Attributes:
+        negligible: A probability from 0 (no house is left out) to below 0.5.
+        epsilons: One for each step, or none.
+    """
+
+    negligible: float = field()
+    epsilons: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilons", _listed(self.epsilons))
+        if not (is_real(self.negligible) and 0 <= self.negligible < 0.5):
+            raise PolicyError(
+                f"policy negligible is {self.negligible}; give a probability from 0 to below 0.5.",
+                fields=("negligible",),
+            )
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """`negligible` and `epsilon_t`."""
+        return {"negligible": self.negligible, "epsilon_t": self.epsilons}
+
+    @property
+    def words(self) -> str:
+        """The probability."""
+        return f" negligible={self.negligible:g}" if self.negligible else ""
+
+    @property
+    def caveat(self) -> str:
+        """Who is left out."""
+        if not self.negligible:
+            return ""
+        return (
+            "A home is left out while public knowledge gives one of its states a probability of at"
+            f" most {self.negligible:g}; in that state a price can shift the odds by more"
+        )
+
+    def with_epsilons(self, each: tuple[float, ...]) -> Schedule:
+        """The same probability."""
+        return Negligible(self.negligible, each)
+
+    def protecting_all(self) -> Schedule:
+        """Its epsilons alone."""
+        return per_step(self.epsilons)
+
+    def check(self, policy: _Policy) -> None:
+        """Noise at every step, and epsilons that fit."""
+        Schedule.check(self, policy)
+        if self.negligible and policy.on_empty == "publish_exact":
+            raise PolicyError(
+                f"policy negligible is {self.negligible:g} with on_empty publish_exact;"
+                " a house that is only unlikely to surprise needs noise: give protect_all.",
+                fields=("negligible", "on_empty"),
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Gaussian(Schedule):
+    """Integer Gaussian noise. No release has an epsilon of its own.
+
+    The policy's epsilon and `delta` are what the whole horizon promises about a house's day.
+
+    Attributes:
+        multiple: Standard deviation of the noise over the farthest that a house reaches.
+        delta: A probability between 0 and 1.
+    """
+
+    noise = "gaussian"
+    noise_words = "Gaussian, standard deviation"
+    secret = "trajectory"
+    per_release = False
+    assumption = "No release has a finite epsilon of its own under Gaussian noise."
+    words = " gaussian"
+
+    multiple: float = field()
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (is_real(self.multiple) and self.multiple > 0):
+            raise PolicyError(
+                f"policy gaussian is {self.multiple}; give a positive multiple of the bound.",
+                fields=("gaussian",),
+            )
+        if not (is_real(self.delta) and 0 < self.delta < 1):
+            raise PolicyError(
+                f"policy delta is {self.delta}; give a probability between 0 and 1.",
+                fields=("delta",),
+            )
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """`gaussian` and `delta`."""
+        return {"gaussian": self.multiple, "delta": self.delta}
+
+    def epsilon_at(self, epsilon: float, t: int) -> float:  # noqa: ARG002
+        """Infinite."""
+        return math.inf
+
+    def variance(self, scale: Wh) -> Wh:
+        """The square of the scale."""
+        return scale**2
+
+    def check(self, policy: _Policy, epsilons: int = 0) -> None:
+        """Noise enough for the horizon, at eta = 1.
+
+        Args:
+            policy: The policy.
+            epsilons: How many epsilons a step a file gives besides.
+
+        Raises:
+            PolicyError: Where the multiple leaves more than delta, or eta or epsilons do not fit.
+        """
+        if policy.eta != 1 or epsilons:
+            raise PolicyError(
+                f"policy gaussian is {self.multiple:g} with eta {policy.eta:g} and"
+                f" {epsilons} epsilons a step; Gaussian noise goes with eta = 1 and one"
+                " epsilon for the whole horizon.",
+                fields=("gaussian", "eta", "epsilon_t"),
+            )
+        left = gaussian_delta(policy.epsilon, policy.horizon, self.multiple)
+        if left > self.delta:
+            raise PolicyError(
+                f"policy gaussian is {self.multiple:g}, which leaves delta = {left:.3g} at epsilon"
+                f" = {policy.epsilon:g} over {policy.horizon} steps where {self.delta:g} is"
+                " promised; give a larger multiple, as plan computes it.",
+                fields=("gaussian", "epsilon", "horizon", "delta"),
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window(Schedule):
+    """Epsilon is what any `steps` consecutive steps may lose together, for endless streams.
+
+    Attributes:
+        steps: w, 1 or more.
+        by: How the half for publications is shared out.
+    """
+
+    secret = "window"
+    adaptive = True
+
+    steps: int
+    by: Method = "distribution"
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.steps) or self.steps < 1:
+            raise PolicyError(
+                f"window steps is {self.steps}; give 1 step or more.", fields=("steps",)
+            )
+        if self.by not in get_args(Method):
+            raise PolicyError(
+                f"window by is {self.by!r}; give one of {', '.join(get_args(Method))}.",
+                fields=("by",),
+            )
+        object.__setattr__(self, "steps", int(self.steps))
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """`window`, a table of its own."""
+        return {"window": {"steps": self.steps, "by": self.by}}
+
+    @property
+    def shared_by(self) -> int:
+        """w."""
+        return self.steps
+
+    @property
+    def words(self) -> str:
+        """The method and w."""
+        return f" {self.by} over {self.steps}"
+
+    def covers(self, horizon: int) -> int:  # noqa: ARG002
+        """w, however long the stream."""
+        return self.steps
+
+    def lost_by(self, most: Sequence[float]) -> float:
+        """The most that a step can lose, once for every window begun."""
+        return max(most, default=0.0) * math.ceil(len(most) / self.steps)
+
+    def check(self, policy: _Policy) -> None:
+        """Noise at every step, and eta = 1."""
+        if policy.on_empty == "publish_exact":
+            raise PolicyError(
+                "policy on_empty is publish_exact with a window; an endless stream protects all.",
+                fields=("on_empty", "window"),
+            )
+        if policy.eta != 1:  # two sights of one reading: their losses add up at eta = 1 alone
+            raise PolicyError(
+                f"policy eta is {policy.eta:g} with a window, which may look at a load twice;"
+                " give eta = 1.",
+                fields=("eta", "window"),
+            )
+
+    def probe_epsilon(self, epsilon: float) -> float:
+        """What the probe of every step may lose."""
+        return epsilon / (2 * self.steps)
+
+    def publication_epsilon(self, epsilon: float, spent: Sequence[float]) -> float:
+        """What a publication now may lose, after what each earlier step spent on one; 0: none.
+
+        >>> Window(4).publication_epsilon(1.0, []), Window(4).publication_epsilon(1.0, [0.25, 0.0])
+        (0.25, 0.125)
+        >>> Window(4, "absorption").publication_epsilon(1.0, [0.0, 0.0])  # two skipped, its own
+        0.375
+        """
+        recent = self.recent(spent)
+        if self.by == "distribution":
+            return max((epsilon / 2 - sum(recent)) / 2, 0.0)
+        unit = self.probe_epsilon(epsilon)
+        last = max((i for i, e in enumerate(recent) if e > 0), default=-1)
+        skipped = len(recent) - last - 1
+        # a publication at the border of an epoch may be a fraction of shares: rounded up
+        given_up = math.ceil(recent[last] / unit - ROUNDING) - 1 if last >= 0 else 0
+        return unit * max(min(skipped - given_up + 1, self.steps), 0)
+
+    def recent(self, lost: Sequence[float]) -> tuple[float, ...]:
+        """Of what each step has lost, latest last, the part that a window with the next one holds.
+
+        >>> Window(3).recent([0.3, 0.2, 0.1]), Window(1).recent([0.3])
+        ((0.2, 0.1), ())
+        """
+        return tuple(lost)[-(self.steps - 1) :] if self.steps > 1 else ()
+
+    def published(self, epsilon: float, lost: Sequence[float]) -> tuple[float, ...]:
+        """How much of what each step has lost counts as spent on a publication.
+
+        What is above a probe's share; never more than epsilon, so that an infinite loss counts.
+        """
+        probe = self.probe_epsilon(epsilon)
+        above = (min(e - probe, epsilon) for e in lost)
+        return tuple(e if e > ROUNDING * probe else 0.0 for e in above)
+
+
+def per_step(epsilons: Sequence[float]) -> Schedule:
+    """The schedule with these epsilons, one for each step; an even one where there are none."""
+    return PerStep(tuple(epsilons)) if epsilons else Even()
+
+
+def _listed(epsilons: Sequence[float]) -> tuple[float, ...]:
+    if not isinstance(epsilons, (tuple, list)):
+        raise PolicyError(
+            f"policy epsilon_t is {epsilons!r}; give a list, one a step.", fields=("epsilon_t",)
+        )
+    return tuple(epsilons)
+
+
+def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
+    """delta of `steps` Gaussian releases at `multiple` (the balanced closed form).
+
+    >>> f"{gaussian_delta(1.0, 96, 41.4):.1e}"
+    '1.0e-06'
+    """
+    mu = math.sqrt(steps) / multiple
+    above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    if epsilon > 700:  # beyond floats; leaving the second term out is on the safe side
+        return _phi(above)
+    return _phi(above) - math.exp(epsilon) * _phi(below)
+
+
+def _phi(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+def largest_so_far(lost: Mapping[int, float]) -> dict[int, float]:
+    """Losses of different houses, each by the steps since, as those of one house that has the most.
+
+    Over any last steps they add up to at least the largest loss there, and hardly to more.
+
+    >>> largest_so_far({3: 0.75, 1: 0.5, 2: 0.25})
+    {1: 0.5, 3: 0.25000000000000006}
+    """
+    found: dict[int, float] = {}
+    largest = 0.0
+    for ago in sorted(lost):
+        if lost[ago] > largest:
+            more = lost[ago] - largest
+            found[ago] = math.nextafter(more, math.inf) if largest else more
+            largest = lost[ago]
+    return found
+
+
+# --------------------------------------------------------------------------------------------------
+# What is promised: the guarantee of each release and the rules it follows.
+
+
+BlockRule = Literal["block", "minimal", "paper"]
+ModelsRule = Literal["union", "paper"]
+EmptyRule = Literal["protect_all", "publish_exact"]
+PublishRule = Literal["raw", "estimate"]
+
+MIN_SCALE = 0.1  # [Wh]; no release goes out with less noise than this
+MAX_CLAMP = 2**31 - 1  # [Wh]
+MAX_SCALE = 1e15  # [Wh]; beyond it the noise would outgrow 64-bit whole numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A promise, how far the consumption model is trusted, and one schedule.
+
+    Attributes:
+        epsilon: Bound on the log-odds that one release gives away about one house, to an adversary
+            who knows the occupancy of all others. A schedule may share it out over many releases.
+        horizon: How many steps the policy is for.
+        eta: Share of every reading's law that may be anything; 1 assumes no consumption law, 0
+            that the law is exact. The occupancy models are assumed at every eta.
+        blocks: How correlated houses count.
+        models: How Theta counts.
+        on_empty: What to do when no house is uncertain ("publish_exact" trusts Theta absolutely).
+        min_scale: The least noise of a release [Wh].
+        clamp: One bound for each density class [Wh], below the contract bound, or none.
+        publish: The rate of the noisy load, or of the public's best estimate of it.
+        schedule: How epsilon is shared out over the releases, and the law of the noise.
+    """
+
+    epsilon: float
+    horizon: int = 96
+    eta: float = 1.0
+    blocks: BlockRule = "block"
+    models: ModelsRule = "union"
+    on_empty: EmptyRule = "protect_all"
+    min_scale: float = MIN_SCALE
+    clamp: tuple[int, ...] = ()
+    publish: PublishRule = "raw"
+    schedule: Schedule = field(default_factory=Even)
+
+    def __post_init__(self) -> None:
+        if not (is_real(self.epsilon) and self.epsilon > 0):
+            raise PolicyError(
+                f"policy epsilon is {self.epsilon}; give a positive number.", fields=("epsilon",)
+            )
+        if not is_whole(self.horizon) or self.horizon < 1:
+            raise PolicyError(
+                f"policy horizon is {self.horizon}; give 1 step or more.", fields=("horizon",)
+            )
+        if not (is_real(self.eta) and 0 <= self.eta <= 1):
+            raise PolicyError(
+                f"policy eta is {self.eta}; give a share from 0 to 1.", fields=("eta",)
+            )
+        if not (is_real(self.min_scale) and MIN_SCALE <= self.min_scale <= MAX_SCALE):
+            raise PolicyError(
+                f"policy min_scale is {self.min_scale}; give {MIN_SCALE} Wh or more.",
+                fields=("min_scale",),
+            )
+        object.__setattr__(self, "horizon", int(self.horizon))
+        for name, kind in _RULES.items():
+            if getattr(self, name) not in get_args(kind):
+                raise PolicyError(
+                    f"policy {name} is {getattr(self, name)!r}; give one of"
+                    f" {', '.join(get_args(kind))}.",
+                    fields=(name,),
+                )
+        object.__setattr__(self, "clamp", _checked_clamp(self.clamp))
+        if not isinstance(self.schedule, Schedule):
+            raise PolicyError(
+                f"policy schedule is {self.schedule!r}; give a Window such as Window(96), or"
+                " another schedule.",
+                fields=("schedule",),
+            )
+        self.schedule.check(self)
+
+    def epsilon_at(self, t: int) -> float:
+        """What release t may lose; infinite where no release has an epsilon of its own."""
+        return self.schedule.epsilon_at(self.epsilon, t)
+
+    def first(self, steps: int) -> Policy:
+        """The policy of the first steps, at most the horizon."""
+        horizon = min(self.horizon, steps)
+        schedule = self.schedule.with_epsilons(self.schedule.epsilons[:horizon])
+        return replace(self, horizon=horizon, schedule=schedule)
+
+    def at_even_share(self) -> Policy:
+        """The policy with epsilon shared out evenly, where steps spend by what they see."""
+        if not self.schedule.adaptive:
+            return self
+        return replace(self, epsilon=self.epsilon / self.schedule.shared_by, schedule=Even())
+
+    @property
+    def rule(self) -> str:
+        """The rules in a few words for people, such as `eta=1 block union`."""
+        clamped = " clamped" if self.clamp else ""
+        return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}{self.schedule.words}"
+
+
+_RULES = {
+    "blocks": BlockRule,
+    "models": ModelsRule,
+    "on_empty": EmptyRule,
+    "publish": PublishRule,
+}
+
+
+def weaker_promise(policy: Policy, models: int = 2) -> tuple[str, ...]:
+    """What the policy's rules do not promise, in sentences; none for the default rules.
+
+    The rules set the noise. What is booked for a release is the loss of the house most is learnt
+    about under the default rules, at the noise used: more than epsilon, and possibly infinite.
+
+    Args:
+        policy: The rules.
+        models: How many models Theta has; with one, the rule for several plays no part.
+
+    >>> weaker_promise(Policy(0.5))
+    ()
+    """
+    found = [_WEAKER[policy.blocks]] if policy.blocks in _WEAKER else []
+    if policy.models == "paper" and models > 1:
+        found.append(_WEAKER_MODELS)
+    if policy.on_empty == "publish_exact":
+        found.append(_WEAKER_EXACT)
+    return tuple(found)
+
+
+_BOOKED = "about one home a price can say more, and that larger loss is what each release states"
+_WEAKER = {
+    "minimal": (
+        "Where homes move together, the rule minimal bounds only how well a price separates"
+        f" neighbouring joint states, those with no possible state between them; {_BOOKED}."
+    ),
+    "paper": (
+        "Where homes move together, the rule paper bounds only how well a price separates joint"
+        f" states that differ in one home; {_BOOKED}."
+    ),
+}
+_WEAKER_MODELS = (
+    "A home whose occupancy each model alone makes certain, though they disagree, is not protected"
+    f" by the rule paper for models; {_BOOKED}."
+)
+_WEAKER_EXACT = (
+    "Where the rules find no home's occupancy uncertain, the price is exact: this trusts the models"
+    " absolutely, and nothing is promised where they are wrong."
+)
+
+
+def _checked_clamp(clamp: tuple[int, ...]) -> tuple[int, ...]:
+    if not isinstance(clamp, (tuple, list)):
+        raise PolicyError(
+            f"policy clamp is {clamp!r}; give a list of Wh, one a density class.", fields=("clamp",)
+        )
+    each = tuple(clamp)
+    for kind, at in enumerate(each):
+        if not is_whole(at) or not 1 <= at <= MAX_CLAMP:
+            raise PolicyError(
+                f"policy clamp of class {kind} is {at}; give whole Wh, 1 to {MAX_CLAMP}.",
+                fields=("clamp",),
+            )
+    return tuple(int(at) for at in each)

@@ -1,0 +1,347 @@
+"""Calibrations for every step, ahead of the first reading where that is possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Value, is_real
+from hushgrid.errors import ConsumptionError, HorizonError, PolicyError
+from hushgrid.mechanism.calibrators import (
+    TRUST,
+    Answer,
+    Calibrator,
+    GaussianMultiple,
+    TrustCalibrator,
+    case_loss,
+    check_scale,
+    check_terms,
+    loss_of_pmfs,
+)
+from hushgrid.mechanism.exposure import Case, Exposure, Exposures
+from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.support import Protected
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.zone import Zone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """How much noise step t gets, and why.
+
+    `scale` [Wh]; `epsilon` the loss it leaves for the worst house under the rules `block` and
+    `union`, whichever rules set the noise (0 without noise where no house is uncertain, infinite
+    where one is); `epsilon_any` the same whatever anyone consumes, for every house (or block of
+    houses that move together);
+    `house` and `model` (a number into Theta; None: the models together) set the scale.
+    """
+
+    t: int
+    protected: Protected
+    scale: float
+    epsilon: float
+    epsilon_any: float
+    house: int | None
+    model: int | None
+
+
+class Scheduler(Value):
+    """Answers `at(t, rates)`: the calibration of step t, from published rates only."""
+
+    def __init__(
+        self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
+    ) -> None:
+        self._made_from = (exposures, policy, calibrator)
+        self._exposures, self._policy = exposures, policy
+        given = policy.schedule
+        usual: Calibrator = TRUST if given.per_release else GaussianMultiple()
+        if not given.per_release and calibrator is not None:
+            raise PolicyError(
+                f"policy gaussian is {given.multiple:g} and there is a calibrator too;"
+                " give one of them."
+            )
+        self._calibrator = usual if calibrator is None else calibrator
+        self._answers: dict[tuple[Exposure, float], Answer] = {}
+        self._known: dict[tuple[int, float], Calibration] = {}
+        self._terms: dict[float, Policy] = {}
+        self._booked: Exposures | None = None
+        self._losses: dict[tuple[Exposure, float], float] = {}
+        self.ahead = policy.eta == 1 or not exposures.consumption.reacts
+        self._leaving = given.negligible > 0
+        if self._leaving and not self.ahead:
+            raise PolicyError(
+                f"policy negligible is {given.negligible:g} and readings react to rates at eta ="
+                f" {policy.eta:g}; give eta = 1, or negligible = 0."
+            )
+        if self._leaving:  # they follow what this schedule loses
+            self._exposures = exposures.anew()
+
+    def made_from(self) -> tuple[Any, ...]:
+        """Exposures, policy and calibrator."""
+        return self._made_from
+
+    def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
+        """The calibration of step t after the published `rates` of steps 1..t-1.
+
+        `epsilon` may ask for another loss than the policy's for this step.
+        """
+        if not 1 <= t <= self._policy.horizon:
+            raise HorizonError(
+                f"step t is {t} but the policy's horizon is {self._policy.horizon};"
+                " plan a longer horizon, or publish the public forecast."
+            )
+        lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
+        if not self.ahead:
+            exposure = self.exposure(t, rates)
+            return self._stated(_calibration(t, exposure, self._answer(exposure, lost)), rates)
+        if self._leaving:
+            self._catch_up(t)
+        if (t, lost) not in self._known:
+            key = (self._exposures.at(t), lost)
+            if key not in self._answers:
+                self._answers[key] = self._answer(*key)
+            self._known[t, lost] = self._stated(_calibration(t, key[0], self._answers[key]))
+        return self._known[t, lost]
+
+    def _stated(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
+        """With the loss that is booked, where the rules that set the noise bound less."""
+        weaker = self._exposures.weaker
+        if found.scale > 0 and (not weaker or math.isinf(found.epsilon)):
+            return found
+        exposure = self._fully(found.t)
+        if not self.ahead:
+            exposure = self._answered(exposure, found.t, rates)
+        if found.scale == 0:
+            return replace(found, epsilon=math.inf if exposure.cases else 0.0)
+        worst = max(self._worst(exposure, found.scale), found.epsilon)
+        any_loss = math.nextafter(exposure.reach / found.scale, math.inf)
+        return replace(found, epsilon=worst, epsilon_any=max(any_loss, found.epsilon_any))
+
+    def _worst(self, exposure: Exposure, scale: float) -> float:
+        """The largest loss of any case; kept where exposures are shared by steps."""
+        if (exposure, scale) not in self._losses:
+            each = (case_loss(case, scale, self._policy.eta) for case in exposure.cases)
+            worst = max(each, default=0.0)
+            if not self.ahead:
+                return worst
+            self._losses[exposure, scale] = worst
+        return self._losses[exposure, scale]
+
+    def _fully(self, t: int) -> Exposure:
+        """The exposure that is booked, before any reaction of demand to rates."""
+        if self._booked is None:
+            self._booked = self._exposures.booked()
+        return self._booked.at(t)
+
+    def _catch_up(self, t: int) -> None:
+        """Answer the steps before t in turn: who may leave depends on what they have lost."""
+        for s in range(self._exposures.followed + 1, t + 1):
+            exposure, epsilon = self._exposures.at(s), self._policy.epsilon_at(s)
+            answer = self._answers[exposure, epsilon] = self._answer(exposure, epsilon)
+            self._exposures.lost(
+                house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
+            )
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the scale of every step is known before the first reading."""
+        return self.ahead and not self._policy.schedule.adaptive
+
+    def scales(self) -> list[float]:
+        """The scale of every step [Wh]; none where they are not known before the first reading."""
+        steps = range(1, self._policy.horizon + 1) if self.fixed else ()
+        return [self.at(t).scale for t in steps]
+
+    def most(self, t: int) -> float:
+        """The most that a release of step t can lose at its epsilon, whatever rates come before.
+
+        Above epsilon only under rules that bound less than what a release tells about one house;
+        infinite where that depends on rates.
+        """
+        lost = self._policy.epsilon_at(t)
+        if not self._exposures.weaker:
+            return lost
+        return max(self.at(t).epsilon, lost) if self.ahead else math.inf
+
+    @property
+    def weaker(self) -> bool:
+        """Whether the rules can bound less than what a release tells about one house."""
+        return self._exposures.weaker
+
+    @property
+    def consumption(self) -> Consumption:
+        """The public law of readings, cut at the clamp."""
+        return self._exposures.consumption
+
+    @property
+    def zone(self) -> Zone:
+        """The zone, with the clamp as its bounds."""
+        return self._exposures.zone
+
+    def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
+        """What step t could give away, after demand has answered the rates of steps 1..t-1."""
+        if self._leaving:
+            self._catch_up(t)
+        return self._answered(self._exposures.at(t), t, rates)
+
+    def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
+        """What step t can tell about one house, whatever rules set the noise."""
+        return self._answered(self._fully(t), t, rates)
+
+    def losses(self, t: int, scale: float, rates: Sequence[float] = ()) -> Floats:
+        """What a release at `scale` tells about every house: 0 where its occupancy is certain."""
+        exposure = self.booked(t, rates)
+        if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
+            return np.zeros(self.zone.n_houses)
+        if not self._policy.schedule.per_release or scale == 0:
+            return np.where(exposure.protected.mask(), math.inf, 0.0)
+        eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
+        own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
+        cost = np.where(exposure.protected.mask(), own, 0.0)
+        for block in exposure.blocks:  # whoever of a block differs may tell of any of its houses
+            cases = cases_of(exposure, block)
+            cost[list(block)] = max((case_loss(case, scale, eta) for case in cases), default=0.0)
+        return cost
+
+    def _answered(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
+        if not self.consumption.reacts:
+            return exposure
+        if len(rates) < t - 1:
+            raise ConsumptionError(
+                f"readings react to published rates and {len(rates)} of {t - 1} are given;"
+                " give all rates published before the step."
+            )
+        factor = self.consumption.factor(rates[: t - 1])
+        return replace(exposure, cases=tuple(case.scaled(factor) for case in exposure.cases))
+
+    def _answer(self, exposure: Exposure, epsilon: float) -> Answer:
+        policy = self._policy
+        if not policy.schedule.per_release:
+            answer = self._calibrator.scale(exposure, policy)
+            _check_scale(answer, policy, bool(exposure.cases))
+            return answer
+        if epsilon != policy.epsilon:
+            if epsilon not in self._terms:
+                even = policy.schedule.with_epsilons(())
+                self._terms[epsilon] = replace(policy, epsilon=epsilon, schedule=even)
+            policy = self._terms[epsilon]
+        answer = self._calibrator.scale(exposure, policy)
+        _check_scale(answer, policy, bool(exposure.cases))
+        # TrustCalibrator has measured every case
+        if answer.scale > 0 and type(self._calibrator) is not TrustCalibrator:
+            losses = [case_loss(c, answer.scale, policy.eta) for c in exposure.cases]
+            worst = max(losses, default=0.0)
+            answer = answer._replace(loss=worst)
+        _check_loss(answer, policy)
+        return answer
+
+
+def cases_of(exposure: Exposure, block: Sequence[int]) -> list[Case]:
+    """The cases in which houses of a block differ."""
+    members = set(block)
+    return [case for case in exposure.cases if members.issuperset(case.houses)]
+
+
+def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
+    b = answer.scale
+    house, model = answer.house, None
+    if answer.case is not None:
+        house, model = answer.case.houses[0], answer.case.model
+    if b == 0 or math.isinf(answer.loss):  # no noise, or noise without an epsilon of its own
+        return Calibration(t, exposure.protected, b, math.inf, math.inf, house, model)
+    any_loss = math.nextafter(exposure.reach / b, math.inf)
+    return Calibration(t, exposure.protected, b, answer.loss, any_loss, house, model)
+
+
+def exposures_of(
+    models: Sequence[OccupancyModel], zone: Zone, consumption: Consumption, policy: Policy
+) -> Exposures:
+    """What each step could give away under the policy's rules, whatever its epsilon and eta."""
+    return Exposures(
+        models,
+        zone,
+        consumption,
+        blocks=policy.blocks,
+        together=policy.models,
+        on_empty=policy.on_empty,
+        clamp=policy.clamp,
+        constrained=policy if policy.schedule.negligible else None,
+    )
+
+
+def schedule(
+    models: Sequence[OccupancyModel],
+    zone: Zone,
+    consumption: Consumption,
+    policy: Policy,
+    calibrator: Calibrator | None = None,
+) -> tuple[Calibration, ...]:
+    """The noise of every step 1..horizon, before the first reading.
+
+    Needs a consumption that does not react to rates, or eta = 1.
+
+    >>> from hushgrid.model.laws import Uniform
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> [c.scale for c in schedule([theta], Zone("z", [1000]), f, Policy(0.5, horizon=2))]
+    [2000.0, 2000.0]
+    """
+    scheduler = Scheduler(exposures_of(models, zone, consumption, policy), policy, calibrator)
+    if not scheduler.ahead:
+        raise ConsumptionError(
+            f"readings react to published rates and eta is {policy.eta}; the scale is then known"
+            " only step by step: use init and step, or eta = 1."
+        )
+    return tuple(scheduler.at(t) for t in range(1, policy.horizon + 1))
+
+
+def house_losses(
+    zone: Zone, consumption: Consumption, t: int, scale: float, eta: float, factor: float = 1.0
+) -> tuple[Floats, Floats]:
+    """For every house (epsilon, epsilon_any) of a release at `scale`: small ones get more for free.
+
+    epsilon is the loss of the house's own reading at this eta; epsilon_any = u/b holds whatever
+    anyone consumes. `factor`: how demand has answered the last rate.
+    """
+
+    consumption.check_fits(zone.bound)
+    check_terms(int(zone.bound.max()), eta)
+    check_scale(scale)
+    if not (is_real(factor) and factor > 0):
+        raise ConsumptionError(f"factor is {factor}; give a positive number.")
+
+    def pmf(kind: int, bound: int, occupied: bool) -> Floats:
+        law = consumption.law(t, kind, occupied=occupied)
+        return law.pmf if factor == 1 else law.scaled(factor, bound).pmf
+
+    kinds = np.stack([consumption.class_of, zone.bound], axis=1)
+    distinct, inverse = np.unique(kinds, axis=0, return_inverse=True)
+    losses = [
+        loss_of_pmfs(pmf(kind, bound, False), pmf(kind, bound, True), bound, scale, eta)
+        for kind, bound in distinct.tolist()
+    ]
+    return np.array(losses)[inverse.ravel()], zone.bound / scale
+
+
+def _check_scale(answer: Answer, policy: Policy, needed: bool) -> None:
+    exact = not needed and policy.on_empty == "publish_exact"
+    if exact and answer.scale == 0:
+        return
+    if not policy.min_scale <= answer.scale < math.inf:
+        raise PolicyError(
+            f"calibrator answered the scale {answer.scale}; a release needs {policy.min_scale} Wh"
+            " or more."
+        )
+
+
+def _check_loss(answer: Answer, policy: Policy) -> None:
+    if not answer.loss <= policy.epsilon * (1 + 1e-9):
+        raise PolicyError(
+            f"calibrator leaves a loss of {answer.loss:g} where epsilon is {policy.epsilon:g};"
+            " give a larger epsilon or another calibrator."
+        )

@@ -1,0 +1,504 @@
+"""Possible states -> protected houses kappa (Algorithm 1, lines 3 to 7).
+
+Nothing here depends on data: the answer for every step is known before the first reading
+(docs/proofs/support.md). Houses that no rule can tell apart are handled as one group, so the work
+does not grow with houses that share chains and densities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid._numbers import Bools, Floats, Int16s, Int32s, Ints, UInt8s, is_whole
+from hushgrid.belief.filter import carried_back, into, where_open
+from hushgrid.errors import ModelError
+from hushgrid.mechanism.policy import BlockRule, ModelsRule, Policy
+from hushgrid.model.occupancy import (
+    FEW_STATES,
+    MAX_BLOCK,
+    OccupancyModel,
+    check_models,
+    possible_states,
+)
+
+# --------------------------------------------------------------------------------------------------
+# How the states of one block can differ: the pairs that must look alike, by rule.
+#
+# block    every pair of possible states (bounds what is learnt about one house under any
+#          correlation inside the block; docs/proofs/blocks.md)
+# minimal  pairs with no possible state strictly between them (original Blowfish)
+# paper    pairs that differ in one house
+
+
+_FEW = 64  # definite changes a block may list one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Houses (bits of `differ`) that change, from their bits in `from_state`.
+
+    Bits count from the right, houses from the left. Not `exact`: any direction is meant.
+    """
+
+    differ: int
+    from_state: int
+    exact: bool
+
+    def pick(self, houses: Sequence[int]) -> tuple[int, ...]:
+        """Those of a block's houses that change."""
+        m = len(houses)
+        return tuple(h for i, h in enumerate(houses) if self.differ >> (m - 1 - i) & 1)
+
+    def start(self) -> tuple[int, ...]:
+        """Occupancy of the changing houses before the change."""
+        bits = range(self.differ.bit_length() - 1, -1, -1)
+        return tuple(self.from_state >> i & 1 for i in bits if self.differ >> i & 1)
+
+
+@lru_cache(maxsize=4096)
+def flips(possible: bytes, rule: BlockRule) -> tuple[Flip, ...]:
+    """The flips of a block whose possible states are the non-zero bytes of `possible`.
+
+    Few are listed one by one; many are covered by the largest sets of houses that can differ.
+
+    >>> flips(bytes([1, 0, 0, 1]), "block")
+    (Flip(differ=3, from_state=0, exact=True),)
+    >>> flips(bytes([1, 0, 0, 1]), "paper")
+    ()
+    """
+    states = np.flatnonzero(np.frombuffer(possible, np.uint8))
+    differ = states[:, None] ^ states[None, :]
+    chosen = {
+        "block": _all_pairs,
+        "minimal": _minimal_pairs,
+        "paper": _one_house_pairs,
+    }[rule](differ, len(possible))
+    rows, columns = np.nonzero(chosen & (states[:, None] < states[None, :]))
+    changed = differ[rows, columns]
+    start = states[rows] & changed  # the smaller state: its highest changing house is absent
+    distinct = np.unique(np.stack([changed, start], axis=1), axis=0).tolist()
+    if len(distinct) <= _FEW:
+        return tuple(Flip(d, s, True) for d, s in distinct)
+    return tuple(Flip(d, 0, False) for d in _maximal({d for d, _ in distinct}))
+
+
+def _all_pairs(differ: Ints, _: int) -> Bools:
+    return np.asarray(differ != 0)
+
+
+def _one_house_pairs(differ: Ints, _: int) -> Bools:
+    return np.asarray((differ != 0) & (differ & (differ - 1) == 0))
+
+
+def _minimal_pairs(differ: Ints, n_states: int) -> Bools:
+    """Row a, difference d: minimal when no other difference from a lies inside d."""
+    inside = np.zeros((len(differ), n_states), np.int64)  # differences from a contained in a set
+    np.put_along_axis(inside, differ, 1, axis=1)
+    inside[:, 0] = 0
+    for bit in range(n_states.bit_length() - 1):
+        sets = np.arange(n_states)
+        having = sets[sets >> bit & 1 == 1]
+        inside[:, having] += inside[:, having ^ (1 << bit)]
+    return np.asarray((np.take_along_axis(inside, differ, axis=1) == 1) & (differ != 0))
+
+
+def _maximal(sets: Iterable[int]) -> list[int]:
+    kept: list[int] = []
+    for d in sorted(sets, key=lambda d: (-d.bit_count(), d)):
+        if not any(d & ~k == 0 for k in kept):
+            kept.append(d)
+    return kept
+
+
+# --------------------------------------------------------------------------------------------------
+# Houses that no rule can tell apart, numbered as groups in time and memory linear in houses.
+
+
+def grouped(labels: Sequence[Int32s]) -> tuple[Int32s, int]:
+    """Number the distinct combinations of labels: (group of each house, number of groups)."""
+    group, count = np.zeros(len(labels[0]), np.int32), 1
+    for label in labels:
+        low = int(label.min())
+        width = int(label.max()) - low + 1
+        if width == 1:
+            continue
+        span = count * width
+        kind = np.int32 if span < 2**31 else np.int64
+        combined: NDArray[Any] = group.astype(kind)
+        combined *= width
+        combined += label
+        combined -= low
+        if span <= 4 * len(group) + 65536:
+            seen = np.zeros(span, np.bool_)
+            seen[combined] = True
+            number = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+            group, count = number[combined], int(seen.sum())
+        else:
+            distinct, inverse = np.unique(combined, return_inverse=True)
+            group, count = inverse.astype(np.int32), len(distinct)
+    return group, count
+
+
+def largest_of_groups(group_of: Int32s, count: int, bound: Int32s) -> Int32s:
+    """For each group the first house with the group's largest bound."""
+    top = np.full(count, -1, np.int32)
+    np.maximum.at(top, group_of, bound)
+    largest = np.zeros(count, np.int32)
+    houses = np.flatnonzero(bound == top[group_of])[::-1].astype(np.int32)
+    largest[group_of[houses]] = houses
+    return largest
+
+
+# --------------------------------------------------------------------------------------------------
+# Blocks across models: houses that any model moves jointly are looked at jointly.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Houses that some model of a context moves jointly, with each model's own blocks inside."""
+
+    houses: tuple[int, ...]
+    parts: tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]  # (piece, chain, axes) a model
+
+    def possible(
+        self, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
+    ) -> tuple[Bools, int | None]:
+        """States possible under any model of the context; the model, if one alone allows all."""
+        m = len(self.houses)
+        each = []
+        for theta, parts in zip(context, self.parts, strict=True):
+            states = np.ones((2,) * m, np.bool_)
+            for piece, chain, axes in parts:
+                own = now[theta][piece][chain].reshape((2,) * len(axes))
+                order = np.argsort(axes)
+                shape = [2 if axis in axes else 1 for axis in range(m)]
+                states &= own.transpose(order).reshape(shape)
+            each.append(states.ravel())
+        union = np.logical_or.reduce(each)
+        alone = [theta for theta, own in zip(context, each, strict=True) if (own == union).all()]
+        return union, alone[0] if alone else None
+
+
+def joined_blocks(models: Sequence[OccupancyModel]) -> list[Joined]:
+    """The finest blocks, of two houses or more, that contain every model's blocks."""
+    root: dict[int, int] = {}
+
+    def find(house: int) -> int:
+        while root.setdefault(house, house) != house:
+            root[house] = house = root[root[house]]
+        return house
+
+    for model in models:
+        for piece in model.chains:
+            if piece.size > 1:
+                for first, *rest in piece.members.tolist():
+                    for other in rest:
+                        root[find(other)] = find(first)
+    members: dict[int, list[int]] = {}
+    for house in root:
+        members.setdefault(find(house), []).append(house)
+    groups = [tuple(sorted(houses)) for houses in members.values() if len(houses) > 1]
+    for houses in groups:
+        if len(houses) > MAX_BLOCK:
+            raise ModelError(
+                f"blocks of the models overlap into one of {len(houses)} houses (house {houses[0]}"
+                f" among them); give models whose blocks join to at most {MAX_BLOCK}."
+            )
+    if not groups:
+        return []
+    place = {house: (g, i) for g, houses in enumerate(groups) for i, house in enumerate(houses)}
+    parts: list[list[list[tuple[int, int, tuple[int, ...]]]]] = [
+        [[] for _ in models] for _ in groups
+    ]
+    for m, model in enumerate(models):
+        for p, piece in enumerate(model.chains):
+            for b in np.flatnonzero(np.isin(piece.members[:, 0], list(place))).tolist():
+                spots = [place[house] for house in piece.members[b].tolist()]
+                axes = tuple(i for _, i in spots)
+                parts[spots[0][0]][m].append((p, int(piece.chain_of[b]), axes))
+    return [
+        Joined(houses, tuple(tuple(own) for own in parts[g])) for g, houses in enumerate(groups)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Protected:
+    """The set kappa of houses whose occupancy the public cannot know."""
+
+    _groups: UInt8s  # packed bits, one a group
+    _group_of: Int32s
+    _others: frozenset[int]  # houses of blocks
+    count: int
+
+    def mask(self) -> Bools:
+        """One Boolean a house."""
+        bits = np.unpackbits(self._groups, count=int(self._group_of.max()) + 1).astype(np.bool_)
+        inside = bits[self._group_of]
+        if self._others:
+            inside[list(self._others)] = True
+        return inside
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, house: int) -> bool:
+        group = int(self._group_of[house])
+        return house in self._others or bool(self._groups[group >> 3] >> (7 - group % 8) & 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Open:
+    """What is open at one step: groups of single houses, and how blocks can flip."""
+
+    groups: Bools
+    model_of: Int16s  # theta that leaves a group open; -1: only several together
+    blocks: tuple[tuple[int, int | None, tuple[Flip, ...]], ...]  # (block, theta, flips)
+
+    def mark(self) -> bytes:
+        """A short name for what is open, to recognise it again."""
+        h = hashlib.sha256(self.groups.tobytes())
+        h.update(self.model_of.tobytes())
+        h.update(repr(self.blocks).encode())
+        return h.digest()
+
+
+class Support:
+    """The possible states of Theta folded into groups, one `Open` a step."""
+
+    def __init__(
+        self,
+        models: Sequence[OccupancyModel],
+        class_of: Int32s,
+        bound: Int32s,
+        blocks: BlockRule,
+        together: ModelsRule,
+    ) -> None:
+        self.models = check_models(models, len(bound))
+        self._block_rule = blocks
+        self.bound = bound
+        self._single = [_single_chains(model) for model in self.models]
+        self.group_of, n_groups = grouped([*self._single, class_of])
+        self.largest = largest_of_groups(self.group_of, n_groups, bound)
+        self.sizes = np.bincount(self.group_of, minlength=n_groups).astype(np.int32)
+        self.class_of_group = class_of[self.largest]
+        self._chain = [single[self.largest] for single in self._single]
+        thetas = range(len(self.models))
+        self._contexts = [tuple(thetas)] if together == "union" else [(theta,) for theta in thetas]
+        self.joined = [
+            joined_blocks([self.models[theta] for theta in context]) for context in self._contexts
+        ]
+        self._offsets = np.cumsum([0, *(len(blocks) for blocks in self.joined)])
+
+    def unlikely(self) -> Unlikely:
+        """Who may leave the protected set under a probabilistic constraint."""
+        pieces = [_single_piece(model) for model in self.models]
+        return Unlikely(self.models, pieces, self._chain)
+
+    def block(self, number: int) -> tuple[int, ...]:
+        """The houses of joined block `number`."""
+        context = int(np.searchsorted(self._offsets, number, side="right")) - 1
+        return self.joined[context][number - int(self._offsets[context])].houses
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether any model moves houses jointly."""
+        return int(self._offsets[-1]) > 0
+
+    def all_blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The houses of every joined block."""
+        return tuple(self.block(number) for number in range(int(self._offsets[-1])))
+
+    def largest_block(self) -> int:
+        """The most that the houses of one joined block can add together [Wh]; 0 without blocks."""
+        blocks = [list(self.block(number)) for number in range(int(self._offsets[-1]))]
+        return max((int(self.bound[houses].sum(dtype=np.int64)) for houses in blocks), default=0)
+
+    def everything(self) -> Open:
+        """Every state possible, so every house protected: for a step that leaves nothing open."""
+        whole = tuple(
+            (number, None, flips(bytes([1]) * 2 ** len(self.block(number)), self._block_rule))
+            for number in range(int(self._offsets[-1]))
+        )
+        contexts = range(len(self._contexts))
+        singles = np.logical_and.reduce([self._in_context(c) for c in contexts])
+        return Open(singles, np.full(len(singles), -1, np.int16), whole)
+
+    def steps(self) -> Iterator[Open]:
+        """Endless: what is open at t = 1, 2, ..."""
+        few = len(self.largest) <= FEW_STATES and all(
+            sum(piece.initial.size for piece in model.chains) <= FEW_STATES for model in self.models
+        )
+        met: dict[tuple[int, ...], tuple[object, Open]] = {}  # keeps alive what it is found by
+        for now in zip(*(possible_states(model) for model in self.models), strict=True):
+            key = tuple(map(id, now)) if few else ()
+            if key in met:
+                yield met[key][1]
+                continue
+            opened = self._opened(now)
+            if few:
+                met[key] = (now, opened)
+            yield opened
+
+    def _opened(self, now: Sequence[tuple[Bools, ...]]) -> Open:
+        """What is open when these states are possible."""
+        groups = np.zeros(len(self.largest), np.bool_)
+        model_of = np.full(len(self.largest), -1, np.int16)
+        blocks: list[tuple[int, int | None, tuple[Flip, ...]]] = []
+        for c, context in enumerate(self._contexts):
+            opened, by = self._open_groups(c, context, now)
+            model_of = np.where(opened & (model_of < 0), by, model_of).astype(np.int16)
+            groups |= opened
+            for b, joined in enumerate(self.joined[c]):
+                possible, theta = joined.possible(context, now)
+                if found := flips(possible.tobytes(), self._block_rule):
+                    blocks.append((int(self._offsets[c]) + b, theta, found))
+        return Open(groups, model_of, tuple(blocks))
+
+    def _in_context(self, c: int) -> Bools:
+        """Groups of houses that stand alone under every model of a context."""
+        alone = [self._chain[theta] >= 0 for theta in self._contexts[c]]
+        return np.asarray(np.logical_and.reduce(alone))
+
+    def _open_groups(
+        self, c: int, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
+    ) -> tuple[Bools, Int16s]:
+        seen = np.zeros(len(self.largest), np.uint8)  # bit 0: absent is possible, bit 1: present
+        by = np.full(len(seen), -1, np.int16)
+        for theta in reversed(context):  # the first theta that leaves a group open stays
+            piece = _single_piece(self.models[theta])
+            if piece is None:
+                continue
+            possible = now[theta][piece]
+            own = (possible[:, 0] + 2 * possible[:, 1]).astype(np.uint8)[self._chain[theta]]
+            np.copyto(by, np.int16(theta), where=own == 3)
+            seen |= own
+        return (seen == 3) & self._in_context(c), by
+
+    def protected(self, opened: Open) -> Protected:
+        """kappa as a set of houses."""
+        others: set[int] = set()
+        for number, _, found in opened.blocks:
+            houses = self.block(number)
+            others.update(h for flip in found for h in flip.pick(houses))
+        others_counted = len(others)
+        if others and opened.groups.any():
+            others_counted = sum(not opened.groups[self.group_of[h]] for h in others)
+        count = int(self.sizes[opened.groups].sum(dtype=np.int64)) + others_counted
+        return Protected(np.packbits(opened.groups), self.group_of, frozenset(others), count)
+
+
+def protected(
+    models: Sequence[OccupancyModel],
+    t: int,
+    *,
+    blocks: BlockRule = "block",
+    together: ModelsRule = "union",
+) -> Bools:
+    """kappa^t: for each house, whether the public cannot know its occupancy at step t.
+
+    >>> stay = [[1.0, 0.0], [0.0, 1.0]]
+    >>> theta = OccupancyModel.factored([[1.0, 0.0], [0.5, 0.5]], [[stay, stay]])
+    >>> protected([theta], t=5)
+    array([False,  True])
+    """
+    if not models:
+        check_models(models, 0)
+    Policy(1.0, blocks=blocks, models=together)  # refuses a rule that is none
+    if not is_whole(t) or t < 1:
+        raise ModelError(f"step t is {t}; steps count from 1.")
+    n = models[0].n_houses
+    alike = np.zeros(n, np.int32)
+    support = Support(models, alike, alike, blocks, together)
+    return support.protected(next(islice(support.steps(), int(t) - 1, None))).mask()
+
+
+def _single_piece(model: OccupancyModel) -> int | None:
+    return next((p for p, piece in enumerate(model.chains) if piece.size == 1), None)
+
+
+def _single_chains(model: OccupancyModel) -> Int32s:
+    """Each house's chain if it stands alone, else -1."""
+    piece = _single_piece(model)
+    if piece is None:
+        return np.full(model.n_houses, -1, np.int32)
+    single = model.chains[piece]
+    if len(model.chains) == 1 and (np.diff(single.members[:, 0]) == 1).all():
+        return single.chain_of
+    chains = np.full(model.n_houses, -1, np.int32)
+    chains[single.members[:, 0]] = single.chain_of
+    return chains
+
+
+# --------------------------------------------------------------------------------------------------
+# Houses whose occupancy is all but known: the probabilistic constraint (off by default).
+#
+# A house may leave the protected set once what is public, Theta and *any* past releases, leaves at
+# most delta to one of its states. Past releases move the odds of S^t by at most e^L, L the backward
+# leakage carried into step t, so the answer needs no release and is known ahead (proof:
+# docs/proofs/unlikely.md). The guarantee is then (epsilon, delta) in the manner of DPHMM: epsilon,
+# unless the house is in the state that had at most delta.
+
+
+class Unlikely:
+    """Step by step, the groups of houses that may leave; told what each release lost."""
+
+    def __init__(
+        self,
+        models: Sequence[OccupancyModel],
+        pieces: Sequence[int | None],
+        chains: Sequence[Int32s],
+    ) -> None:
+        self._alone = np.logical_and.reduce([chain >= 0 for chain in chains])
+        self._tracked = [
+            _Tracker(model, piece, np.maximum(chain, 0))
+            for model, piece, chain in zip(models, pieces, chains, strict=True)
+            if piece is not None
+        ]
+
+    def advance(self, lost: Floats | None) -> None:
+        """Go on to the next step, after a release that lost `lost` a group; None: to the first."""
+        for tracker in self._tracked:
+            tracker.advance(lost)
+
+    def out(self, delta: float) -> Bools:
+        """Groups alone under every model of which one state keeps at most delta under every one."""
+        if not self._tracked:
+            return np.zeros_like(self._alone)
+        most = np.max([tracker.most() for tracker in self._tracked], axis=0)
+        return np.asarray(self._alone & (most <= delta).any(axis=1))
+
+
+class _Tracker:
+    """The law of each group's state under one model, and the leakage carried into the step."""
+
+    def __init__(self, model: OccupancyModel, piece: int, chain: Int32s) -> None:
+        self._model, self._piece, self._chain = model, model.chains[piece], chain
+        self._t = 0
+
+    def advance(self, lost: Floats | None) -> None:
+        self._t += 1
+        if lost is None:
+            self._law = self._piece.initial[self._chain]
+            self._possible = np.asarray(self._law > 0)
+            self._carried = np.zeros(len(self._chain))
+            return
+        a = into(self._model, self._piece, self._chain, self._t)
+        backward = where_open(lost, self._possible) + self._carried
+        self._possible, self._carried = carried_back(backward, self._law, self._possible, a)
+        self._law = np.einsum("gs,gsk->gk", self._law, a)
+
+    def most(self) -> Floats:
+        """(groups, 2): the most probability that any past releases can leave to each state."""
+        with np.errstate(divide="ignore"):
+            odds = np.log(self._law) - np.log(self._law[:, ::-1])
+        raised = 1 / (1 + np.exp(-np.clip(odds + self._carried[:, None], -700, 700)))
+        # a possible state whose chance underflowed is not known to be unlikely
+        return np.where(self._possible & (self._law == 0), 1.0, raised)

@@ -1,0 +1,1 @@
+"""What the public believes about a zone: houses, tariff, occupancy and consumption models."""

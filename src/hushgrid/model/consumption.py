@@ -1,0 +1,300 @@
+"""f(x | s, slot, past published rates): the public law of a reading (paper II-A).
+
+Houses share density classes; a class has one law for absent and one for present in every slot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hushgrid._numbers import (
+    Int32s,
+    array_digest,
+    canonical_digest,
+    index_array,
+    is_real,
+    real,
+    unlike,
+)
+from hushgrid.errors import ConsumptionError
+from hushgrid.model.laws import Gamma, Law, LogNormal, TruncatedNormal, Uniform, law_fields
+from hushgrid.model.occupancy import Calendar
+
+
+@dataclass(frozen=True, slots=True)
+class Elasticity:
+    """Demand answers the last published rate: readings times (rate/reference)^-exponent.
+
+    The factor is cut to low..high; a rate of 0 gives `high`.
+    """
+
+    reference: float
+    exponent: float
+    low: float = 0.5
+    high: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not (is_real(self.reference) and self.reference > 0):
+            raise ConsumptionError(
+                f"elasticity reference is {self.reference}; give a positive rate.",
+                fields=("reference",),
+            )
+        if not (is_real(self.exponent) and self.exponent >= 0):
+            raise ConsumptionError(
+                f"elasticity exponent is {self.exponent}; give 0 or more.", fields=("exponent",)
+            )
+        if not 0 < self.low <= 1 <= self.high < math.inf:
+            raise ConsumptionError(
+                f"elasticity limits are {self.low}..{self.high}; give limits around 1, above 0.",
+                fields=("high",) if 0 < self.low <= 1 else ("low",),
+            )
+
+    def factor(self, rates: Sequence[float]) -> float:
+        """What readings are multiplied by after these published rates; 1 before the first.
+
+        >>> Elasticity(reference=100.0, exponent=0.5).factor([400.0])
+        0.5
+        """
+        if not rates or self.exponent == 0:
+            return 1.0
+        if rates[-1] <= 0:
+            return self.high
+        try:
+            factor = (rates[-1] / self.reference) ** -self.exponent
+        except OverflowError:
+            factor = self.high
+        return float(min(max(factor, self.low), self.high))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consumption:
+    """Laws by slot, class and occupancy; house i belongs to class `class_of[i]`.
+
+    `absent` and `present` are (slots, classes) numbers into `laws`.
+
+    >>> from hushgrid.model.laws import Uniform
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=[0, 0])
+    >>> f.law(1, 0, occupied=True)
+    Uniform(top=1000)
+    """
+
+    laws: tuple[Law, ...]
+    absent: Int32s
+    present: Int32s
+    class_of: Int32s
+    calendar: Calendar = field(default_factory=Calendar.constant)
+    elasticity: Elasticity | None = None
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("absent", "present", "class_of"):
+            array = index_array(getattr(self, name), name, ConsumptionError)
+            object.__setattr__(self, name, array)
+        self._check()
+        object.__setattr__(self, "digest", _digest(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Consumption) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @classmethod
+    def by_class(
+        cls,
+        *,
+        absent: Sequence[Law],
+        present: Sequence[Law],
+        class_of: ArrayLike | None = None,
+        elasticity: Elasticity | None = None,
+    ) -> Consumption:
+        """The same laws all day: one pair for each class; without `class_of`, one class a house."""
+        if len(absent) != len(present):
+            raise ConsumptionError(
+                f"there are {len(absent)} laws for absent and {len(present)} for present;"
+                " give one pair for each class."
+            )
+        n = len(absent)
+        houses = index_array(
+            np.arange(n) if class_of is None else class_of, "class_of", ConsumptionError
+        )
+        return cls(
+            laws=(*absent, *present),
+            absent=np.arange(n, dtype=np.int32)[None],
+            present=np.arange(n, 2 * n, dtype=np.int32)[None],
+            class_of=houses,
+            elasticity=elasticity,
+        )
+
+    @property
+    def reacts(self) -> bool:
+        """Whether readings depend on published rates."""
+        return self.elasticity is not None and self.elasticity.exponent > 0
+
+    def factor(self, rates: Sequence[float]) -> float:
+        """What readings are multiplied by after these published rates."""
+        return self.elasticity.factor(rates) if self.elasticity else 1.0
+
+    def law(self, t: int, kind: int, *, occupied: bool) -> Law:
+        """The law of class `kind` at step t, before any reaction to rates."""
+        table = self.present if occupied else self.absent
+        return self.laws[int(table[self.calendar.slot(t), kind])]
+
+    def table(self, t: int) -> Int32s:
+        """(2, classes): the numbers of the laws of step t, absent and present."""
+        slot = self.calendar.slot(t)
+        return np.stack([self.absent[slot], self.present[slot]])
+
+    def cut(self, clamp: Sequence[int]) -> Consumption:
+        """The laws of readings cut at a clamp [Wh] for each class."""
+        self.check_clamp(clamp)
+        number: dict[tuple[int, int], int] = {}
+
+        def renumbered(table: Int32s) -> Int32s:
+            pairs = [
+                [(law, at) for law, at in zip(row, clamp, strict=True)] for row in table.tolist()
+            ]
+            return np.array(
+                [[number.setdefault(p, len(number)) for p in row] for row in pairs], np.int32
+            )
+
+        absent, present = renumbered(self.absent), renumbered(self.present)
+        laws = tuple(self.laws[law].cut(at) for law, at in number)
+        return replace(self, laws=laws, absent=absent, present=present)
+
+    def check_clamp(self, clamp: Sequence[int]) -> None:
+        """Refuse clamps that are not one a class."""
+        if len(clamp) != self.absent.shape[1]:
+            raise ConsumptionError(
+                f"clamp has {len(clamp)} entries but there are {self.absent.shape[1]} density"
+                " classes; give one clamp [Wh] for each class."
+            )
+
+    def starting(self, offset: int) -> Consumption:
+        """The same consumption with its calendar seen from `offset` steps later."""
+        return replace(self, calendar=self.calendar.starting(offset))
+
+    def check_fits(self, bound: Int32s) -> None:
+        """Refuse a zone of another size, or a law that reaches above a house's bound."""
+        if self.class_of.shape != bound.shape:
+            raise ConsumptionError(
+                f"consumption describes {self.class_of.size} houses but the zone has"
+                f" {bound.size}; give each house a class."
+            )
+        tops = np.array([law.top for law in self.laws])
+        reach = np.maximum(tops[self.absent].max(axis=0), tops[self.present].max(axis=0))
+        above = reach[self.class_of] > bound
+        if above.any():
+            house = int(above.argmax())
+            raise ConsumptionError(
+                f"law of house {house} reaches {reach[self.class_of[house]]} Wh but its bound is"
+                f" {bound[house]} Wh; truncate the law at the bound."
+            )
+
+    def _check(self) -> None:
+        for law in self.laws:
+            if not isinstance(law, Law):
+                raise ConsumptionError(f"a law is {law!r}; give a law such as Uniform(1000).")
+        slots = int(self.calendar.slots.max()) + 1
+        if self.absent.ndim != 2 or self.absent.shape != self.present.shape or not self.absent.size:
+            raise ConsumptionError(
+                f"law numbers have shapes {self.absent.shape} and {self.present.shape};"
+                " give (slots, classes) for absent and present alike."
+            )
+        if len(self.absent) < slots:
+            raise ConsumptionError(
+                f"there are laws for {len(self.absent)} slots but the calendar names slot"
+                f" {slots - 1}; give laws for every slot."
+            )
+        for name, table in (("absent", self.absent), ("present", self.present)):
+            if table.min() < 0 or table.max() >= len(self.laws):
+                raise ConsumptionError(
+                    f"{name} names law {table.max()} of {len(self.laws)}; number laws from 0."
+                )
+        kinds = self.absent.shape[1]
+        if self.class_of.ndim != 1 or not self.class_of.size:
+            raise ConsumptionError(
+                f"class_of has shape {self.class_of.shape}; give one class for each house."
+            )
+        if self.class_of.min() < 0 or self.class_of.max() >= kinds:
+            house = int(((self.class_of < 0) | (self.class_of >= kinds)).argmax())
+            raise ConsumptionError(
+                f"class of house {house} is {self.class_of[house]}; give one of 0..{kinds - 1}."
+            )
+
+
+FORMAT = "hushgrid-consumption/2"
+
+
+def _digest(f: Consumption) -> str:
+    """SHA-256 over named fields: tables by digests of their own, laws as a zone file has them."""
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "calendar": array_digest(f.calendar.slots, "<i4"),
+        "absent": array_digest(f.absent, "<i4"),
+        "present": array_digest(f.present, "<i4"),
+        "class_of": array_digest(f.class_of, "<i4"),
+        "laws": [law_fields(law) for law in f.laws],
+    }
+    if f.elasticity is not None:
+        fields["elasticity"] = elasticity_fields(f.elasticity)
+    return canonical_digest(fields)
+
+
+def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
+    """An elasticity under the keys of [elasticity]; limits at 0.5 and 1.5 are left out."""
+    every = {
+        "reference": real(elasticity.reference),
+        "exponent": real(elasticity.exponent),
+        "low": real(elasticity.low),
+        "high": real(elasticity.high),
+    }
+    return unlike(every, {"low": 0.5, "high": 1.5})
+
+
+_ELASTICITY = ("reference", "exponent", "low", "high")  # as the first version had them
+
+
+def digest_before(f: Consumption) -> str | None:
+    """The digest that the first version gave these laws; None for laws it did not know.
+
+    It was taken over how Python then showed four of the laws and the elasticity. Their fields and
+    order are written out here.
+    """
+    told: object = None
+    if f.elasticity is not None:
+        if not set(elasticity_fields(f.elasticity)) <= set(_ELASTICITY):
+            return None
+        told = _shown_before("Elasticity", _ELASTICITY, f.elasticity)
+    h = hashlib.sha256(f"hushgrid-consumption/1 {told}".encode())
+    for table in (f.calendar.slots, f.absent, f.present, f.class_of):
+        h.update(str(table.shape).encode())
+        h.update(table.astype("<i4").tobytes())
+    for law in f.laws:
+        named = _NAMED_BEFORE.get(type(law))
+        if named is None:
+            h.update(b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes())
+        elif set(law_fields(law)) <= {"law", *named[1]}:
+            h.update(_shown_before(*named, law).encode())
+        else:
+            return None
+    return h.hexdigest()
+
+
+_NAMED_BEFORE: dict[type[Law], tuple[str, tuple[str, ...]]] = {
+    Uniform: ("Uniform", ("top",)),
+    TruncatedNormal: ("TruncatedNormal", ("centre", "spread", "top")),
+    Gamma: ("Gamma", ("shape", "scale", "top")),
+    LogNormal: ("LogNormal", ("median", "spread", "top")),
+}
+
+
+def _shown_before(name: str, keys: Sequence[str], value: object) -> str:
+    return f"{name}({', '.join(f'{key}={getattr(value, key)!r}' for key in keys)})"

@@ -1,0 +1,540 @@
+"""From a promise to a policy: the noise of every step, the clamp, the expected error.
+
+Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
+step from all releases, of the horizon or of a run of horizons; `trajectory`, a house's whole
+horizon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Indices, is_real, is_whole
+from hushgrid.accounting.composition import compose, noise_multiple
+from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
+from hushgrid.accounting.temporal import of_chains, temporal_leakage, worst_leakage
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.mechanism.calibrators import case_loss
+from hushgrid.mechanism.policy import Gaussian, Policy, per_step, weaker_promise
+from hushgrid.mechanism.scheduler import Scheduler, exposures_of
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.model.zone import Tariff, Zone
+from hushgrid.planning.expected_error import MOST_CUT, RHO, Prospect, choose_clamp, prospect
+
+# --------------------------------------------------------------------------------------------------
+# Spend where the chain mixes: epsilons by step of least noise at equal leakage.
+#
+# Minimise sum c_t / e_t^2 subject to TPL_t <= target for every house and step, by sequential
+# quadratic programming over log e on the houses that bind; houses that come to bind are added. The
+# caller scales the answer until the promise holds, so nothing here is trusted for privacy.
+
+
+_ROUNDS = 5  # of adding the houses that bind
+_MORE = 6  # houses added in a round
+_STEP = 1e-5  # of log e, for differences
+
+
+def spread(
+    models: Sequence[OccupancyModel],
+    shares: Floats,
+    costs: Floats,
+    start: Sequence[float],
+    target: float,
+) -> Floats:
+    """Epsilons for every step, the same at the same time of each day.
+
+    `shares` (T, houses): a house's loss as a share of the step's epsilon; `costs` c_t; `start`:
+    epsilons that hold.
+    """
+    from scipy.optimize import minimize
+
+    if any(piece.size > 1 for model in models for piece in model.chains):
+        raise PlanError(
+            "slotwise is asked for a zone with houses that move together; it is worked out for"
+            " houses that move alone: leave it out, or give factored models."
+        )
+    horizon = len(costs)
+    n = min(horizon, STEPS_PER_DAY)
+    slot = np.arange(horizon) % n
+    unit = float(np.mean(costs / np.square(start)))
+    x = np.log(np.asarray(start, np.float64)[:n])
+    active: list[tuple[int, int]] = []  # (model, house)
+    for _ in range(_ROUNDS):
+        worst = [
+            temporal_leakage(model, np.exp(x)[slot, None] * shares).total.max(axis=0)
+            for model in models
+        ]
+        if active and max(w.max() for w in worst) <= target * 1.001:
+            break
+        for m, w in enumerate(worst):
+            fresh = [int(h) for h in np.argsort(-w)[:_MORE] if (m, int(h)) not in active]
+            active += [(m, h) for h in fresh]
+
+        def leaks(points: Floats, now: tuple[tuple[int, int], ...] = tuple(active)) -> Floats:
+            """(points, constraints): leakage of the active houses at every step."""
+            e = np.exp(points)[:, slot]
+            found = []
+            for m, model in enumerate(models):
+                houses = [h for own, h in now if own == m]
+                if not houses:
+                    continue
+                each = e.T[:, :, None] * shares[:, None, houses]
+                chains = np.tile(model.chains[0].chain_of[_order(model)[houses]], len(points))
+                total = of_chains(model, 0, each.reshape(horizon, -1), chains).total
+                found.append(total.reshape(horizon, len(points), -1).transpose(1, 0, 2))
+            return np.concatenate(found, axis=2).reshape(len(points), -1)
+
+        def slope(point: Floats, leaks: Callable[[Floats], Floats] = leaks) -> Floats:
+            moved = leaks(np.vstack([point, point + _STEP * np.eye(n)]))
+            return np.asarray(-(moved[1:] - moved[0]).T / _STEP)
+
+        def cost(point: Floats) -> float:
+            return float(np.mean(costs * np.exp(-2 * point[slot]))) / unit
+
+        def downhill(point: Floats) -> Floats:
+            each = -2 * costs * np.exp(-2 * point[slot]) / horizon / unit
+            return np.bincount(slot, each, minlength=n).astype(np.float64)
+
+        inside = {
+            "type": "ineq",
+            "fun": lambda point, leaks=leaks: target - leaks(point[None])[0],
+            "jac": slope,
+        }
+        x = minimize(  # type: ignore[no-untyped-call,unused-ignore]
+            cost, x, jac=downhill, constraints=inside, method="SLSQP", options={"maxiter": 80}
+        ).x
+    return np.asarray(np.exp(x)[slot])
+
+
+def _order(model: OccupancyModel) -> Indices:
+    """Block of each house, where every house is a block."""
+    return np.argsort(model.chains[0].members[:, 0])
+
+
+Secret = Literal["step", "interval", "trajectory"]
+
+MAX_HORIZON = 100_000  # steps
+_WIDTH = 1e-6  # relative width at which a search for epsilon stops
+_PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A promise, the policy that keeps it, and what it will cost.
+
+    `losses` is (T, houses): what each release tells about each house; `house` and `step` are where
+    the promise binds. `leakage` is the worst total leakage about one step of one house, None where
+    releases have no epsilon of their own. `running`: the steps that leakage was counted over, with
+    the horizon's releases again and again; None for the horizon on its own.
+    """
+
+    secret: Secret
+    epsilon: float
+    delta: float
+    policy: Policy
+    scale: tuple[float, ...]
+    epsilon_any: float
+    losses: Floats
+    leakage: float | None
+    house: int
+    step: int
+    prospect: Prospect
+    assumptions: tuple[str, ...]
+    running: int | None = None
+
+    @property
+    def epsilon_t(self) -> tuple[float, ...]:
+        """What each release may lose; under rules that bound less, what it loses all the same."""
+        each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
+        if not weaker_promise(self.policy):
+            return each
+        lost = self.losses.max(axis=1).tolist()
+        return tuple(max(pair) for pair in zip(each, lost, strict=True))
+
+
+def plan(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    *,
+    secret: Secret,
+    epsilon: float,
+    delta: float = 0.0,
+    terms: Policy | None = None,
+    rho: float | None = RHO,
+    most_cut: float | None = MOST_CUT,
+    slotwise: bool = False,
+    gaussian: bool = False,
+    running: int | None = None,
+) -> Plan:
+    """The policy of least noise that keeps a promise about a secret.
+
+    `terms` carries eta, the horizon and the rules; its epsilon plays no part. `rho`: the relative
+    error to expect of the model; None keeps the contract bounds (or the terms' own clamp).
+    `most_cut`: the largest share of the zone's expected energy that a chosen clamp may cut off;
+    None chooses as versions before this bound did, by the raw price alone.
+    `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
+    `running`: count leakage (the secret interval) over so many steps, with the horizon's releases
+    again and again and the chain going on; None counts the horizon on its own. Take
+    `accounting.epochs.running_steps` for a number after which nothing changes.
+
+    >>> from hushgrid.model.laws import Uniform
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+    >>> found = plan(Zone("z", [1000]), Tariff(1.0, 62.5), [theta], f, secret="interval",
+    ...              epsilon=1.0, rho=None)
+    >>> round(found.policy.epsilon, 4)
+    0.1691
+    """
+    terms = Policy(1.0) if terms is None else terms
+    _check(secret, epsilon, delta, terms, slotwise, gaussian)
+    _check_running(models, terms.horizon, running, slotwise)
+    world = (models, zone, consumption)
+    if gaussian:
+        multiple = noise_multiple(float(epsilon), float(delta), terms.horizon)
+        policy = replace(terms, epsilon=epsilon, schedule=Gaussian(multiple, delta), eta=1.0)
+        return _made(Task(world, tariff, policy, running), secret, epsilon, delta)
+    bare = replace(terms, epsilon=epsilon)
+    task = Task(world, tariff, bare, running)
+    best = _solved(task, secret, epsilon, delta, slotwise)
+    if rho is not None:
+        for _ in range(_PLANNING_ROUNDS):
+            most = 1.0 if most_cut is None else most_cut
+            clamp = choose_clamp(*world, best.policy, rho, most).clamp
+            if clamp == best.policy.clamp:
+                break
+            cut = Task(world, tariff, replace(bare, clamp=clamp), running)
+            rival = _solved(cut, secret, epsilon, delta, slotwise)
+            if rival.prospect.chosen_by(rho) >= best.prospect.chosen_by(rho):
+                break
+            if most_cut is not None and rival.prospect.least(rho) > best.prospect.least(rho):
+                break
+            best = rival
+    return best
+
+
+def examine(
+    zone: Zone,
+    tariff: Tariff,
+    models: Sequence[OccupancyModel],
+    consumption: Consumption,
+    policy: Policy,
+    *,
+    secret: Secret = "step",
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    running: int | None = None,
+) -> Plan:
+    """What a given policy does and costs, in the words of a plan; nothing is searched for.
+
+    `epsilon` and `delta` are what is promised about the secret, by default the policy's; `running`
+    as for `plan`.
+    """
+    promised = policy.epsilon if epsilon is None else epsilon
+    _check_running(models, policy.horizon, running, bool(policy.schedule.epsilons))
+    task = Task((models, zone, consumption), tariff, policy, running, any_rules=True)
+    return _made(task, secret, promised, delta)
+
+
+def _check_running(
+    models: Sequence[OccupancyModel], horizon: int, running: int | None, uneven: bool
+) -> None:
+    if running is None:
+        return
+    if not (is_whole(running) and running >= horizon):
+        raise PlanError(f"running is {running}; give a whole number, {horizon} steps or more.")
+    turn = math.lcm(*(len(model.calendar.slots) for model in models))
+    if uneven and horizon % turn:
+        raise PlanError(
+            f"the horizon is {horizon} steps, no whole number of turns of the calendars ({turn}),"
+            " so repeating an uneven schedule puts it at other times of the day; give a multiple,"
+            " or an even schedule."
+        )
+
+
+def _check(
+    secret: Secret, epsilon: float, delta: float, terms: Policy, slotwise: bool, gaussian: bool
+) -> None:
+    if secret not in get_args(Secret):
+        raise PolicyError(f"secret is {secret!r}; give one of {', '.join(get_args(Secret))}.")
+    if not (is_real(epsilon) and epsilon > 0):
+        raise PolicyError(f"epsilon is {epsilon}; give a positive number.")
+    if not (is_real(delta) and 0 <= delta < 1):
+        raise PolicyError(f"delta is {delta}; give a probability from 0 to below 1.")
+    if delta > 0 and secret != "trajectory":
+        raise PlanError(
+            f"delta is {delta:g} with the secret {secret}: one step is promised without exceptions;"
+            " give delta = 0, or the secret trajectory."
+        )
+    if gaussian and (secret != "trajectory" or delta == 0):
+        raise PlanError(
+            f"Gaussian noise has no finite epsilon a step, so it cannot promise the secret {secret}"
+            f" at delta = {delta:g}; give the secret trajectory with a delta such as 1e-6."
+        )
+    if terms.horizon > MAX_HORIZON:
+        raise PlanError(f"horizon is {terms.horizon}; plan at most {MAX_HORIZON} steps at a time.")
+    if gaussian and slotwise:
+        raise PlanError("slotwise and gaussian are both asked; give one of them.")
+    if any(terms.schedule.terms.values()):
+        raise PlanError(
+            "the terms already share out a budget (window, gaussian, epsilon_t or negligible);"
+            " give terms without them."
+        )
+    if terms.on_empty == "publish_exact":
+        raise PlanError(
+            "policy on_empty is publish_exact, which promises nothing where Theta is wrong;"
+            " give protect_all."
+        )
+
+
+ZoneTerms = tuple[Zone, Tariff, Sequence[OccupancyModel], Consumption]
+ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
+
+
+class Task:
+    """What is asked again and again while an epsilon is searched for."""
+
+    def __init__(
+        self,
+        world: ZoneModels,
+        tariff: Tariff,
+        policy: Policy,
+        running: int | None = None,
+        *,
+        any_rules: bool = False,
+    ) -> None:
+        self.models, self.zone, self.consumption = world
+        self.tariff, self.policy, self.running = tariff, policy, running
+        # demand that answers rates is planned for at its usual size; losses are then capped
+        self._capped = self.consumption.reacts and policy.eta < 1
+        usual = replace(self.consumption, elasticity=None)
+        exposures = exposures_of(self.models, self.zone, usual, policy)
+        if exposures.booked() is not exposures and not any_rules:
+            raise PlanError(
+                f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
+                f" negligible = {policy.schedule.negligible:g}, which bound less than what a"
+                " release tells about a house; give the rule block, union for models and"
+                " negligible = 0."
+            )
+        if running is not None:  # epsilons are asked for by the step, of every step
+            policy = replace(policy, horizon=running, schedule=policy.schedule.with_epsilons(()))
+        self.scheduler = Scheduler(exposures, policy)
+        self._lost: dict[tuple[int, float, float], Floats] = {}
+        self._events: dict[tuple[int, float], Event] = {}
+
+    @property
+    def horizon(self) -> int:
+        """Steps."""
+        return self.policy.horizon
+
+    def scales(self, each: Sequence[float]) -> list[float]:
+        """The scale of every step at its epsilon."""
+        return [self.scheduler.at(t, (), e).scale for t, e in enumerate(each, 1)]
+
+    def losses(self, each: Sequence[float]) -> Floats:
+        """(T, houses): what every release tells about every house."""
+        distinct, row = self._losses(each)
+        return distinct[row]
+
+    def _losses(self, each: Sequence[float]) -> tuple[Floats, Indices]:
+        """The distinct losses (rows, houses) of releases, and the row of every step."""
+        rows: dict[int, int] = {}  # by the array that is kept
+        found: list[Floats] = []
+        place: list[int] = []
+        for t, (epsilon, b) in enumerate(zip(each, self.scales(each), strict=True), 1):
+            key = (id(self.scheduler.booked(t)), b, epsilon if self._capped else 0.0)
+            if key not in self._lost:
+                lost = self.scheduler.losses(t, b)
+                self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self._capped else lost
+            lost = self._lost[key]
+            if id(lost) not in rows:
+                rows[id(lost)] = len(found)
+                found.append(lost)
+            place.append(rows[id(lost)])
+        return np.array(found), np.array(place)
+
+    def worst_events(self, each: Sequence[float]) -> list[Event]:
+        """For every step an event that dominates what its release tells about any house."""
+        if self._capped:
+            return [Pure(epsilon) for epsilon in each]
+        return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
+
+    def leakage(self, each: Sequence[float]) -> tuple[float, int, int]:
+        """The worst total leakage, the maximum over the models; its step from 1, and its house.
+
+        Over `running` steps where that is set: `each` again and again, and the chain goes on.
+        """
+        if self.running is not None:
+            each = [each[t % len(each)] for t in range(self.running)]
+        distinct, row = self._losses(each)
+        kinds, class_of = np.unique(distinct, axis=1, return_inverse=True)
+        worst = worst_leakage(self.models, kinds[row], class_of.ravel())
+        return worst.total, worst.step, worst.house
+
+    def _worst(self, t: int, b: float) -> Event:
+        exposure, eta = self.scheduler.booked(t), self.policy.eta
+        key = (id(exposure), b)
+        if key not in self._events:
+            if eta == 1:
+                reach = max(case.reach for case in exposure.cases)
+                self._events[key] = noise_event(self.policy.schedule.noise, reach, b)
+            elif eta == 0 and not exposure.blocks:
+                pairs = {(case.before[0], case.after[0]) for case in exposure.cases}
+                self._events[key] = Worst(tuple(Laws(f0, f1, b) for f0, f1 in pairs))
+            else:
+                self._events[key] = Pure(max(case_loss(c, b, eta) for c in exposure.cases))
+        return self._events[key]
+
+    def forget(self) -> None:
+        """Drop what was kept for scales that will not come again."""
+        self._lost.clear()
+        self._events.clear()
+
+
+def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: bool) -> Plan:
+    """The largest epsilons a step that keep the promise."""
+    spent = spending(task, secret, delta)
+    even = [1.0] * task.horizon
+    each = _largest(task, spent, even, epsilon)
+    if slotwise and secret != "step":
+        weights = prospect(
+            task.models, task.consumption, task.tariff, task.policy, task.scales(each)
+        ).weights
+        shape = _shape(task, secret, each, weights, epsilon)
+        rival = _largest(task, spent, shape, epsilon)
+        if _cost(task, rival, weights) < _cost(task, each, weights):
+            each = rival
+    top = max(each)
+    uneven = () if min(each) == top else tuple(each)
+    policy = replace(task.policy, epsilon=top, schedule=per_step(uneven))
+    return _made(
+        Task((task.models, task.zone, task.consumption), task.tariff, policy, task.running),
+        secret,
+        epsilon,
+        delta,
+    )
+
+
+def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
+    """What the promise counts, as a function of the epsilon of every step; it never falls."""
+    if secret == "step":
+        return lambda each: max(each)
+    if secret == "interval":
+        return lambda each: task.leakage(each)[0]
+    if delta == 0:
+        return lambda each: float(task.losses(each).sum(axis=0).max()) * (1 + 1e-12)
+    return lambda each: compose(task.worst_events(each), delta)
+
+
+def _largest(
+    task: Task, spent: Callable[[Sequence[float]], float], shape: Sequence[float], epsilon: float
+) -> list[float]:
+    """shape times the largest factor that keeps the promise, by bisection on the logarithm."""
+    top = max(shape)
+
+    def scaled(factor: float) -> list[float]:
+        return [factor * part / top for part in shape]
+
+    low, high = epsilon / (task.horizon * 4), epsilon
+    if spent(scaled(high)) <= epsilon:
+        return scaled(high)
+    while spent(scaled(low)) > epsilon:
+        low /= 4
+    while high / low - 1 > _WIDTH:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if spent(scaled(middle)) <= epsilon else (low, middle)
+        task.forget()
+    return scaled(low)
+
+
+def _shape(
+    task: Task, secret: Secret, each: Sequence[float], weights: Floats, epsilon: float
+) -> list[float]:
+    """How to spread the epsilons over the steps."""
+    b, e = np.array(task.scales(each)), np.array(each)
+    costs = weights * (b * e) ** 2
+    if secret == "trajectory":  # least sum of c/e^2 under a sum of e: e ~ c^(1/3)
+        return [float(x) for x in np.cbrt(costs)]
+    shares = task.losses(each) / e[:, None]
+    return [float(x) for x in spread(task.models, shares, costs, each, epsilon)]
+
+
+def _cost(task: Task, each: Sequence[float], weights: Floats) -> float:
+    return float(weights @ np.square(task.scales(each)))
+
+
+def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
+    policy = task.policy
+    each = [policy.epsilon_at(t) for t in range(1, task.horizon + 1)]
+    calibrations = [task.scheduler.at(t, (), e) for t, e in enumerate(each, 1)]
+    losses = task.losses(each)
+    leakage, step = None, 1
+    if policy.schedule.per_release and np.isfinite(losses).all():
+        leakage, step, house = task.leakage(each)
+    if secret != "interval" or leakage is None:
+        least = np.maximum([c.scale for c in calibrations], policy.min_scale)  # 0: exact
+        reach = task.scheduler.zone.bound / least[:, None]
+        finite = np.where(np.isinf(losses), reach**2, losses)
+        by = finite.sum(axis=0) if secret == "trajectory" else finite.max(axis=0)
+        ties = np.flatnonzero(by >= by.max() * (1 - 1e-12))
+        house = int(ties[task.scheduler.zone.bound[ties].argmax()])
+        step = int(finite[:, house].argmax()) + 1
+    scales = tuple(c.scale for c in calibrations)
+    return Plan(
+        secret,
+        epsilon,
+        delta,
+        policy,
+        scales,
+        max(c.epsilon_any for c in calibrations),
+        losses,
+        leakage,
+        house,
+        step,
+        prospect(task.models, task.consumption, task.tariff, policy, scales),
+        assumptions(secret, policy, task.consumption, len(task.models)),
+        task.running,
+    )
+
+
+def assumptions(
+    secret: Secret, policy: Policy, consumption: Consumption, models: int
+) -> tuple[str, ...]:
+    """What must hold for the promise to hold, in sentences."""
+    found = [
+        "Readings of different houses are independent given occupancy, published rates and public"
+        " covariates.",
+        (
+            "One of the models of Theta is true, and an adversary who is unsure between them can"
+            " learn more."
+            if models > 1
+            else "The occupancy model is true."
+        ),
+        "Whether a meter reports does not depend on occupancy.",
+    ]
+    if policy.eta < 1:
+        share = "" if policy.eta == 0 else f" but for a share of at most {policy.eta:g}"
+        found.append(f"Every reading follows its public law{share}.")
+    if secret == "step":
+        found.append(
+            "The adversary knows the occupancy of all other houses, or has seen no earlier release."
+        )
+    if secret != "step" or policy.eta < 1:
+        found.append("Given occupancy, a reading is drawn afresh at each step (no carry-over).")
+    if secret != "step":
+        found.append("Occupancy does not react to published rates.")
+    if consumption.reacts and policy.eta < 1:
+        found.append("Scales are shown for demand as modelled; each step's follows the last rate.")
+    if policy.clamp:
+        found.append("Readings are cut at the clamp before anything is added.")
+    if policy.schedule.assumption:
+        found.append(policy.schedule.assumption)
+    found += weaker_promise(policy, models)
+    return tuple(found)

@@ -1,0 +1,297 @@
+"""The error of the price against the promise: a curve for each trust eta, from public models alone.
+
+Each point is the noise that a promise takes over the first steps of the horizon, and the error to
+expect with it. One curve after another shares the work that does not depend on the promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid._numbers import is_real
+from hushgrid.accounting.epochs import running_steps
+from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
+from hushgrid.errors import HushgridError, PlanError
+from hushgrid.mechanism.policy import Policy, gaussian_delta
+from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
+from hushgrid.planning.expected_error import RHO, Prospect, prospect
+from hushgrid.planning.planner import Plan, Secret, Task, ZoneTerms, plan, spending
+
+# --------------------------------------------------------------------------------------------------
+# What a cheaper or stronger promise would cost: the plan again with one dial moved.
+
+
+SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one asked for
+HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # times as many
+
+_MOST_STEPS = 30_000  # after so many steps a leakage that still grows is called unbounded
+
+
+class Cell(NamedTuple):
+    """One dial's position: the largest epsilon a step, and the error as a share of the load."""
+
+    at: float
+    epsilon_t: float
+    error: float
+
+
+def sensitivity(
+    world: ZoneTerms,
+    base: Plan,
+    asked: Mapping[str, Any],
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, tuple[Cell, ...]]:
+    """Tables over eta, epsilon and the number of houses; `asked` is what `plan` was asked."""
+    rho = asked.get("rho")
+    share_rho = RHO if rho is None else rho
+    terms = asked.get("terms") or Policy(1.0)
+
+    def cell(at: float, found: Plan) -> Cell:
+        progress()
+        return Cell(at, max(found.epsilon_t), found.prospect.share(share_rho))
+
+    def again(at: float, **changed: Any) -> Iterator[Cell]:
+        try:
+            yield cell(at, plan(*world, **{**asked, **changed}))
+        except HushgridError:  # this position of the dial cannot be planned: it has no row
+            return
+
+    etas = () if asked.get("gaussian") else SENSITIVITY_ETAS
+    by_eta = [c for eta in etas for c in again(eta, terms=replace(terms, eta=eta))]
+    times = [base.epsilon * k for k in EPSILONS]
+    by_epsilon = [c for epsilon in times for c in again(epsilon, epsilon=epsilon)]
+    top, n = max(base.epsilon_t), world[0].n_houses
+    by_houses = [Cell(round(n * k), top, base.prospect.share(share_rho, k)) for k in HOUSES]
+    return {"eta": tuple(by_eta), "epsilon": tuple(by_epsilon), "houses": tuple(by_houses)}
+
+
+def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
+    """An upper bound on the leakage about one step if the plan is repeated for ever; may be inf.
+
+    None where releases have no epsilon of their own, or calendars take too long to come round.
+    """
+    if found.leakage is None:
+        return None
+    e = found.losses.max(axis=1)  # of any house: a bound for all
+    if any(grows_without_end(model, float(e.min())).any() for model in models):
+        return float("inf")
+    if contradicted(temporal_leakage(models, found.losses).total, found.losses).any():
+        return float("inf")  # which model is right is never forgotten
+    # whole turns of every calendar, so that a weekend is never left out
+    turn = math.lcm(len(e), *(len(model.calendar.slots) for model in models))
+    if turn > _MOST_STEPS:
+        return None
+    turns, before = 1, 0.0
+    while turns * turn <= max(_MOST_STEPS, 4 * turn):
+        now = temporal_leakage(models, np.tile(e, turns * turn // len(e))).worst
+        if now - before <= 1e-6 * now:
+            return max(now, found.leakage)
+        turns, before = turns * 2, now
+    return float("inf")
+
+
+def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
+    """Steps of a run of horizons that stands for any number of them; PlanError if none does."""
+    if secret != "interval":
+        raise PlanError(
+            f"continued is asked for the secret {secret}; leakage across horizons is counted for"
+            " the secret interval."
+        )
+    found = running_steps(models, horizon, STEPS_PER_DAY)
+    if found is None:
+        raise PlanError(
+            "leakage does not fade in 32 days for some house, so no promise covers horizons before"
+            " and after; plan the horizon on its own, or give models in which occupancy can change."
+        )
+    return found
+
+
+def within(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:
+    """Refuse a plan with more error than this share of the load: why, and what could be had."""
+    rho = asked.get("rho")
+    share_rho = RHO if rho is None else rho
+    if not (is_real(error) and error > 0):
+        raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
+    here = found.prospect.share(share_rho)
+    if here <= error:
+        return
+    could = []
+    epsilon = found.epsilon
+    for _ in range(8):
+        epsilon *= max(here / error, 1.05)
+        rival = plan(*world, **{**asked, "epsilon": epsilon})
+        here = rival.prospect.share(share_rho)
+        if here <= error:
+            could.append(f"epsilon = {epsilon:.3g} would give {here:.2%}")
+            break
+    n = world[0].n_houses
+    times = next(
+        (k for k in np.geomspace(1, 1e4, 81) if found.prospect.share(share_rho, k) <= error), None
+    )
+    if times is not None:
+        could.append(f"{round(n * times)} such houses instead of {n} would meet it")
+    reason = "noise" if found.prospect.noise.mean() > found.prospect.cut.mean() else "the clamp"
+    raise PlanError(
+        f"the expected error is {found.prospect.share(share_rho):.2%} of the load where"
+        f" {error:.2%} is asked, most of it from {reason};"
+        f" {' or '.join(could) if could else 'no epsilon or zone size tried meets it'}."
+    )
+
+
+ETAS = (0.0, 0.05, 1.0)
+TIMES = tuple(2.0 ** (k / 2) for k in range(-6, 7))  # times the epsilon that is promised
+_CLOSE = 0.002  # relative error of an epsilon that is searched for
+_TRIES = 12
+
+
+class Point(NamedTuple):
+    """A promise, and the relative error of the price with it: of the noisy load, of the estimate.
+
+    Root mean squares over the steps that were looked at.
+    """
+
+    epsilon: float
+    raw: float
+    estimated: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The points of one eta, by epsilon."""
+
+    eta: float
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """What was chosen, what else there is, and the error of a price without any reading."""
+
+    eta: float
+    chosen: Point
+    curves: tuple[Curve, ...]
+    forecast: float
+
+
+def expected(
+    world: ZoneTerms, policy: Policy, epsilon: float, rho: float = RHO
+) -> tuple[Point, Prospect]:
+    """What to expect of a policy over its horizon, under the name of what it promises."""
+    zone, tariff, models, consumption = world
+    task = Task((models, zone, consumption), tariff, policy)
+    scales = task.scales([policy.epsilon_at(t) for t in range(1, policy.horizon + 1)])
+    found = prospect(models, consumption, tariff, policy, scales)
+    return _point(epsilon, found, rho), found
+
+
+def tradeoff(
+    world: ZoneTerms,
+    policy: Policy,
+    *,
+    secret: Secret,
+    epsilon: float,
+    delta: float = 0.0,
+    rho: float = RHO,
+    share: float = 1.0,
+    steps: int | None = None,
+    etas: Sequence[float] = ETAS,
+) -> Tradeoff:
+    """Curves around a policy that keeps the promise (secret, epsilon, delta).
+
+    The policy's horizon is what is looked at; where the promise is about more `steps` than that,
+    what the horizon spends counts in proportion to what the policy itself spends in it. `share`:
+    what a release may lose of a promise about the secret `step`.
+    """
+    chosen, base = expected(world, policy, epsilon, rho)
+    total = policy.horizon if steps is None else steps
+    curves = []
+    for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
+        try:
+            scales = _scales(world, replace(policy, eta=eta), secret, epsilon, delta, share, total)
+            points = [_at(base, policy, scales, epsilon * k, rho) for k in TIMES]
+        except HushgridError:  # this trust has no curve
+            continue
+        curves.append(Curve(eta, tuple(points)))
+    if not curves:
+        raise PlanError("no promise can be planned for these terms; see hushgrid check.")
+    forecast = base.forecast(rho) * math.sqrt(policy.horizon)
+    return Tradeoff(policy.eta, chosen, tuple(curves), forecast)
+
+
+Scales = Callable[[float], Sequence[float]]  # of a promised epsilon, for every step [Wh]
+
+
+def _scales(
+    world: ZoneTerms,
+    policy: Policy,
+    secret: Secret,
+    epsilon: float,
+    delta: float,
+    share: float,
+    total: int,
+) -> Scales:
+    zone, tariff, models, consumption = world
+    plain = replace(policy, schedule=policy.schedule.with_epsilons(()).protecting_all())
+    task = Task((models, zone, consumption), tariff, plain)
+    even = [1.0] * policy.horizon
+    if not policy.schedule.per_release:
+        own = np.array(task.scales(even))
+        here = _multiple(epsilon, delta, total)
+        return lambda e: (own * _multiple(e, delta, total) / here).tolist()
+    if secret == "step":
+        return lambda e: task.scales([e * share] * policy.horizon)
+    spent = spending(task, secret, delta)
+    whole, near = 1.0, 1 / math.sqrt(policy.horizon)
+    if total > policy.horizon:
+        ours = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
+        whole = max(epsilon / spent(ours), 1.0)
+
+    def found(promised: float) -> Sequence[float]:
+        nonlocal near  # the next promise is met at nearly the same share of it
+        each = _solved(lambda e: whole * spent([e] * policy.horizon), promised, near * promised)
+        near = each / promised
+        task.forget()
+        return task.scales([each] * policy.horizon)
+
+    return found
+
+
+def _multiple(epsilon: float, delta: float, steps: int) -> float:
+    """Of a bound, as Gaussian noise for a horizon: the closed form, which is quick."""
+    low, high = 1e-3, 1e9
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        kept = gaussian_delta(epsilon, steps, middle) <= delta
+        low, high = (low, middle) if kept else (middle, high)
+    return high
+
+
+def _solved(spent: Callable[[float], float], promised: float, first: float) -> float:
+    """The epsilon a step that spends what is promised: the secant's, on logarithms of both."""
+    goal, x = math.log(promised), math.log(first)
+    y = math.log(spent(math.exp(x))) - goal
+    slope = 1.0
+    for _ in range(_TRIES):
+        if abs(y) <= _CLOSE:
+            break
+        ahead = x - y / slope
+        after = math.log(spent(math.exp(ahead))) - goal
+        slope = min(max((after - y) / (ahead - x), 0.2), 2.0)
+        x, y = ahead, after
+    return math.exp(min(x, goal))  # a release never loses more than all of them together
+
+
+def _at(base: Prospect, policy: Policy, scales: Scales, epsilon: float, rho: float) -> Point:
+    b = np.asarray(scales(epsilon), np.float64)
+    return _point(epsilon, replace(base, noise=policy.schedule.variance(b)), rho)
+
+
+def _point(epsilon: float, found: Prospect, rho: float) -> Point:
+    whole = math.sqrt(len(found.noise))  # the paper's formula divides by it
+    return Point(epsilon, found.with_cut(rho) * whole, found.estimated(rho) * whole)

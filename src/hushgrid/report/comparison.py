@@ -1,0 +1,879 @@
+"""A comparison as tables, prose and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, UInt8s
+from hushgrid.compare.attack import Attack
+from hushgrid.compare.battery import LABELS, NO_PROMISE, BatteryScore
+from hushgrid.compare.comparison import (
+    AUCS,
+    BATTERY_POWER,
+    BATTERY_SIZE,
+    FIGURES,
+    OPEN,
+    PARTS,
+    Comparison,
+)
+from hushgrid.compare.methods import Method, Ready
+from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
+from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
+from hushgrid.report.figures import day_line, finish, panels, table
+from hushgrid.report.promise import finite_or_none
+from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# --------------------------------------------------------------------------------------------------
+# An attack in numbers, words and a picture.
+
+
+NAMES = {
+    "open": "no privacy",
+    "naive": "naive noise",
+    "paper": "the paper's rule",
+    "hushgrid": "as published",
+}
+_COLORS = {"open": "#b3541e", "naive": "#8a8a8a", "paper": "#7a5195", "hushgrid": "#0b6e99"}
+KNOWS = {
+    "none": "sees the prices alone",
+    "others": "knows every other reading",
+    "occupancy": "knows who else is at home",
+}
+
+
+def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
+    """The attack on what was published under its public keys, then all versions of the day."""
+    own = found["hushgrid"]
+    return {
+        **attack_figures(own),
+        "knows": own.knows,
+        "filter": own.filter,
+        "houses": list(own.houses) if len(own.houses) == 1 else len(own.houses),
+        "steps": own.scores.steps,
+        "mechanisms": {name: attack_figures(each) for name, each in found.items()},
+    }
+
+
+def attack_figures(one: Attack) -> dict[str, Any]:
+    """All figures of one attack."""
+    told: dict[str, Any] = {}
+    for field in fields(one.scores):
+        score = getattr(one.scores, field.name)
+        if isinstance(score, Score):
+            told[field.name] = finite_or_none(score.value)
+            told[f"{field.name}_prior"] = finite_or_none(score.prior)
+            told[f"{field.name}_ci95"] = _range(score.ci95)
+            told[f"{field.name}_gain_ci95"] = _range(score.gain_ci95)
+    told["ci95"] = told["auc_ci95"]
+    told["log_odds_moved"] = finite_or_none(one.moved)
+    return told
+
+
+def _range(ci95: tuple[float, float]) -> list[float] | None:
+    return list(ci95) if all(map(math.isfinite, ci95)) else None
+
+
+def attack_table(found: Mapping[str, Attack]) -> str:
+    """Every version of the day in a row, the prior-only guess first."""
+    first = next(iter(found.values())).scores
+    rows = [("protection", "AUC", "95 % interval", "log loss", "Brier", "right")]
+    prior = (f"{first.auc.prior:.3f}", _interval(first.auc.prior_ci95))
+    rows.append(
+        ("(prior only)", *prior, f"{first.log_loss.prior:.3f}", f"{first.brier.prior:.3f}",
+         f"{first.accuracy.prior:.1%}")
+    )  # fmt: skip
+    for name, one in found.items():
+        s = one.scores
+        rows.append(
+            (NAMES[name], f"{s.auc.value:.3f}", _interval(s.auc.ci95), f"{s.log_loss.value:.3f}",
+             f"{s.brier.value:.3f}", f"{s.accuracy.value:.1%}")
+        )  # fmt: skip
+    return table(rows)
+
+
+def _interval(ci95: tuple[float, float]) -> str:
+    return f"{ci95[0]:.3f} to {ci95[1]:.3f}"
+
+
+def attack_prose(found: Mapping[str, Attack]) -> str:
+    """Who attacked whom, and what came of it."""
+    own = found["hushgrid"]
+    whom = f"house {own.houses[0]}" if len(own.houses) == 1 else f"{len(own.houses)} houses"
+    low, high = own.scores.auc.gain_ci95
+    lines = [
+        f"An adversary who {KNOWS[own.knows]} watched {own.scores.steps} steps of {whom}"
+        f" ({own.filter} filter).",
+        f"From what was published she gained {own.scores.auc.gain:+.3f} of AUC over the prior"
+        f" (95 %: {low:+.3f} to {high:+.3f}); her log odds moved by at most {own.moved:.3f}.",
+    ]
+    return "\n".join(lines)
+
+
+def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
+    """A day of one house: true occupancy, prior, and what she believed under each protection."""
+    own = found["hushgrid"]
+    at = own.houses.index(house)
+    figure, axes = panels(len(found), 1.1 + 1.7 * len(found))
+    for one, (name, each) in zip(axes, found.items(), strict=True):
+        hours = np.linspace(0, len(each.home) / 4, len(each.home) + 1)
+        true = np.append(each.occupancy[:, at], each.occupancy[-1, at])
+        one.fill_between(
+            hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
+        )
+        day_line(one, each.prior[:, at], "prior", "#555555", 1.0)
+        day_line(one, each.home[:, at], "she believes", _COLORS[name], 1.6)
+        one.set_ylim(0, 1)
+        one.set_ylabel("chance")
+        one.set_title(NAMES[name], loc="left", fontsize=9)
+        one.grid(alpha=0.25)
+        one.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
+    figure.suptitle(
+        f"House {house}: what an adversary who {KNOWS[own.knows]} believes", fontsize=11
+    )
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------
+# The paper's experiment and simulations as tables, prose and figures.
+
+
+LABEL = {
+    "naive": "naive, u_max",
+    "naive_max": "naive, largest house",
+    "bound": "hushgrid eta = 1",
+    "exact": "hushgrid eta = 0",
+}
+INK = {"optimal": "#111111", "naive": "#f0a860", "bound": "#0b6e99", "exact": "#2e7d32"}
+
+
+def experiment_json(result: Experiment) -> dict[str, Any]:
+    """The experiment's figures under their public keys."""
+    error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
+    over = {name: ratio_of_means(error["naive"], error[name]) for name in ("bound", "exact")}
+    return {
+        "days": result.study.days,
+        "sigma": result.sigma,
+        "seed": result.seed,
+        "mechanisms": {
+            name: {
+                figure: result.study.summary(name, figure)._asdict()
+                for figure in ("rmsre_paper", "rmsre", "mismatch_cost", "revenue_change_relative")
+            }
+            for name in mechanisms()
+        },
+        "ratios": {f"naive_over_{name}": over[name].mean for name in over},
+        "ratios_ci95": {f"naive_over_{name}": list(over[name].ci95) for name in over},
+        "paper": PUBLISHED,
+        "fewest_protected": result.fewest_protected,
+    }
+
+
+def sweep_json(sweep: Sweep) -> dict[str, Any]:
+    """One sweep: where the dial stood and the gain with its interval."""
+    lines = {
+        name: [{"mean": s.mean, "ci95": list(s.ci95)} for s in line]
+        for name, line in sweep.gain.items()
+    }
+    return {"dial": sweep.dial, "at": list(sweep.at), "gain": lines}
+
+
+def experiment_table(result: Experiment) -> str:
+    """The table of mechanisms, as Markdown that reads well in a terminal."""
+    rows = [
+        ("mechanism", "RMSRE, paper's formula", "95 % interval", "s.d. of a day", "RMSRE, usual")
+    ]
+    for name in mechanisms():
+        ours, usual = (result.study.summary(name, f) for f in ("rmsre_paper", "rmsre"))
+        rows.append(
+            (
+                LABEL[name],
+                f"{ours.mean * 1e3:.3f}e-3",
+                f"{ours.ci95[0] * 1e3:.3f} to {ours.ci95[1] * 1e3:.3f}e-3",
+                f"{ours.sd * 1e3:.3f}e-3",
+                f"{usual.mean:.2%} ({usual.ci95[0]:.2%} to {usual.ci95[1]:.2%})",
+            )
+        )
+    for name, value in PUBLISHED.items():
+        rows.append((f"the paper's {name}, one day", f"{value * 1e3:.3f}e-3", "-", "-", "-"))
+    return table(rows)
+
+
+def experiment_prose(result: Experiment) -> str:
+    """What the figures say about the paper's 5.5 %, from this run's own numbers."""
+    error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
+    claim = PUBLISHED["naive"] / PUBLISHED["blowfish"]
+    pairs = error["naive"][None, :] / error["naive"][:, None]
+    others = ~np.eye(len(pairs), dtype=bool)
+    worse = float((pairs >= claim)[others].mean())
+    either = float((np.maximum(pairs, 1 / pairs) >= claim)[others].mean())
+    total = ratio_of_means(error["naive"], error["bound"])
+    unit = ratio_of_means(error["naive"], error["naive_max"])
+    constraint = ratio_of_means(error["naive_max"], error["bound"])
+    exact = ratio_of_means(error["naive"], error["exact"])
+    return "\n".join(
+        [
+            f"The paper reports one day of each mechanism: naive is {claim - 1:.1%} worse. A second"
+            f" day of the *same* naive mechanism comes out at least that much worse {worse:.0%} of"
+            f" the time ({either:.0%} in either direction), so one day cannot show it.",
+            f"With the same people, readings and noise quantiles, eta = 1 (the paper's rule) gains"
+            f" {_gain(total)} over naive: {_gain(unit)} because the largest bound in the zone is"
+            f" below u_max, and {_gain(constraint)} by the constraint, since at least"
+            f" {result.fewest_protected} of {HOUSES} houses stay protected at every step.",
+            f"At the same epsilon, trusting the consumption law (eta = 0) divides the error by"
+            f" {exact.mean:.3f} ({exact.ci95[0]:.3f} to {exact.ci95[1]:.3f}).",
+        ]
+    )
+
+
+def _gain(ratio: Summary) -> str:
+    low, high = (x - 1 for x in ratio.ci95)
+    return f"{ratio.mean - 1:.3%} ({low:.3%} to {high:.3%})"
+
+
+def simulation_json(study: Study, name: str) -> dict[str, Any]:
+    """A simulation's figures: means over the days, with their intervals beside them."""
+    found = {figure: study.summary(name, figure) for figure in SIMULATION_FIGURES}
+    return {
+        "days": study.days,
+        **{figure: summary.mean for figure, summary in found.items()},
+        "ci95": {figure: list(summary.ci95) for figure, summary in found.items()},
+    }
+
+
+def simulation_table(study: Study, name: str) -> str:
+    """The same for people."""
+    rows = [("figure, mean of a run", "value", "95 % interval", "unit")]
+    units = ("(paper's formula)", "of the rate", "currency", "currency", "of the bill")
+    for figure, unit in zip(SIMULATION_FIGURES, units, strict=True):
+        mean, _, (low, high) = study.summary(name, figure)
+        spread = f"{low:.4g} to {high:.4g}" if study.days > 1 else "-"
+        rows.append((figure, f"{mean:.4g}", spread, unit))
+    return table(rows)
+
+
+def experiment_figures(result: Experiment) -> dict[str, Figure]:
+    """The paper's three figures, and the noise scale and protected houses over the day."""
+    trace = result.sample["open"]
+    figures = {}
+    for name, title, unit, values in (
+        ("occupancy", "Houses at home and awake", "share", trace.home / HOUSES),
+        ("consumption", "Mean consumption", "Wh a house and step", trace.load / HOUSES),
+    ):
+        figures[name], (axes,) = panels(1, height=3.4)
+        axes.set(title=title, ylabel=unit)
+        day_line(axes, values, None, INK["bound"], width=2.0)
+        finish(axes)
+    figures["rates"] = _rates_figure(result)
+    figures["noise"] = _noise_figure(result)
+    return figures
+
+
+def _rates_figure(result: Experiment) -> Figure:
+    figure, (top, bottom) = panels(2, height=5.6)
+    top.set(title="Rates of one day", ylabel="currency/kWh")
+    bottom.set(title="What the noise adds", ylabel="published - optimal")
+    optimal = result.sample["open"].optimal
+    day_line(top, optimal, "optimal", INK["optimal"], width=2.0)
+    for name in ("naive", "bound", "exact"):
+        published = result.sample[name].published
+        width = 2.4 if name == "naive" else 1.1  # the first two nearly coincide
+        day_line(top, published, LABEL[name], INK[name], width=width)
+        day_line(bottom, published - optimal, LABEL[name], INK[name], width=width)
+    for axes in (top, bottom):
+        finish(axes)
+    return figure
+
+
+def _noise_figure(result: Experiment) -> Figure:
+    figure, (top, bottom) = panels(2, height=5.6)
+    top.set(title="Noise scale", ylabel="Wh", ylim=(0, 1.15 * max(result.scale["naive"])))
+    for name in ("naive", "bound", "exact"):
+        width = 3.0 if name == "naive" else 1.3
+        day_line(top, result.scale[name], LABEL[name], INK[name], width=width)
+    bottom.set(title=f"Protected houses, of {HOUSES}", ylabel="houses", ylim=(0, HOUSES * 1.05))
+    day_line(bottom, result.protected, None, INK["bound"])
+    for axes in (top, bottom):
+        finish(axes)
+    return figure
+
+
+def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
+    """When the constraint pays, and the gain against trust and habits: a panel for each sweep."""
+    from matplotlib.figure import Figure
+
+    figures = {}
+    for name, keys in (("constraint", ("certainty", "count")), ("gain", ("eta", "sigma"))):
+        figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+        for axes, key in zip(figure.subplots(1, 2), keys, strict=True):
+            sweep = sweeps[key]
+            for label, line in sweep.gain.items():
+                low, high = np.array([s.ci95 for s in line]).T
+                axes.plot(sweep.at, [s.mean for s in line], "o-", markersize=4, label=label)
+                axes.fill_between(sweep.at, low, high, alpha=0.2)
+            axes.axhline(1, color="#888888", linewidth=0.8)
+            axes.set(xlabel=sweep.dial, ylabel="naive error / hushgrid error", ylim=(0.9, None))
+            if key == "eta":
+                axes.set_xscale("symlog", linthresh=0.01)
+                axes.set_xticks([0, 0.01, 0.05, 0.2, 1], ["0", "0.01", "0.05", "0.2", "1"])
+                axes.minorticks_off()
+                axes.set_xlim(-0.002, 1.2)
+            finish(axes)
+        figures[name] = figure
+    return figures
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _summary(s: Summary) -> dict[str, Any]:
+    return {"mean": _plain(s.mean), "sd": _plain(s.sd), "ci95": [_plain(x) for x in s.ci95]}
+
+
+def comparison_json(
+    result: Comparison, curve: Sequence[Comparison], batteries: Sequence[BatteryScore]
+) -> dict[str, Any]:
+    """The figures under their public keys; estimated ratios first."""
+    promise = result.promise
+    return {
+        "secret": promise.secret,
+        "epsilon": promise.epsilon,
+        "delta": promise.delta,
+        "days": result.days,
+        "ratios": _ratios(result),
+        "mechanisms": _mechanisms(result, batteries),
+        "refused": result.refused,
+        OPEN: _aucs(result, OPEN),
+        "curve": [_curve_point(point) for point in curve],
+        "batteries": [
+            {"name": s.name, "size": s.size, "auc": _summary(s.auc), "moved": s.moved}
+            for s in batteries
+        ],
+    }
+
+
+def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[str, Any]:
+    at_meter = {s.name: _summary(s.auc) for s in batteries if s.size == BATTERY_SIZE}
+    out: dict[str, Any] = {}
+    for method in result.methods:
+        ready = result.ready[method.name]
+        if not isinstance(ready, Ready):
+            continue
+        out[method.name] = {
+            part: {f: _summary(result.summary(method.name, part, f)) for f in FIGURES}
+            for part in PARTS
+        } | {
+            "label": method.label,
+            "online": method.online,
+            "eta": method.eta,
+            "guarantee": ready.guarantee,
+            "scale": ready.scale,
+            **_aucs(result, method.name),
+        }
+    for name in LABELS:
+        moved = summarise([row[name]["moved"][0] for row in result.rows])
+        out[name] = {
+            "estimated": None,
+            "raw": {f: _summary(result.summary(name, "raw", f)) for f in FIGURES},
+            "cut": {f: _summary(result.summary(name, "cut", f)) for f in FIGURES},
+            "label": LABELS[name],
+            "online": True,
+            "per_house": True,
+            "eta": None,
+            "guarantee": NO_PROMISE,
+            "capacity": BATTERY_SIZE,
+            "power": BATTERY_POWER,
+            "moved": _summary(moved),
+            "auc": at_meter.get(name),  # at the house's own meter
+        }
+    return out
+
+
+def _aucs(result: Comparison, name: str) -> dict[str, Any]:
+    found = {key: result.auc(name, key) for key in AUCS}
+    return {key: _summary(s) if s else None for key, s in found.items()}
+
+
+def _pairs(result: Comparison) -> list[tuple[str, str]]:
+    ours = [n for n in result.names if n.startswith("hushgrid") or n == "bound"]
+    return [
+        (other, our)
+        for our in ours
+        for other in ("group", "forecast", "bound")
+        if other in result.names and other != our
+    ]
+
+
+def _ratios(result: Comparison) -> dict[str, Any]:
+    return {
+        f"{other}_over_{our}": {
+            part: _summary(result.ratio(other, our, part))
+            | {"gap_ci95": list(result.gap(other, our, part).ci95)}
+            for part in PARTS
+        }
+        for other, our in _pairs(result)
+    }
+
+
+def _curve_point(point: Comparison) -> dict[str, Any]:
+    return {
+        "epsilon": point.promise.epsilon,
+        "days": point.days,
+        "mechanisms": {
+            name: {part: _summary(point.summary(name, part)) for part in PARTS}
+            for name in point.names
+        },
+    }
+
+
+def comparison_table(result: Comparison) -> str:
+    """Errors in thousandths, the paper's formula; best estimate first."""
+    rows: list[tuple[str, ...]] = [
+        (
+            "method",
+            "eta",
+            "estimated, e-3",
+            "raw, e-3",
+            "cut, e-3",
+            "mismatch cost, est. / raw / cut",
+            "AUC, knowing nothing / all others",
+        )
+    ]
+    order = sorted(result.names, key=lambda n: result.summary(n, "estimated").mean)
+    by_name = {m.name: m for m in result.methods}
+    for name in order:
+        method = by_name[name]
+        rows.append(
+            (
+                method.label + ("" if method.online else " (offline)"),
+                "-" if method.eta is None else f"{method.eta:g}",
+                *(_thousandths(result.summary(name, part)) for part in PARTS),
+                _wasted(result, name, PARTS),
+                _auc_text(result, name),
+            )
+        )
+    if result.auc(OPEN):
+        rows.append(("no noise (no promise)", "-", "-", "0", "0", "-", _auc_text(result, OPEN)))
+    for name, label in LABELS.items():
+        both = [_thousandths(result.summary(name, part)) for part in PARTS[1:]]
+        wasted = f"- / {_wasted(result, name, PARTS[1:])}"
+        rows.append((f"{label} (no promise)", "-", "-", *both, wasted, "-"))
+    return table(rows)
+
+
+def _wasted(result: Comparison, name: str, parts: Sequence[str]) -> str:
+    return " / ".join(f"{result.summary(name, p, 'mismatch_cost').mean:.3g}" for p in parts)
+
+
+def _auc_text(result: Comparison, name: str) -> str:
+    found = [result.auc(name, key) for key in AUCS]
+    return " / ".join(f"{s.mean:.4f}" if s else "-" for s in found) if any(found) else "-"
+
+
+def _thousandths(s: Summary) -> str:
+    return f"{s.mean * 1e3:.3f} ({s.ci95[0] * 1e3:.3f} to {s.ci95[1] * 1e3:.3f})"
+
+
+def terms_prose(result: Comparison, model: str) -> str:
+    """What is promised, on how many days, and what the columns are."""
+    promise = result.promise
+    return "\n".join(
+        [
+            f"- Secret {promise.secret}, epsilon = {promise.epsilon:g}"
+            + (f", delta = {promise.delta:g}" if promise.delta else "")
+            + f", {result.days} days; the public model is {model}.",
+            "- Errors are RMSRE in the paper's formula, with 95 % intervals over the days.",
+            "- estimated: the rate of the public's best guess; raw: the noisy rate as it is; cut:"
+            " the noisy rate cut to the tariff's limits.",
+        ]
+    )
+
+
+def ratio_table(result: Comparison) -> str:
+    """Errors of others over ours, estimated first, on paired days."""
+    rows: list[tuple[str, ...]] = [("error of", "over", *PARTS)]
+    labels = {m.name: m.label for m in result.methods}
+    for other, our in _pairs(result):
+        found = [result.ratio(other, our, part) for part in PARTS]
+        told = (f"{r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for r in found)
+        rows.append((labels[other], labels[our], *told))
+    return table(rows)
+
+
+def guarantee_prose(result: Comparison) -> str:
+    """What each method promises, or why it is left out."""
+    lines = []
+    for method in result.methods:
+        ready = result.ready[method.name]
+        if isinstance(ready, Ready):
+            lines.append(f"- {method.label}: {ready.guarantee}.")
+        else:
+            lines.append(f"- {method.label}: left out: {ready.reason}.")
+    return "\n".join(lines)
+
+
+def battery_table(scores: Sequence[BatteryScore]) -> str:
+    """What a watcher of one meter still learns, by size."""
+    rows = [("battery", "capacity, in u", "her AUC", "energy moved / used")]
+    for s in scores:
+        low, high = s.auc.ci95
+        rows.append(
+            (
+                {"open": "none", "prior": "no meter, public model alone"}.get(
+                    s.name, LABELS.get(s.name, s.name)
+                ),
+                f"{s.size:g}",
+                f"{s.auc.mean:.3f} ({low:.3f} to {high:.3f})",
+                f"{s.moved:.2f}",
+            )
+        )
+    return table(rows)
+
+
+# --------------------------------------------------------------------------------------------------
+# Charts of a comparison: error against promise, batteries at the meter.
+
+
+OURS = ("#0a7d3c", "#57b33e", "#0b6e99")  # hushgrid at its three trusts, drawn wider
+OTHERS = ("#7570b3", "#a6761d", "#d95f02", "#e7298a", "#666666", "#1fa4d4", "#b2182b")
+
+
+def comparison_figure(curve: Sequence[Comparison]) -> Figure:
+    """Error against promise, a line a method: estimated, the same over the forecast's, and raw."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13.5, 5.6), layout="constrained")
+    axes = figure.subplots(1, 3)
+    _errors(axes[0], curve, "estimated")
+    _gains(axes[1], curve)
+    _errors(axes[2], curve, "raw")
+    days = curve[0].days
+    for ax in axes:
+        ax.set(xscale="log", xlabel=f"promised epsilon, secret {curve[0].promise.secret}")
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        handles=axes[2].get_lines(), loc="outside lower center", frameon=False, ncols=6,
+        title=f"means of {days} days; shaded: 95 % intervals of paired days; dashed: needs the"
+        " whole day first",
+    )  # fmt: skip
+    return figure
+
+
+def _errors(ax: Axes, curve: Sequence[Comparison], part: str) -> None:
+    """A line for each method that keeps the promise somewhere; no method at another promise."""
+    for method, look in _looks(curve):
+        points = [c for c in curve if method.name in c.names]
+        found = [c.summary(method.name, part) for c in points]
+        _line(ax, points, found, method.label, look)
+    forecast = [c.summary("forecast", part) for c in curve]
+    at = [c.promise.epsilon for c in curve]
+    ax.plot(at, [s.mean for s in forecast], ":", color="#111111", label="forecast, no readings")
+    ax.set(yscale="log", ylabel="RMSRE, paper's formula", title=f"{part} price")
+
+
+def _gains(ax: Axes, curve: Sequence[Comparison]) -> None:
+    """The estimated error over the forecast's on the same days: what readings are worth."""
+    heights = [1.0]
+    for method, look in _looks(curve):
+        points = [c for c in curve if method.name in c.names]
+        found = [c.ratio(method.name, "forecast", "estimated") for c in points]
+        _line(ax, points, found, method.label, look)
+        low, high = zip(*(s.ci95 for s in found), strict=True)
+        at = [c.promise.epsilon for c in points]
+        ax.fill_between(at, low, high, alpha=0.12, color=look["color"], linewidth=0)
+        heights += [s.mean for s in found]
+    ax.axhline(1.0, linestyle=":", color="#111111")
+    ax.set(ylabel="error over the forecast's", title="estimated price, over the forecast")
+    ax.set_ylim(min(heights) - 0.05, max(heights) + 0.05)  # few days: wide intervals
+
+
+def _looks(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, Any]]]:
+    """The methods that some promise of the curve is kept by, each with its line."""
+    ours, others = iter(OURS), iter(OTHERS)
+    out = []
+    for method in curve[0].methods:
+        if method.name == "forecast":
+            continue
+        own = method.name == "bound" or method.name.startswith("hushgrid")
+        style = {"linestyle": "-", "marker": "o"} if method.online else {
+            "linestyle": "--", "marker": "s"}  # fmt: skip
+        look = {"color": next(ours if own else others), "linewidth": 2.4 if own else 1.3, **style}
+        if any(method.name in c.names for c in curve):
+            out.append((method, look))
+    return out
+
+
+def _line(
+    ax: Axes, points: Sequence[Comparison], found: Sequence[Summary], label: str, look: Any
+) -> None:
+    """The means of one method."""
+    at = [c.promise.epsilon for c in points]
+    ax.plot(at, [s.mean for s in found], markersize=4, label=label, **look)
+
+
+def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
+    """AUC against battery size and against energy moved."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    size_axes, moved_axes = figure.subplots(1, 2)
+    for name, label in LABELS.items():
+        mine = [s for s in scores if s.name == name]
+        low, high = zip(*(s.auc.ci95 for s in mine), strict=True)
+        auc = [s.auc.mean for s in mine]
+        size_axes.plot([s.size for s in mine], auc, "o-", markersize=4, label=label)
+        size_axes.fill_between([s.size for s in mine], low, high, alpha=0.15)
+        moved_axes.plot([s.moved for s in mine], auc, "o-", markersize=4, label=label)
+        for s in (mine[0], mine[-1]):
+            moved_axes.annotate(f"{s.size:g}u", (s.moved, s.auc.mean), (4, 4), fontsize=7,
+                                textcoords="offset points")  # fmt: skip
+    for s in scores:
+        if s.name in ("open", "prior"):
+            text = "no battery" if s.name == "open" else "public model alone"
+            for ax in (size_axes, moved_axes):
+                ax.axhline(s.auc.mean, linestyle=":", color="#555555")
+                ax.annotate(text, (0.02, s.auc.mean), xycoords=("axes fraction", "data"),
+                            fontsize=7, va="bottom")  # fmt: skip
+    size_axes.set(xscale="log", xlabel="capacity, in a house's bound", ylabel="AUC at the meter")
+    sizes = sorted({s.size for s in scores if s.size > 0})
+    size_axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    size_axes.minorticks_off()
+    moved_axes.set(xlabel="energy moved / energy used", ylabel="AUC at the meter")
+    for ax in (size_axes, moved_axes):
+        finish(ax)
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------
+# A comparison as one page of HTML that asks nothing of anybody: no script, no outside address.
+
+
+_STYLE = """
+body{margin:0 auto;max-width:88rem;padding:2rem 1.25rem 4rem;background:#fff;color:#1a1c1e;
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+h1{font-size:1.6rem;margin:0 0 .6rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}
+ul{margin:.4rem 0;padding-left:1.2rem}p{margin:.4rem 0}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
+th,td{text-align:left;vertical-align:top;padding:.35rem .7rem;border-bottom:1px solid #d8dde3}
+td{white-space:nowrap}tbody tr:nth-child(even){background:#f5f7f9}
+svg{max-width:100%;height:auto;display:block;margin:1rem 0}
+@media print{body{max-width:none;padding:0;font-size:10pt}tr,svg{break-inside:avoid}}
+"""
+
+
+def comparison_page(title: str, parts: Mapping[str, str], drawings: Mapping[str, str]) -> str:
+    """Tables and lists (Markdown) under their names, each after its chart (SVG) if it has one."""
+    blocks = [f"<h1>{escape(title)}</h1>"]
+    for name, text in parts.items():
+        blocks += [f"<h2>{escape(name)}</h2>", drawings.get(name, ""), _block(text)]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(block for block in blocks if block)
+        + "\n</body></html>\n"
+    )
+
+
+def _block(text: str) -> str:
+    """A Markdown table or list as HTML."""
+    lines = text.splitlines()
+    if lines and lines[0].startswith("|"):
+        cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines]
+        head, body = _row(cells[0], "th"), "".join(_row(row, "td") for row in cells[2:])
+        return (
+            f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+        )
+    items = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in lines if line)
+    return f"<ul>{items}</ul>"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+
+# --------------------------------------------------------------------------------------------------
+# A day of the demo in numbers, words and a picture.
+
+
+CHANCE = 0.999  # that a day's error lies in the interval foreseen
+_INK = {"open": "#b3541e", "private": "#0b6e99", "prior": "#555555"}
+_NAMES = {"open": "no protection", "private": "as published", "prior": "prior alone"}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Foreseen:
+    """The error of one day's prices in the paper's formula, before it was played.
+
+    `planned` is plan's figure; `mean`, `low` and `high` come from `days` simulated days.
+    """
+
+    planned: float
+    mean: float
+    low: float
+    high: float
+    days: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Played:
+    """One simulated day: the truth, what was published, and what adversaries made of it.
+
+    `optimal` and `published` (T,) [currency/kWh]; `occupancy` (T, houses); `beliefs` by adversary
+    and by what she was shown; `prior` likewise (T, houses). `leakage` is the most that all
+    releases say about one step of any house, as the audit found it; `verdict` is the audit's.
+    """
+
+    epsilon: float
+    eta: float
+    promise: str
+    seed: int
+    house: int
+    optimal: Floats
+    published: Floats
+    occupancy: UInt8s
+    prior: Floats
+    beliefs: Mapping[str, Mapping[str, Floats]]
+    foreseen: Foreseen
+    leakage: float
+    records: int
+    chain: str
+    verdict: str
+
+    @property
+    def rmsre(self) -> float:
+        """Root mean squared relative error of the published rate."""
+        return float(np.sqrt(np.mean(((self.published - self.optimal) / self.optimal) ** 2)))
+
+    @property
+    def rmsre_paper(self) -> float:
+        """The paper's formula: the usual figure over sqrt(T)."""
+        return self.rmsre / math.sqrt(self.optimal.size)
+
+    @property
+    def holds(self) -> dict[str, bool]:
+        """What a day must keep to, whatever was drawn."""
+        return {
+            "rmsre": self.foreseen.low <= self.rmsre_paper <= self.foreseen.high,
+            "leakage": self.leakage <= self.epsilon,
+            "chain": self.chain == "passed",
+            "audit": self.verdict != "failed",
+        }
+
+
+def demo_json(day: Played) -> dict[str, Any]:
+    """The figures under their public keys."""
+    foreseen = day.foreseen
+    return {
+        "releases": int(day.published.size),
+        "rmsre_paper": day.rmsre_paper,
+        "leakage_max": day.leakage,
+        "promise": day.epsilon,
+        "auc": _demo_aucs(day),
+        "promise_text": day.promise,
+        "epsilon": day.epsilon,
+        "eta": day.eta,
+        "seed": day.seed,
+        "houses": int(day.occupancy.shape[1]),
+        "house": day.house,
+        "rmsre": day.rmsre,
+        "rmsre_plan": {
+            "mean": foreseen.mean,
+            "low": foreseen.low,
+            "high": foreseen.high,
+            "chance": CHANCE,
+            "days": foreseen.days,
+            "planned": foreseen.planned,
+        },
+        "ledger_records": day.records,
+        "chain": day.chain,
+        "audit": day.verdict,
+        "holds": day.holds,
+        "simulated": True,
+    }
+
+
+def _demo_aucs(day: Played) -> dict[str, dict[str, float | None]]:
+    prior = _finite(auc(day.occupancy, day.prior))
+    return {
+        knows: {
+            **{name: _finite(auc(day.occupancy, each)) for name, each in shown.items()},
+            "prior": prior,
+        }
+        for knows, shown in day.beliefs.items()
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def demo_table(day: Played) -> str:
+    """How well each adversary tells who is at home: 0.5 is a coin, 1 is certainty."""
+    rows = [("who is at home? (AUC)", *_NAMES.values())]
+    for knows, found in _demo_aucs(day).items():
+        cells = ("-" if (x := found[name]) is None else f"{x:.3f}" for name in _NAMES)
+        rows.append((f"she {KNOWS[knows]}", *cells))
+    return table(rows)
+
+
+def demo_prose(day: Played) -> str:
+    """What was played, what was promised and what it cost."""
+    steps, houses = day.occupancy.shape
+    times = math.sqrt(steps)
+    low, high = day.foreseen.low * times, day.foreseen.high * times
+    lines = [
+        f"{steps} prices from {steps * houses:,} readings of {houses:,} simulated houses, through"
+        " the real curator and ledger.",
+        f"Promise: {day.promise}",
+        f"What these {steps} releases leak about one step of any house: at most {day.leakage:.3f}"
+        f" of the {day.epsilon:g} promised (log of odds).",
+        f"Price error: {day.rmsre:.2%} of the exact price; foreseen {low:.2%} to {high:.2%}.",
+        f"Ledger: {day.records} signed records, chain {day.chain}; audit {day.verdict}.",
+    ]
+    broken = [name for name, kept in day.holds.items() if not kept]
+    if broken:
+        lines.append(f"NOT KEPT: {', '.join(broken)}.")
+    return "\n".join(lines)
+
+
+def demo_figure(day: Played) -> Figure:
+    """The day's prices, and what each adversary believed of one house."""
+    figure, axes = panels(1 + len(day.beliefs), 2.4 + 2.0 * len(day.beliefs))
+    day_line(axes[0], day.optimal, "exact", _INK["open"])
+    day_line(axes[0], day.published, "published", _INK["private"], 1.6)
+    axes[0].set_ylabel("EUR/kWh")
+    axes[0].set_title("The price", loc="left", fontsize=9)
+    finish(axes[0])
+    at, hours = day.house, np.linspace(0, len(day.prior) / 4, len(day.prior) + 1)
+    true = np.append(day.occupancy[:, at], day.occupancy[-1, at])
+    for one, (knows, shown) in zip(axes[1:], day.beliefs.items(), strict=True):
+        one.fill_between(
+            hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
+        )
+        day_line(one, day.prior[:, at], "prior", _INK["prior"], 1.0)
+        for name, each in shown.items():
+            day_line(one, each[:, at], _NAMES[name], _INK[name], 1.6)
+        one.set_ylim(0, 1)
+        one.set_ylabel("chance")
+        one.set_title(f"House {at} at home? She {KNOWS[knows]}", loc="left", fontsize=9)
+        one.grid(alpha=0.25)
+        one.spines[["top", "right"]].set_visible(False)
+    handles, names = axes[1].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8, ncols=4)
+    figure.suptitle("One simulated day: what is hidden, and what it costs", fontsize=11)
+    return figure

@@ -1,0 +1,481 @@
+"""What an audit reads: ledgers, traces, zone and service files, heads that somebody kept."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from hushgrid._numbers import is_hex, sum_up
+from hushgrid.audit.behaviour import Factory
+from hushgrid.audit.bounds import Check
+from hushgrid.audit.evidence import (
+    Came,
+    Evidence,
+    Lost,
+    RecordedEpoch,
+    RecordedRelease,
+    Terms,
+    from_recording,
+)
+from hushgrid.compare.attack import Recording
+from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.files.models import is_trace, load_trace
+from hushgrid.files.results import read_text
+from hushgrid.files.service_file import EpochTimes, is_service, laid, load_deployment
+from hushgrid.files.toml import TomlFile
+from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.service.border import accepted, same_terms
+from hushgrid.service.epoch import roster_digest
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import ChainReport, Verify, check
+from hushgrid.service.ledger.records import EpochRecord, Record, ReleaseRecord, from_line
+from hushgrid.service.promise import stated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditInput:
+    """What a file holds for an audit: records by zone, terms, and what became of the chain."""
+
+    evidence: tuple[Evidence, ...]
+    terms: tuple[Terms, ...]
+    chain: Check | None
+    kind: str
+    recorded: Recording | None = None  # the whole trace, where it is one
+
+
+def load_case(
+    file: str,
+    configs: Sequence[Path],
+    *,
+    zone: str | None = None,
+    key: str | None = None,
+    heads: Iterable[str] = (),
+) -> AuditInput:
+    """Read what is to be audited: a trace, an export, a store, a zone or a service file."""
+    path = Path(file)
+    terms = [one for config in configs for one in load_terms(config)[0]]
+    evidence: tuple[Evidence, ...] = ()
+    chain, kind, recorded = None, "zone file", None
+    if path.suffix == ".toml":
+        own, ledger = load_terms(path)
+        terms += own
+        if ledger is not None and _exists(ledger):
+            evidence, chain = load_ledger(ledger, zone=zone, key=key, heads=heads)
+            kind = "service file and its ledger"
+    elif is_trace(path):
+        recorded = load_trace(path)
+        evidence, kind = (from_recording(recorded),), "trace"
+        if not terms and recorded.config:
+            terms = [_of_zone(zone_of(recorded.config, path))]
+        terms = [_starting(one, recorded.offset, recorded.digest) for one in terms]
+    else:
+        evidence, chain = load_ledger(file, zone=zone, key=key, heads=heads)
+        kind = "ledger"
+    wanted = [one for one in terms if zone in (None, one.zone.id)]
+    if zone is not None and not wanted and terms:
+        names = ", ".join(sorted({one.zone.id for one in terms}))
+        raise FileError(f"zone is {zone!r} but the terms are of {names}; give one of them.")
+    stated = tuple(_as_accepted(one, evidence) for one in wanted)
+    return AuditInput(evidence, stated, chain, kind, recorded)
+
+
+def _as_accepted(terms: Terms, evidence: Sequence[Evidence]) -> Terms:
+    """An interval promise with the largest leakage that was accepted in its place."""
+    if terms.secret != "interval":
+        return terms
+    own = [one for one in evidence if one.zone == terms.zone.id]
+    figures = [epoch.accepted for one in own for epoch in one.epochs]
+    return replace(terms, epsilon=max([terms.promised, *figures]))
+
+
+def _starting(terms: Terms, offset: int, digest: str) -> Terms:
+    """The terms of a later day of a simulation: their calendars seen from there."""
+    if not offset or terms.first_state(digest).digest == digest:
+        return terms
+    models = tuple(model.starting(offset) for model in terms.models)
+    return replace(terms, models=models, consumption=terms.consumption.starting(offset))
+
+
+def _exists(ledger: str) -> bool:
+    return "://" in ledger or Path(ledger.removeprefix("sqlite:")).exists()
+
+
+def load_terms(path: Path) -> tuple[list[Terms], str | None]:
+    """The terms in a zone or service file, and the ledger that a service keeps."""
+    file = TomlFile(path)
+    file.check()
+    if not is_service(file.content):
+        return [_of_zone(load_zone(path))], None
+    deployment = load_deployment(path)
+    return [terms_of(service) for service in deployment.zones], deployment.ledger
+
+
+def _of_zone(file: ZoneFile) -> Terms:
+    world = file.scenario
+    return Terms(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        file.policy,
+        secret=file.policy.schedule.secret,
+        delta=file.policy.schedule.delta,
+        charged=file.learned.epsilon,
+        provenance=file.provenance,
+    )
+
+
+class _InOtherEpochs:
+    """The terms of a service file, for other epochs of its zone."""
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+
+    def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
+        """The terms with that digest, if the file leads to them at that time."""
+        found = same_terms(self._service, digest, first, horizon)
+        return None if found is None else replace(terms_of(found), elsewhere=self)
+
+    def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
+        """Theta over those steps, in local time."""
+        service = self._service
+        if service.pattern is None:
+            return service.scenario.models
+        begins = first * service.seconds
+        place = EpochTimes(begins, service.seconds, steps, service.time_zone)
+        return laid(service.pattern, place).models
+
+
+def terms_of(service: ZoneService) -> Terms:
+    """The terms of a running zone."""
+    world, promise = service.scenario, service.promise
+    return Terms(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        service.policy,
+        budget=service.budget,
+        roster=roster_digest(service),
+        secret="step" if promise is None else promise.secret,
+        epsilon=None if promise is None else stated(service),
+        delta=0.0 if promise is None else promise.delta,
+        fallback_rate=service.fallback_rate,
+        eta_set_by=service.eta_set_by,
+        charged=service.learned.epsilon,
+        provenance=service.provenance,
+        veiled=service.learned.private,
+        continued=service.memory is not None,
+        elsewhere=None if service.pattern is None else _InOtherEpochs(service),
+    )
+
+
+def load_ledger(
+    store: str, *, zone: str | None, key: str | None, heads: Iterable[str]
+) -> tuple[tuple[Evidence, ...], Check]:
+    """All records of a store or an export, by zone, and what became of their chain."""
+    known: dict[str, str | None] = dict.fromkeys(heads)
+    for digest in known:
+        _check_hex("head", digest)
+    read: list[Record] = []
+    with _records(store, zone) as (records, durable):
+        report = check(_kept(records, read), _judge(key), {**known, **durable})
+    if not read and report.first_bad is None:
+        raise LedgerError(f"{store} has no such records; give another store or zone.")
+    by_zone: dict[str, list[Record]] = {}
+    for record in read:
+        by_zone.setdefault(record.zone, []).append(record)
+    places = {id(record): n for n, record in enumerate(read, 1)}
+    evidence = tuple(
+        _evidence(name, records, places) for name, records in by_zone.items() if records
+    )
+    return evidence, _chain(report, key is not None, bool(known))
+
+
+def _kept(records: Iterable[Record], read: list[Record]) -> Iterator[Record]:
+    """Keep what is read, the record that breaks a rule included."""
+    for record in records:
+        read.append(record)
+        yield record
+
+
+def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
+    if report.first_bad is not None:
+        text = f"Record {report.first_bad}: {report.reason} Nothing after it was looked at."
+        return Check("chain", "failed", text, report.first_bad)
+    parts = [f"{report.records} records stand, signatures checked"]
+    parts.append("of the key given" if with_key else "of the key in the ledger itself")
+    if with_heads:
+        parts.append("and the heads seen earlier are in it")
+    missing = (
+        ""
+        if with_heads
+        else (" Without --head a chain written anew as a whole would look the same.")
+    )
+    return Check("chain", "passed", f"{', '.join(parts)}.{missing}")
+
+
+def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
+    """What a zone's records say, whether or not its chain holds."""
+    epochs: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    mode, repeated = "simulation", None
+    charges: list[tuple[int, float]] = []
+    gaps: list[Lost] = []
+    brought, moved = _Brought(), _Moved()
+    left: list[tuple[int, float, float]] = []
+    for record in records:
+        body, place = record.body, places[id(record)]
+        try:
+            if record.kind == "genesis":
+                mode = str(body["mode"])
+            elif record.kind == "epoch":
+                epochs.append(
+                    {
+                        "place": place,
+                        "digest": str(body["digest"]),
+                        "first": int(body["first"]),
+                        "horizon": int(body["horizon"]),
+                        "roster": body["roster"],
+                        "seconds": int(body["seconds"]),
+                        "entries": [],
+                        "lost": set(),
+                        "came": (),
+                        "accepted": accepted(EpochRecord.from_record(record)),
+                    }
+                )
+            elif record.kind == "schedule" and epochs:
+                epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
+            elif record.kind == "release":
+                if body["t"] in seen and repeated is None:
+                    repeated = place
+                elif body["t"] not in seen and epochs:
+                    own = epochs[-1]
+                    came = moved.at(int(body["start"]), own["seconds"])
+                    own["came"] = own["came"] if own["entries"] else came
+                    own["entries"].append(
+                        _entry(record, place, own["first"], brought.at(int(body["start"]), epochs))
+                    )
+                seen.add(body["t"])
+            elif record.kind == "charge":
+                charges.append((place, float(body["epsilon"])))
+            elif record.kind == "transfer":
+                if body["direction"] == "out":
+                    left.append((place, float(body["epsilon"]), brought.due(body, charges)))
+                brought.take(body, place)
+                moved.take(body)
+            elif record.kind == "gap" and epochs:
+                first, last = int(body["first"]), int(body["last"])
+                if gaps and gaps[-1].epsilon is None:  # the open one, extended
+                    gaps.pop()
+                gaps.append(Lost(place, first, last, seconds=epochs[-1]["seconds"]))
+                epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
+            elif record.kind == "resume" and gaps:
+                cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
+                gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
+        except (KeyError, TypeError, ValueError, LedgerError):
+            break  # a body that does not fit: the chain says so
+    made = tuple(
+        RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
+        for one in epochs
+    )
+    all_ = (tuple(charges), tuple(left), tuple(gaps))
+    return Evidence(zone, "ledger", made, mode, repeated, *all_)
+
+
+class _Moved:
+    """Houses that came in and are still here, each with the first release after its record."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, float | Came] = {}
+
+    def take(self, body: Mapping[str, Any]) -> None:
+        """A house comes or goes."""
+        self._here.pop(body["house"], None)
+        if body["direction"] == "in":
+            self._here[body["house"]] = float(body["epsilon"])
+
+    def at(self, start: int, seconds: int) -> tuple[Came, ...]:
+        """The houses here as of a release of the interval from `start` [UTC epoch s] on."""
+        for house, one in self._here.items():
+            self._here[house] = one if isinstance(one, Came) else Came(one, start, seconds)
+        return tuple(one for one in self._here.values() if isinstance(one, Came))
+
+
+class _Brought:
+    """What houses that came in had spent elsewhere, as `LedgerState.carried` counts it."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, float] = {}
+        self._came: dict[str, int] = {}  # end [UTC epoch s] of the first release since it came
+        self._gone: dict[str, int] = {}  # where it last left
+
+    def take(self, body: Mapping[str, Any], place: int) -> None:
+        """A house comes or goes."""
+        self._here.pop(body["house"], None)
+        self._came.pop(body["house"], None)
+        if body["direction"] == "in":
+            self._here[body["house"]] = float(body["epsilon"])
+        else:
+            self._gone[body["house"]] = place
+
+    def due(self, body: Mapping[str, Any], charges: Sequence[tuple[int, float]]) -> float:
+        """What a house that leaves has spent at least: what it came with, and models, once."""
+        gone = self._gone.get(body["house"], 0)
+        models = [cost for place, cost in charges if place > gone]
+        return sum_up([self._here.get(body["house"], 0.0), *models])
+
+    def at(self, start: int, epochs: Sequence[Mapping[str, Any]]) -> float:
+        """The most that a house brought along, for a release of the last of these epochs."""
+        own = epochs[-1]
+        longest = max(one["horizon"] * one["seconds"] for one in epochs)
+        for house in self._here:
+            self._came.setdefault(house, start + own["seconds"])
+        begins = own["first"] * own["seconds"]
+        counted = [e for house, e in self._here.items() if begins < self._came[house] + longest]
+        return max(counted, default=0.0)
+
+
+def _entry(record: Record, place: int, first: int, carried: float) -> RecordedRelease:
+    found = ReleaseRecord.from_record(record)
+    own = replace(found.release, t=found.t - first + 1, applies_from=found.applies_from - first + 1)
+    return RecordedRelease(
+        place, own, found.source, found.counts.get("houses"), carried, found.start
+    )
+
+
+@contextmanager
+def _records(store: str, zone: str | None) -> Iterator[tuple[Iterator[Record], dict[str, str]]]:
+    """All records of a store or an export, and the digests it knows to be durable, by zone."""
+    path = Path(store)
+    if path.is_file() and _is_export(path):
+        with path.open("rb") as lines:
+            every = map(from_line, lines)
+            yield (record for record in every if zone in (None, record.zone)), {}
+        return
+    with open_store(store, create=False) as ledger:
+        zones = ledger.zones() if zone is None else (zone,)
+        durable = {digest: name for name in zones if (digest := ledger.witness(name))}
+        yield (record for name in zones for record in ledger.records(name)), durable
+
+
+def _is_export(path: Path) -> bool:
+    if path.suffix in (".ndjson", ".jsonl"):
+        return True
+    with path.open("rb") as stream:
+        return stream.read(1) == b"{"
+
+
+def _judge(key: str | None) -> Verify:
+    try:
+        from hushgrid.service.ledger.writer import verify_signature as verify
+    except ImportError:
+        raise ExtraError(
+            "cryptography is not installed, so no signature can be checked; get it with"
+            " pip install 'hushgrid[serve]'."
+        ) from None
+    if key is None:
+        return verify
+    _check_hex("key", key)
+    return lambda own, digest, signature: own == key and verify(own, digest, signature)
+
+
+def _check_hex(name: str, value: str) -> None:
+    if not is_hex(value, 64):
+        raise LedgerError(f"{name} is {value!r}; give its 64 small hexadecimal digits.")
+
+
+def load_heads(path: Path) -> list[str]:
+    """Heads that somebody kept: a digest a line, or saved answers of a price feed (JSON)."""
+    text = read_text(path)
+    found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
+    try:
+        values = [json.loads(text)]
+    except ValueError:
+        values = []
+        for line in text.splitlines():
+            try:
+                values.append(json.loads(line))
+            except ValueError:
+                continue
+    for value in values:
+        found += _heads_in(value)
+    if not found:
+        raise FileError(f"{path} holds no head; give digests, one a line, or saved prices (JSON).")
+    return list(dict.fromkeys(found))
+
+
+def _heads_in(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        own = [value["head"]] if is_hex(value.get("head"), 64) else []
+        return own + [head for item in value.values() for head in _heads_in(item)]
+    if isinstance(value, list):
+        return [head for item in value for head in _heads_in(item)]
+    return []
+
+
+def load_factory(name: str) -> Factory:
+    """The factory named MODULE:FACTORY; modules beside the present folder are found, too."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise FileError(
+            f"publisher is {name!r}; give MODULE:FACTORY such as hushgrid.audit.behaviour:hushgrid."
+        )
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise FileError(
+            f"publisher {name!r} cannot be imported ({error}); give a module that Python finds."
+        ) from None
+    except AttributeError:
+        raise FileError(
+            f"publisher {name!r} has no {attribute}; give a factory of module {module}."
+        ) from None
+    if not callable(found):
+        raise FileError(f"publisher {name!r} is no factory; give something that can be called.")
+    factory: Factory = found
+    return factory
+
+
+def attacked(case: AuditInput, seed: int) -> dict[str, Any] | None:
+    """Two attacks on a trace that holds the truth, scored; None for anything else."""
+    from hushgrid.compare.attack import attack
+    from hushgrid.model.scenario import Scenario
+    from hushgrid.report.comparison import attack_figures
+
+    recorded = case.recorded
+    if recorded is None or recorded.truth is None or not case.terms:
+        return None
+    terms = case.terms[0]
+    if terms.first_state(recorded.digest).digest != recorded.digest:
+        return None
+    world = Scenario(terms.zone, terms.tariff, terms.models, terms.consumption)
+    found = {}
+    for knows in ("none", "others"):
+        asked: dict[str, Any] = {"knows": knows, "clamp": terms.policy.clamp, "seed": seed}
+        try:
+            found[knows] = attack_figures(attack(world, recorded.releases, recorded.truth, **asked))
+        except HushgridError:  # no filter reads these terms
+            continue
+    return found or None
+
+
+def fingerprint(path: Path) -> str | None:
+    """SHA-256 (hex) of a file that can be read whole."""
+    try:
+        return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError:
+        return None

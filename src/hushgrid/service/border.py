@@ -1,0 +1,703 @@
+"""Where one epoch follows another: what all releases say about one interval of one house.
+
+Leakage does not end where an epoch does. Before a new one begins, its schedule is counted with all
+that the zone's ledger holds, and every epoch with an interval promise is judged again. Epochs of
+the same terms (another `begins` or horizon) are one chain that goes on, counted exactly. For all
+others the records bound it; proof: docs/proofs/temporal.md, "Other terms".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Indices
+from hushgrid.accounting.epochs import (
+    FORGOTTEN,
+    PERIODS,
+    anywhere,
+    kept_by_silence,
+    kept_by_steps,
+    kept_within,
+)
+from hushgrid.accounting.temporal import leakage_by_houses
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.service_file import EpochTimes, as_before, in_epoch, laid, planned_otherwise
+from hushgrid.mechanism.policy import Policy
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.scenario import Scenario
+from hushgrid.planning.planner import Task
+from hushgrid.service.epoch import first_state, roster_digest
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord, ResumeRecord
+
+_CLOSE = 1e-6  # relative: what a plan's search and its run leave open
+_MOST = 50_000  # steps of earlier epochs that are looked at again
+_DAY = 86_400  # [s]
+_ENDLESS = 1e5  # a leakage like no bound at all
+_MOST_TOGETHER = 12  # houses of a block, where it is not on record: 13 would have 8,192 states
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Leakage about one interval of one house once the new epoch is published.
+
+    Attributes:
+        leakage: where promises would be exceeded, the largest leakage about their steps; else that
+            about the new epoch's steps or, without an interval promise of its own, earlier ones'.
+        promised: what holds so far for these steps; the least, where it would be exceeded.
+        holds: whether every epoch's promise still holds.
+        exact: whether the earlier terms were known; else `leakage` is an upper bound.
+    """
+
+    leakage: float
+    promised: float
+    holds: bool
+    exact: bool
+
+
+def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
+    """What the record of a new epoch states about leakage.
+
+    Args:
+        service: the zone with the terms that are to begin.
+        standing: its ledger, where the new epoch is not yet recorded.
+
+    Returns:
+        The most houses that move together as `together`. The promise as `interval`, as `leakage`
+        the figure that was counted and, where a promise is exceeded, as `accepted` the figure that
+        takes its place. Without an interval promise only what was accepted for earlier epochs.
+
+    Raises:
+        LedgerError: a promise would be exceeded, and the operator has not accepted the figure.
+    """
+    promised, spans = _promised(service), known(service, standing)
+    found = border(service, standing, spans)
+    exceeded = 0.0 if found is None or found.holds else found.leakage
+    if found is not None and exceeded > (service.accepts or 0.0):
+        raise LedgerError(_refusal(service, standing, found, spans))
+    stated: dict[str, Any] = {"together": together(service)}
+    if exceeded:
+        stated |= {"leakage": exceeded, "accepted": exceeded}
+    if promised is None:
+        return stated
+    counted = max(_own(service), 0.0 if found is None else found.leakage)
+    return {**stated, "interval": promised, "leakage": counted}
+
+
+def border(
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch] | None = None
+) -> Border | None:
+    """Count the zone's new epoch together with what its ledger holds.
+
+    Args:
+        service: the zone with the terms that are to begin.
+        standing: its ledger, where the new epoch is not yet recorded.
+        spans: earlier epochs of the same terms, if they were found before.
+
+    Returns:
+        The account; None where no epoch has an interval promise, or nothing was published yet.
+    """
+    promised, told = _promised(service), _told(standing)
+    moved = any(one.direction == "in" for one in standing.moved.values())
+    if promised is None and all(one.epoch.interval is None for one in told):
+        return None
+    if not (told or moved) or service.begins // service.seconds <= standing.last_t:
+        return None  # nothing to add to, or refused for that
+    if spans is None:
+        spans = known(service, standing)
+    judged = _of_run(service, standing, told, spans) if promised is not None else []
+    judged += _of_others(service, standing, told, spans)
+    if not judged:
+        return None
+    exceeded = [one for one in judged if one[0] > one[1] * (1 + _CLOSE)]
+    counted = exceeded or (judged[:1] if promised is not None else judged)
+    figure, allowed = max(one for one, _ in counted), min(other for _, other in counted)
+    return Border(figure, allowed, not exceeded, exact=bool(spans))
+
+
+def _refusal(
+    service: ZoneService, standing: LedgerState, found: Border, spans: Sequence[EarlierEpoch]
+) -> str:
+    """The figure, and the ways out."""
+    least = _rounded_up(found.leakage)
+    text = (
+        f"the new epoch of zone {service.id!r} would bring leakage about one interval to {least}"
+        f" where {found.promised:g} is promised, since what is published before and after adds up; "
+    )
+    later = _later(service, standing, spans)
+    if later is not None:
+        text += f"give a begins {later} intervals later, without a price until then, or "
+    else:
+        text += "no later begins within 32 days helps; "
+    if math.isinf(found.leakage):
+        return text.removesuffix("or ") + "give noise with an epsilon of its own."
+    return text + f"state the figure in public with --accept-leakage {least}."
+
+
+def _rounded_up(figure: float) -> str:
+    """Four decimals, never below the figure."""
+    if math.isinf(figure):
+        return "inf"
+    return f"{math.ceil(figure * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
+
+
+def _later(
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch]
+) -> int | None:
+    """How many intervals later the epoch may begin; whole days, so that its terms stay alike."""
+    for days in PERIODS:
+        begins = service.begins + days * _DAY
+        moved = in_epoch(service, begins) or replace(service, begins=begins)
+        found = border(moved, standing, spans)
+        if found is not None and found.holds:
+            return days * _DAY // service.seconds
+    return None
+
+
+def _promised(service: ZoneService) -> float | None:
+    promise = service.promise
+    return promise.epsilon if promise is not None and promise.secret == "interval" else None
+
+
+# ---- what the ledger holds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _EpochReleases:
+    """An epoch with its releases from readings and the steps of it that may be lost."""
+
+    place: int  # among all epochs
+    epoch: EpochRecord
+    releases: Sequence[ReleaseRecord]
+    gaps: Sequence[ResumeRecord]
+    until: int  # the step after its last one
+
+    @property
+    def seq(self) -> int:
+        """The first record after which its roster is fixed."""
+        return min([one.seq for one in self.releases] + [one.seq for one in self.gaps])
+
+    def sources(self, seconds: int) -> list[tuple[int, float]]:
+        """(time [s], the most that it loses, whatever anyone consumes) of all it published.
+
+        The time is that of the state which it is about: in steps of other lengths, their end. A
+        gap counts at its last step: a lost epoch may have gone on after this one's horizon.
+        """
+        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
+        found = [(one.start + wait, one.epsilon_any) for one in self.releases]
+        return found + [(gap.last * self.epoch.seconds + wait, gap.epsilon) for gap in self.gaps]
+
+    @property
+    def booked(self) -> float:
+        """All that is booked for steps that may be lost; its promise need not cover them."""
+        return math.fsum(gap.epsilon for gap in self.gaps)
+
+    def end(self, seconds: int, to: int) -> int:
+        """The time [s] of its last step before `to` [s], or of the last that it published."""
+        wait = self.epoch.seconds if self.epoch.seconds != seconds else 0
+        last = min((self.until - 1) * self.epoch.seconds + wait, to - (0 if wait else seconds))
+        return max([last, *(time for time, _ in self.sources(seconds))])
+
+
+def _told(standing: LedgerState) -> list[_EpochReleases]:
+    """Every epoch that may have published from readings or has promised something for its steps.
+
+    In the order of the records. A later record may set an epoch aside that has published nothing;
+    what is on record from then on is not of that one, wherever it begins.
+    """
+    found: list[_EpochReleases] = []
+    for i, epoch in enumerate(standing.epochs):
+        until = min((one.first for one in standing.epochs[i + 1 :]), default=math.inf)
+        steps = [one for one in standing.releases if epoch.first <= one.t < until]
+        releases = [one for one in steps if one.source == "readings"]
+        gaps = [one for one in standing.booked if epoch.first <= one.first < until]
+        end = int(min(epoch.first + epoch.horizon, until))
+        if releases or gaps or (epoch.interval is not None and end > epoch.first):
+            found.append(_EpochReleases(i, epoch, releases, gaps, end))
+    return found
+
+
+def accepted(epoch: EpochRecord) -> float:
+    """The leakage that was accepted when the epoch began; 0 where none was."""
+    if epoch.accepted is not None:
+        return epoch.accepted
+    counted = epoch.leakage or 0.0
+    return counted if counted > (epoch.interval or 0.0) * (1 + _CLOSE) else 0.0
+
+
+def _allowed(
+    standing: LedgerState, one: _EpochReleases, promised: float, until: int | None = None
+) -> float:
+    """What holds for an epoch's steps: its promise, or what was accepted since it began.
+
+    Args:
+        standing: the zone's ledger.
+        one: the epoch.
+        promised: its promise.
+        until: the number of an epoch at which to stop; by default all count.
+    """
+    return max([promised, *map(accepted, standing.epochs[one.place : until])])
+
+
+# ---- the same terms again
+
+
+def as_begun(deployment: Deployment) -> Deployment:
+    """The service with each zone's policy, and the leakage accepted, as its epoch has them.
+
+    An epoch that a version before this one began was planned on its own, and its clamp could cut
+    more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
+    """
+    if not any(map(planned_otherwise, deployment.zones)) or not _exists(deployment.ledger):
+        return deployment
+    try:
+        opened = open_store(deployment.ledger, create=False)
+    except LedgerError:  # not made yet; anything else is raised where it is opened for writing
+        return deployment
+    with opened as store:
+        zones = [_as_begun(zone, store) for zone in deployment.zones]
+    return replace(deployment, zones=tuple(zones))
+
+
+def _exists(ledger: str) -> bool:
+    return "://" in ledger or Path(ledger.removeprefix("sqlite:")).exists()
+
+
+def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
+    if not planned_otherwise(service):
+        return service
+    epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
+    if not epochs:
+        return service
+    epoch = EpochRecord.from_record(epochs[-1])
+    begun = zone_as_begun(service, epoch.digest)
+    return replace(begun, accepts=accepted(epoch) or None)
+
+
+def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
+    """The zone with the policy of its present epoch, which has this digest; see `as_begun`."""
+    if not planned_otherwise(service) or digest == first_state(service, digest).digest:
+        return service
+    before = as_before(service)
+    if before is None or digest != first_state(before, digest).digest:
+        return service
+    return before
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlierEpoch:
+    """An earlier epoch whose terms are known: the zone as it ran then."""
+
+    service: ZoneService
+    told: _EpochReleases
+
+
+def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
+    """Earlier epochs of the same terms, back to where they are forgotten; the last one last."""
+    first, found, promised = (
+        service.begins // service.seconds,
+        list[EarlierEpoch](),
+        _promised(service),
+    )
+    if promised is None:
+        return found
+    for one in reversed(_told(standing)):
+        epoch = one.epoch
+        if not (one.releases or one.gaps) and (epoch.interval or 0.0) >= promised:
+            continue  # nothing published, and no less is promised here
+        alike = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
+        then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
+        if then is None or first - epoch.first > _MOST:
+            break
+        found.insert(0, EarlierEpoch(then, one))
+        if service.memory is not None and first - epoch.first >= service.memory:
+            break
+    return found
+
+
+def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> ZoneService | None:
+    """The zone as it ran in an epoch, if all but its times is as it is now.
+
+    An epoch that a version before this one began was planned otherwise, and is known as such.
+
+    Args:
+        service: the zone as it is now; without an interval promise its times are looked at as
+            they are.
+        digest: the epoch's terms, as its record has them.
+        first: the zone's step at which it began.
+        horizon: its steps.
+    """
+    if _promised(service) is None:
+        before = as_before(service)
+        same = before is not None and first_state(before, digest).digest == digest
+        return before if same else None
+    for alone in (False, True):
+        then = in_epoch(service, first * service.seconds, horizon, alone=alone)
+        if then is not None and first_state(then, digest).digest == digest:
+            return then
+    return None
+
+
+def _before(told: Sequence[_EpochReleases], spans: Sequence[EarlierEpoch]) -> list[_EpochReleases]:
+    """The epochs before those of the same terms."""
+    return [one for one in told if not spans or one.place < spans[0].told.place]
+
+
+def _of_run(
+    service: ZoneService,
+    standing: LedgerState,
+    told: Sequence[_EpochReleases],
+    spans: Sequence[EarlierEpoch],
+) -> list[tuple[float, float]]:
+    """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
+    promised = _promised(service)
+    assert promised is not None
+    before = _before(told, spans)
+    if not spans:
+        own = _own(service)
+        if service.leakage is not None:  # planned for any number of epochs like it
+            own = max(own, promised)
+        inflow = _inflow(service, standing, before, service.begins, None)
+        return [(own + inflow, promised)]
+    run = spans[0].told
+    inflow = _inflow(service, standing, before, run.epoch.first * service.seconds, run)
+    return _continued(service, standing, spans, inflow)
+
+
+def _continued(
+    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch], inflow: float
+) -> list[tuple[float, float]]:
+    """One chain through all epochs that are known, in local time."""
+    pattern, promised = service.pattern, _promised(service)
+    assert pattern is not None
+    assert promised is not None
+    begin, new = spans[0].told.epoch.first, service.begins // service.seconds
+    steps = new - begin + service.policy.horizon
+    world = laid(
+        pattern, EpochTimes(begin * service.seconds, service.seconds, steps, service.time_zone)
+    )
+    worlds = [world]
+    if inflow > FORGOTTEN * promised and any(model.has_zeros for model in world.models):
+        # who is certain where this chain begins need not have been so before
+        worlds.append(replace(world, models=anywhere(world.models)))
+    worst, earlier = 0.0, np.zeros(new - begin)
+    booked = [each for span in spans for each in _otherwise(span, promised)]
+    for each in worlds:
+        rows = _Rows(each, steps)
+        for span in spans:
+            rows.add(span.service, {t - begin + 1: b for t, b in _scales_then(span).items()})
+        rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
+        kinds, class_of = rows.grouped()
+        kinds[0] += inflow
+        for last, lost in booked:
+            kinds[min(last, new) - begin] += min(lost, _ENDLESS)
+        without = kinds.copy()
+        without[new - begin :] = 0.0
+        whole = leakage_by_houses(each.models, kinds, class_of)
+        for (_, _, one), (_, _, other) in zip(
+            whole, leakage_by_houses(each.models, without, class_of), strict=True
+        ):
+            past = one[: new - begin]
+            more = past > other[: new - begin] + FORGOTTEN * promised  # what the new epoch adds to
+            earlier = np.maximum(earlier, np.where(more, past, 0.0).max(axis=1))
+            worst = max(worst, float(one[new - begin :].max()))
+    for last, lost in booked:  # lost at any step until then
+        until = earlier[: last + 1 - begin]
+        until += np.where(until > 0, lost, 0.0)
+    found = [(worst if worst < _ENDLESS else math.inf, promised)]
+    ends = [*(span.told.epoch.first - begin for span in spans[1:]), new - begin]
+    for span, end in zip(spans, ends, strict=True):
+        part = earlier[span.told.epoch.first - begin : end]
+        found.append((float(part.max(initial=0.0)), _allowed(standing, span.told, promised)))
+    return found
+
+
+def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
+    """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked."""
+    epoch, scheduler = span.told.epoch, first_state(span.service, span.told.epoch.digest).scheduler
+    steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
+    own = math.fsum(scheduler.most(epoch.step(t)) for t in steps)
+    if gap.together is not None or gap.epsilon > own * (1 + _CLOSE):
+        return None
+    return {t: scheduler.at(epoch.step(t)).scale for t in steps}
+
+
+def _scales_then(span: EarlierEpoch) -> dict[int, float]:
+    """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
+    found = {t: b for gap in span.told.gaps for t, b in (_own_gap(span, gap) or {}).items()}
+    return found | {one.t: one.scale for one in span.told.releases}
+
+
+def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
+    """(last step, loss of any house) of gaps in which releases of other terms may be lost.
+
+    Houses that moved together then: each lost what all of them did, and what later releases say
+    of one of them they say of the others.
+    """
+    found = []
+    for gap in span.told.gaps:
+        if _own_gap(span, gap) is None:
+            n = gap.together or 1
+            more = (n - 1) * together(span.service) * promised
+            found.append((gap.last, n * gap.epsilon + more))
+    return found
+
+
+class _Rows:
+    """What releases of several epochs tell about every house of a chain that goes on."""
+
+    def __init__(self, world: Scenario, steps: int) -> None:
+        self._world, self._steps = world, steps
+        self._row = np.zeros(self._steps, np.intp)
+        self._found: list[Floats] = [np.zeros(world.zone.n_houses)]  # of steps without a release
+
+    def add(self, service: ZoneService, scales: Mapping[int, float]) -> None:
+        """Releases at these scales [Wh] by step, under the policy of that epoch."""
+        world = self._world
+        even = service.policy.schedule.with_epsilons(())
+        policy = replace(service.policy, horizon=self._steps, schedule=even)
+        scheduler = Task(
+            (world.models, world.zone, world.consumption), world.tariff, policy
+        ).scheduler
+        known: dict[tuple[int, float], int] = {}
+        for t, scale in scales.items():
+            key = (id(scheduler.booked(t)), scale)
+            if key not in known:
+                known[key] = len(self._found)
+                self._found.append(scheduler.losses(t, scale))
+            self._row[t - 1] = known[key]
+
+    def grouped(self) -> tuple[Floats, Indices]:
+        """Losses (T, classes), and the class of every house."""
+        kinds, class_of = np.unique(np.array(self._found), axis=1, return_inverse=True)
+        return kinds[self._row], class_of.ravel()
+
+
+def _scales(service: ZoneService) -> dict[int, float]:
+    """The scale [Wh] of every step of the new epoch."""
+    state = first_state(service)
+    return {t: state.scheduler.at(t).scale for t in range(1, service.policy.horizon + 1)}
+
+
+# ---- other terms, or terms that are not known
+
+
+def _of_others(
+    service: ZoneService,
+    standing: LedgerState,
+    told: Sequence[_EpochReleases],
+    spans: Sequence[EarlierEpoch],
+) -> list[tuple[float, float]]:
+    """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
+
+    What is on record for such an epoch holds before the new one begins, but for what is booked as
+    lost since. All its steps are judged, also those without a release. A run of the same terms
+    that is planned for any number of epochs was counted at its promise when it began.
+    """
+    before = _before(told, spans)
+    judged = [(one, one.epoch.interval) for one in before if one.epoch.interval is not None]
+    if spans and all(one.memory is not None for one in (service, *(s.service for s in spans))):
+        return []
+    if not judged:
+        return []
+    forward = _forward(service)
+    if spans:  # each of them on its own
+        forward += math.fsum(_own(span.service) for span in spans)
+    to = spans[0].told.epoch.first * service.seconds if spans else service.begins
+    fading, then, now = (
+        _Fading(service, before, to),
+        _together_then(service, before),
+        together(service),
+    )
+    everything = math.fsum(loss for one in told for _, loss in one.sources(service.seconds))
+    everything += max((one.epsilon for one in standing.moved.values()), default=0.0)
+    found = []
+    for one, promised in judged:
+        allowed = _allowed(standing, one, promised)
+        lost = math.fsum(other.booked for other in told if other.place >= one.place)
+        cap = allowed if one.releases or one.gaps else everything
+        worst = 0.0
+        for came, goes in fading.steps(one.end(service.seconds, to), forward * now):
+            adds = then * goes
+            held = min(allowed, everything * then * now, _carried(cap * then * now, came))
+            if adds > _CLOSE * allowed:  # else what was lost is not what the new epoch adds to
+                held += _carried(lost * then * now, came)
+            worst = max(worst, held + adds)
+        found.append((worst, allowed))
+    return found
+
+
+def _inflow(
+    service: ZoneService,
+    standing: LedgerState,
+    before: Sequence[_EpochReleases],
+    to: int,
+    run: _EpochReleases | None,
+) -> float:
+    """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
+
+    Every release counts with what it loses whatever anyone consumes. What holds for the steps of
+    an epoch bounds all releases until its end, but for what is booked as lost. Where houses moved
+    together, the new releases about one of them speak of the others too.
+    """
+    fading, then, now = (
+        _Fading(service, before, to),
+        _together_then(service, before),
+        together(service),
+    )
+    losses = [math.fsum(loss for _, loss in one.sources(service.seconds)) for one in before]
+    bounds = [math.fsum(losses)]
+    for i, one in enumerate(before):
+        if one.epoch.interval is not None and (one.releases or one.gaps):
+            until = None if run is None else run.place
+            holds = _allowed(standing, one, one.epoch.interval, until)
+            bounds.append(math.fsum([holds, one.booked, *losses[i + 1 :]]))
+    came = now * then * min(bounds)
+    if then > 1:
+        came += now * (then - 1) * fading.left(_forward(service) * now)
+    brought = [
+        _carried(one.epsilon * now, fading.share(_came(standing, one.seq, to)))
+        for one in standing.moved.values()
+        if one.direction == "in" and (run is None or one.seq < run.seq)
+    ]
+    return fading.left(came) + max(brought, default=0.0)
+
+
+def _came(standing: LedgerState, seq: int, to: int) -> int:
+    """When a house had come at the latest [s]: a transfer has no time, the next release has one."""
+    return min((one.published_at for one in standing.releases if one.seq > seq), default=to)
+
+
+def _carried(leakage: float, share: float) -> float:
+    return leakage * share if share > 0 else 0.0
+
+
+def together(service: ZoneService) -> int:
+    """The most houses that move together: states of a block differ in that many."""
+    return max(piece.size for model in service.scenario.models for piece in model.chains)
+
+
+def _together_then(service: ZoneService, before: Sequence[_EpochReleases]) -> int:
+    """The same of earlier epochs; where it is not on record, the most that models can have."""
+    found = [1]
+    for one in before:
+        found += [gap.together or 1 for gap in one.gaps]
+        if one.epoch.together is not None:
+            found.append(one.epoch.together)
+        elif one.epoch.roster == roster_digest(service):
+            found.append(min(len(service.meters), _MOST_TOGETHER))
+        else:
+            found.append(_MOST_TOGETHER)
+    return max(found)
+
+
+class _Fading:
+    """What time takes off a leakage, under the new epoch's models.
+
+    `silence` is the share that is left at `to` [s] of any about the last step before it at which
+    something was published. What was before that loses step by step, whatever is published. Time
+    beyond 32 days takes nothing off.
+    """
+
+    def __init__(self, service: ZoneService, before: Sequence[_EpochReleases], to: int) -> None:
+        seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
+        self._service, self._to, self._day = service, to, _DAY // seconds
+        times = [time for one in before for time, _ in one.sources(seconds)]
+        starts = [one.epoch.first * one.epoch.seconds for one in before]
+        self._last = min(max(times, default=min(starts, default=to)), to)
+        self._quiet = min((to - self._last) // seconds, longest)
+        models, day = _models(service, to - self._quiet * seconds, self._quiet), self._day
+        self._silence = kept_by_silence(models, day + 1, day + 1 + self._quiet, starts=False)
+        self._any = bool(before)
+        steps = min((self._last - min(times, default=self._last)) // seconds, longest)
+        start = to - (self._quiet + steps) * seconds
+        self._kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
+
+    def left(self, leakage: float) -> float:
+        """What is left at `to` of a leakage about the last step, or back."""
+        return min(_carried(leakage, self._silence), _widest(self._silence)) if self._any else 0.0
+
+    def _by_steps(self, time: int) -> float:
+        """The share of a leakage about the step at a time [s] that is left at the last one."""
+        ago = (self._last - time) // self._service.seconds
+        return float(self._kept[max(len(self._kept) - 1 - ago, 0)])
+
+    def share(self, time: int) -> float:
+        """The share of a leakage about the step at a time [s] that is left at `to`."""
+        return self._silence * self._by_steps(time) if time <= self._last and self._any else 1.0
+
+    def steps(self, until: int, forward: float) -> list[tuple[float, float]]:
+        """For the step at `until` [s] or, where it is after the last one, for all between them.
+
+        Returns:
+            The share that is left there of what was published until the last one, and what is left
+            of a leakage `forward` about the step at `to`.
+        """
+        if until <= self._last:
+            return [(1.0, self._by_steps(until) * self.left(forward))]
+        seconds, first = self._service.seconds, self._day + 1
+        if until >= self._to:
+            return [(1.0, forward)]
+        start = self._to - self._quiet * seconds
+        models, step = _models(self._service, start, self._quiet), max(until - start, 0) // seconds
+        came, goes = kept_within(models, first, first + self._quiet, first + step)
+        return [
+            (a, min(_carried(forward, b), _widest(b)))
+            for a, b in zip(came.tolist(), goes.tolist(), strict=True)
+        ]
+
+
+def _widest(share: float) -> float:
+    """The most that passes through a silence which leaves this share."""
+    return 4 * math.atanh(share) if share < 1 else math.inf
+
+
+def _models(service: ZoneService, start: int, steps: int) -> Sequence[OccupancyModel]:
+    """Theta from a day before `start` [s] until so many steps after it."""
+    seconds, day = service.seconds, _DAY // service.seconds
+    if service.pattern is None:
+        ago = (service.begins - start) // seconds
+        return [model.starting(-(day + ago)) for model in service.scenario.models]
+    place = EpochTimes(start - day * seconds, seconds, day + steps + 1, service.time_zone)
+    return laid(service.pattern, place).models
+
+
+def _forward(service: ZoneService) -> float:
+    """The most that the new epoch, and others of its terms, say about the step it begins with."""
+    promised = _promised(service)
+    if promised is not None:
+        return max(_own(service), promised)
+    if not _is_known_ahead(service.policy):
+        return math.inf
+    world = service.scenario
+    world = replace(world, models=anywhere(world.models))
+    told = leakage_by_houses(world.models, *_own_losses(service, world))
+    return max(float(total[0].max()) for _, _, total in told)
+
+
+def _is_known_ahead(policy: Policy) -> bool:
+    """Whether every release has a finite loss that is known before the first."""
+    known = policy.schedule.known_ahead
+    return known and policy.on_empty == "protect_all" and policy.blocks == "block"
+
+
+def _own_losses(service: ZoneService, world: Scenario) -> tuple[Floats, Indices]:
+    rows = _Rows(world, service.policy.horizon)
+    rows.add(service, _scales(service))
+    return rows.grouped()
+
+
+def _own(service: ZoneService) -> float:
+    """Leakage as it was planned; of the epoch on its own, for a zone that is not from a file."""
+    if service.leakage is not None:
+        return service.leakage
+    told = leakage_by_houses(service.scenario.models, *_own_losses(service, service.scenario))
+    return max(float(total.max()) for _, _, total in told)

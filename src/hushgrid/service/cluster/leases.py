@@ -1,0 +1,260 @@
+"""Leases in PostgreSQL, beside the ledger and on its session.
+
+A curator has one row that it renews; its leases hold as long as that row does and its session is
+there. Times are the server's alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hushgrid.service.ledger.postgres import SharedLedger
+
+# --------------------------------------------------------------------------------------------------
+# Who should take which lease, and who should give some back. Pure: the clock is in what is seen.
+#
+# All curators judge by the same rules on what each has seen, so that they reach for different
+# leases; where two reach for one all the same, the database lets one have it.
+
+
+class LeasePace(NamedTuple):
+    """How often a curator says that it lives, and how long that holds [s].
+
+    >>> LeasePace.of(2), LeasePace.of(900)
+    (LeasePace(beat=0.25, lease=2.0), LeasePace(beat=2.0, lease=16.0))
+    """
+
+    beat: float
+    lease: float
+
+    @classmethod
+    def of(cls, seconds: int) -> LeasePace:
+        """For intervals of so many seconds: what a dead curator left is taken within one."""
+        lease = min(max(float(seconds), 2.0), 16.0)
+        return cls(lease / 8, lease)
+
+    @property
+    def settled(self) -> float:
+        """How long a curator that joins waits for others who join as well [s]."""
+        return 2 * self.beat
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A curator: `service` says of which zones, `until` how long its word holds [s].
+
+    `connected`: whether its session with the database is there.
+    """
+
+    id: str
+    service: str
+    until: float
+    connected: bool = True
+
+    def lives(self, now: float) -> bool:
+        """Whether its leases are its own."""
+        return self.connected and now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTable:
+    """All curators and leases (their curators, or None) at a time of the database's clock [s]."""
+
+    now: float
+    peers: tuple[Peer, ...]
+    leases: Mapping[str, str | None]
+
+    @property
+    def living(self) -> frozenset[str]:
+        """The curators whose leases hold."""
+        return frozenset(peer.id for peer in self.peers if peer.lives(self.now))
+
+    def peers_of(self, me: str) -> list[str]:
+        """The living curators of the same zones, me among them."""
+        own = next((peer.service for peer in self.peers if peer.id == me), None)
+        some = {p.id for p in self.peers if p.lives(self.now) and p.service == own}
+        return sorted(some | {me})
+
+    @property
+    def free(self) -> list[str]:
+        """Leases that nobody living has, in order."""
+        living = self.living
+        return sorted(name for name, owner in self.leases.items() if owner not in living)
+
+    def of(self, curator: str) -> frozenset[str]:
+        """The leases of a curator."""
+        return frozenset(name for name, owner in self.leases.items() if owner == curator)
+
+
+class LeasePlan(NamedTuple):
+    """Leases to reach for, and how many to give back."""
+
+    take: tuple[str, ...] = ()
+    give: int = 0
+
+
+def plan(
+    seen: LeaseTable, me: str, overdue: Collection[str] = (), refused: Collection[str] = ()
+) -> LeasePlan:
+    """What a curator should do now.
+
+    Nobody takes more than an equal share, rounded up; those with least take first. `overdue` are
+    leases that were free for long: somebody does not do his part, so they are taken beyond the
+    share. `refused`: what this one cannot run just now.
+
+    >>> plan(LeaseTable(0.0, (Peer("a", "", 1.0), Peer("b", "", 1.0)), dict.fromkeys("xyz")), "b")
+    LeasePlan(take=('y',), give=0)
+    """
+    peers = seen.peers_of(me)
+    held = Counter(owner for owner in seen.leases.values() if owner in peers)
+    most = math.ceil(len(seen.leases) / len(peers))
+    take = [name for name in _reach(seen.free, peers, held, most, me) if name not in refused]
+    take += [name for name in seen.free if name in overdue and name not in (*take, *refused)]
+    room = sum(max(most - held[peer], 0) for peer in peers if peer != me)
+    return LeasePlan(tuple(take), min(max(held[me] - most, 0), room))
+
+
+def _reach(
+    free: Sequence[str], peers: Sequence[str], held: Counter[str], most: int, me: str
+) -> Sequence[str]:
+    """My part of what is free: one after the other goes to whoever has least."""
+    count = {peer: held[peer] for peer in peers}
+    mine = []
+    for name in free:
+        needy = min(peers, key=lambda peer: (count[peer], peer))
+        if count[needy] >= most:
+            break
+        count[needy] += 1
+        if needy == me:
+            mine.append(name)
+    return mine
+
+
+# a curator's row is written many times a minute and worth nothing after a crash, so it has no log
+_SCHEMA = """
+CREATE UNLOGGED TABLE IF NOT EXISTS hushgrid_curator (
+  id text COLLATE "C" PRIMARY KEY, service text NOT NULL,
+  pid integer NOT NULL, started timestamptz NOT NULL, until timestamptz NOT NULL
+);
+CREATE TABLE IF NOT EXISTS hushgrid_lease (name text COLLATE "C" PRIMARY KEY, curator text);
+"""
+_JOIN = """
+INSERT INTO hushgrid_curator
+SELECT %s, %s, pid, backend_start, clock_timestamp() + make_interval(secs => %s)
+FROM pg_stat_get_activity(pg_backend_pid())
+ON CONFLICT (id) DO UPDATE SET service = excluded.service, pid = excluded.pid,
+  started = excluded.started, until = excluded.until
+"""
+_NAMES = """
+INSERT INTO hushgrid_lease SELECT * FROM unnest(%s::text[]) ORDER BY 1 ON CONFLICT DO NOTHING
+"""
+_LOOK = """
+SELECT true, id, service, extract(epoch FROM until)::float8, EXISTS (
+  SELECT FROM pg_stat_get_activity(pid) AS session WHERE session.backend_start = started
+), extract(epoch FROM clock_timestamp())::float8 FROM hushgrid_curator
+UNION ALL
+SELECT false, name, curator, NULL, NULL, NULL FROM hushgrid_lease WHERE name = ANY(%s)
+"""
+_TAKE = """
+UPDATE hushgrid_lease SET curator = %s WHERE name IN (
+  SELECT name FROM hushgrid_lease JOIN unnest(%s::text[], %s::text[]) AS free (name, of)
+  USING (name) WHERE curator IS NOT DISTINCT FROM free.of
+  ORDER BY name FOR UPDATE OF hushgrid_lease SKIP LOCKED
+) RETURNING name
+"""
+_GIVE = "UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(%s) AND curator = %s"
+_BEAT = """
+WITH renewed AS (
+  UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => %s)
+  WHERE id = %s AND pid = pg_backend_pid()
+), ended AS (
+  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> %s RETURNING id
+)
+SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
+JOIN ended ON session.application_name = 'hushgrid-' || ended.id
+WHERE session.usename = current_user
+"""
+_WHO = """
+SELECT lease.name, lease.curator FROM hushgrid_lease AS lease
+JOIN hushgrid_curator AS one ON one.id = lease.curator
+WHERE one.until > clock_timestamp() AND EXISTS (
+  SELECT FROM pg_stat_get_activity(one.pid) AS session WHERE session.backend_start = one.started
+)
+"""
+
+
+class Leases:
+    """The leases of one curator and what it sees of others."""
+
+    def __init__(self, store: SharedLedger, me: str, names: Sequence[str], pace: LeasePace) -> None:
+        self._store, self._me, self._pace = store, me, pace
+        self._names = sorted(names)
+        self._service = hashlib.sha256("\n".join(self._names).encode()).hexdigest()[:16]
+
+    def join(self) -> None:
+        """Say that this curator is there, in the session that there is now."""
+        store = self._store
+        store.run("SELECT pg_advisory_lock(%s)", _SCHEMA_LOCK)
+        try:
+            if not store.run("SELECT to_regclass('hushgrid_lease')")[0][0]:
+                store.run(_SCHEMA)
+        finally:
+            store.run("SELECT pg_advisory_unlock(%s)", _SCHEMA_LOCK)
+        store.run(_NAMES, self._names)
+        store.run(_JOIN, self._me, self._service, self._pace.lease)
+
+    def beat(self) -> None:
+        """Renew what this curator has, and end every session of those whose time is over.
+
+        They may be asleep with locks.
+        """
+        self._store.run(_BEAT, self._pace.lease, self._me, self._me)
+
+    def look(self) -> LeaseTable:
+        """All curators and the leases of this service."""
+        rows = self._store.run(_LOOK, self._names)
+        curators = sorted(row[1:] for row in rows if row[0])
+        now = max((row[4] for row in curators), default=0.0)
+        leases = {name: curator for is_peer, name, curator, *_ in rows if not is_peer}
+        return LeaseTable(now, tuple(Peer(*row[:4]) for row in curators), leases)
+
+    def take(self, names: Collection[str], seen: LeaseTable) -> frozenset[str]:
+        """Take leases that are still as they were seen; those that were taken."""
+        if not names:
+            return frozenset()
+        before = [seen.leases.get(name) for name in names]
+        return frozenset(row[0] for row in self._store.run(_TAKE, self._me, list(names), before))
+
+    def give(self, names: Collection[str]) -> None:
+        """Give leases back."""
+        self._store.run(_GIVE, list(names), self._me)
+
+    def leave(self) -> None:
+        """Give everything back."""
+        self.give(self._names)
+        self._store.run("DELETE FROM hushgrid_curator WHERE id = %s", self._me)
+
+
+_SCHEMA_LOCK = int.from_bytes(hashlib.sha256(b"hushgrid-lease/1").digest()[:8], "big", signed=True)
+
+
+def marked(url: str, me: str) -> str:
+    """A store's URL for sessions that are known as this curator's, so that others can end them.
+
+    >>> marked("postgresql://hushgrid@localhost/prices", "8080-1f")
+    'postgresql://hushgrid@localhost/prices?application_name=hushgrid-8080-1f'
+    """
+    return f"{url}{'&' if '?' in url else '?'}application_name=hushgrid-{me}"
+
+
+def owners(url: str) -> dict[str, str]:
+    """Who has which lease, of those who live; nobody where there are no leases."""
+    with SharedLedger(url, create=False) as store:
+        if not store.run("SELECT to_regclass('hushgrid_lease')")[0][0]:
+            return {}
+        return dict(store.run(_WHO))

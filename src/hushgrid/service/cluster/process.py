@@ -1,0 +1,681 @@
+"""The running process of one curator among several: its own zones tick, the others are followed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+from hushgrid.errors import HushgridError, LedgerError, ServiceError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.service.clock import Clock
+from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, marked, plan
+from hushgrid.service.curator import Curator, Status, status_of
+from hushgrid.service.epoch import check_all_here, check_same
+from hushgrid.service.ledger.chain import Fold, Verify
+from hushgrid.service.ledger.postgres import PAGE, SharedLedger
+from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
+from hushgrid.service.ledger.witness import Witness
+from hushgrid.service.ledger.writer import recover, refold, verify_signature
+from hushgrid.service.mqtt import MqttReadings
+from hushgrid.service.process import Process, ZoneRun, make_noise
+from hushgrid.service.replay import Replay
+from hushgrid.service.transfer import check_arrived
+
+# --------------------------------------------------------------------------------------------------
+# What the ledger holds of every zone, whoever writes it: one query for all of them.
+#
+# A zone's fold goes to its writer while this process is that, and comes back with what it wrote.
+
+
+log = logging.getLogger("hushgrid.share")
+
+
+class Following:
+    """The folds of all zones; every record is checked once, when it is read.
+
+    What is read goes into the zone's `witness` before it is returned.
+    """
+
+    def __init__(
+        self,
+        zones: Iterable[str],
+        verify: Verify,
+        witness: Callable[[str], Witness] | None = None,
+    ) -> None:
+        self.folds = {zone: Fold(verify) for zone in zones}
+        self.bad: set[str] = set()  # zones whose next record breaks a rule
+        self._verify, self._witness = verify, witness
+        self._doubtful: set[str] = set()
+
+    def doubt(self) -> None:
+        """Another database server answers: what it holds may not be what was read."""
+        self._doubtful = set(self.folds)
+        self.bad.clear()
+
+    def reread(self, store: SharedLedger, but: Collection[str] = ()) -> set[str]:
+        """After `doubt`: the zones whose ledgers were read anew, from their beginning.
+
+        A ledger that is shorter than what was read is waited for; one that went on otherwise is
+        read anew where a gap on record has taken the place of what is missing, and else bad.
+        """
+        anew = set()
+        for zone in sorted(self._doubtful - set(but)):
+            fold, place = self.folds[zone], self.folds[zone].place
+            last = next(store.records(zone, fold.seq - 1), None) if place else None
+            if place is None or (last is not None and last.digest == place.head.digest):
+                self._doubtful.discard(zone)
+                continue
+            there = Fold(self._verify)
+            try:
+                refold(store, zone, there)
+                gap = there.gaps[-1] if there.gaps else None
+                if gap and gap not in fold.gaps and place.last_t <= gap.last:
+                    fold.clear()
+                    refold(store, zone, fold)
+                    anew.add(zone)
+                elif there.seq < fold.seq:
+                    continue
+                else:
+                    raise LedgerError(
+                        f"the ledger of zone {zone!r} has other records than those read before; run"
+                        " hushgrid resume."
+                    )
+            except LedgerError as error:
+                self.bad.add(zone)
+                log.error("zone not read", extra={"zone": zone, "reason": str(error)})
+            self._doubtful.discard(zone)
+        return anew
+
+    def catch_up(
+        self, store: SharedLedger, but: Collection[str] = ()
+    ) -> dict[str, list[ReleaseRecord]]:
+        """New releases by zone, in order; zones of `but` are written here."""
+        found: dict[str, list[ReleaseRecord]] = {}
+        behind = {zone for zone in self.folds if zone not in but and zone not in self.bad}
+        while behind:
+            records = store.after({zone: self._seq(zone) for zone in behind})
+            counts = dict.fromkeys(behind, 0)
+            read: dict[str, list[Record]] = {}
+            for record in records:
+                if record.zone in self.bad:
+                    continue
+                counts[record.zone] += 1
+                try:
+                    self.folds[record.zone].take(record)
+                except LedgerError as error:
+                    self.bad.add(record.zone)
+                    log.error("zone not read", extra={"zone": record.zone, "reason": str(error)})
+                    continue
+                read.setdefault(record.zone, []).append(record)
+                new = found.setdefault(record.zone, [])
+                if record.kind == "release":
+                    new.append(ReleaseRecord.from_record(record))
+            for zone, some in read.items() if self._witness else ():
+                self._note(zone, some)
+            behind = {zone for zone, n in counts.items() if n == PAGE}
+        return found
+
+    def _note(self, zone: str, records: list[Record]) -> None:
+        """A witness that cannot be written is the writer's trouble, who does not go on then."""
+        try:
+            if self._witness is not None:
+                self._witness(zone).follow(records)
+        except LedgerError as error:
+            log.warning("not witnessed", extra={"zone": zone, "reason": str(error)})
+
+    def _seq(self, zone: str) -> int:
+        return self.folds[zone].seq
+
+
+# --------------------------------------------------------------------------------------------------
+# One curator among several: it says that it lives, takes its part of the zones, and lets go.
+#
+#     sharing = Sharing(url, zones, name="north", pace=Pace.of(900))
+#     while ...:
+#         sharing.turn()        # raises LedgerError while the database is away
+#         ... run the zones of sharing.ready, and no others
+#     sharing.stop()
+#
+# The loop is one thread and alone decides what to take. Another says that the process lives,
+# however
+# long a pass of the loop takes, and ends the sessions of those who do not: what they locked may be
+# what the loop waits for.
+
+
+HANGS = 300.0  # [s] without a turn of the loop, then the curator no longer says that it lives
+REFUSED = 60.0  # [s] for which a lease that was given up is left to others
+
+
+def since_start() -> float:
+    """Seconds that never go back, with the time for which the machine was suspended."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Sharing:
+    """The leases of this process; `names` are the zones, and what else one of several does."""
+
+    def __init__(
+        self,
+        url: str,
+        zones: Iterable[str],
+        more: Iterable[str] = (),
+        *,
+        name: str,
+        pace: LeasePace,
+        steady: Callable[[], float] = since_start,
+    ) -> None:
+        self.me = f"{name}-{secrets.token_hex(3)}"
+        self.zones, self._more = frozenset(zones), frozenset(more)
+        self.pace, self._steady = pace, steady
+        self.store = SharedLedger(marked(url, self.me), self.me)
+        self._leases = Leases(self.store, self.me, [*self.zones, *self._more], pace)
+        self.seen = LeaseTable(0.0, (), {})
+        self.ready: frozenset[str] = frozenset()  # what this process may do now
+        self.surplus = 0  # how many others wait for
+        self.taken = 0  # leases taken from others, who did not give them back
+        self.moves = 0  # times that another database server took over
+        self.lapses = 0  # times that others may have taken what was leased here
+        self._word = -math.inf  # when the last beat that went through was begun
+        self._server: str | None = None
+        self._still = -math.inf  # until then nothing is taken or run: others put records back
+        self._free: dict[str, float] = {}  # since when
+        self._refused: dict[str, float] = {}  # until when
+        self._joined, self._next, self._turned = math.inf, 0.0, steady()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="lease", daemon=True)
+
+    def _join(self) -> None:
+        """From now on others count on this one."""
+        self._look_at_server()
+        begun = self._steady()
+        self._leases.join()
+        self._spoke(begun)
+        if not self._thread.is_alive() and not self._stop.is_set():
+            self._thread.start()
+        self._joined, self._next = self._steady(), 0.0
+        self._free.clear()
+        log.info("joined", extra={"curator": self.me})
+
+    def _look_at_server(self) -> None:
+        """After a fail-over wait for one lease: who has records that the standby lacks, writes."""
+        before, now = self._server, self.store.server()
+        first = before is None
+        if (first and self.store.any_moved(self.zones)) or (
+            not first and now is not None and now != before
+        ):
+            self.moves += 1
+            self._still = self._steady() + self.pace.lease
+            log.warning("another database server", extra={"curator": self.me})
+        self._server = now or before
+
+    @property
+    def still(self) -> bool:
+        """Whether to wait after a fail-over of the database."""
+        return self._steady() < self._still
+
+    def _spoke(self, begun: float) -> None:
+        """The database took this curator's word: had the one before run out by then?"""
+        if begun - self._word >= self.pace.lease:
+            self.lapses += 1
+        self._word = begun
+
+    def turn(self) -> bool:
+        """Look around, if it is time, and take what is due to this curator; whether it did."""
+        self._turned = self._steady()
+        if not self.store.connected:
+            self.ready, self._joined = frozenset(), math.inf
+            self.store.connect()
+        if self._joined == math.inf:
+            self._join()
+        if not self.time_to_look():
+            return False
+        self.seen = self._look()
+        self._take(self._steady())
+        self._lock()
+        self._next = self._steady() + self.pace.beat
+        return True
+
+    def look_soon(self) -> None:
+        """Look around in the next turn."""
+        self._next = 0.0
+
+    def time_to_look(self) -> bool:
+        """Whether a beat has passed since this curator looked around."""
+        return self._steady() >= self._next
+
+    def _look(self) -> LeaseTable:
+        seen = self._leases.look()
+        if self.me not in seen.living:  # others took this one for dead
+            self.lapses += 1
+            begun = self._steady()
+            self._leases.join()
+            self._spoke(begun)
+            seen = self._leases.look()
+        return seen
+
+    def _take(self, now: float) -> None:
+        for name in set(self._free) - set(self.seen.free):
+            del self._free[name]
+        for name in self.seen.free:
+            self._free.setdefault(name, now)
+        if now - self._joined < self.pace.settled or self.still:
+            self.surplus = 0
+            return
+        overdue = {name for name, since in self._free.items() if now - since > self.pace.lease}
+        refused = {name for name, until in self._refused.items() if now < until}
+        wanted = plan(self.seen, self.me, overdue, refused)
+        self.surplus = wanted.give
+        self._keep(self._leases.take(wanted.take, self.seen))
+
+    def take_all(self) -> list[str]:
+        """Take everything, unless another curator lives: then who that is."""
+        self._join()
+        self.seen = self._look()
+        others = sorted(self.seen.living - {self.me})
+        if not others:
+            self._keep(self._leases.take(list(self.seen.leases), self.seen))
+            self._lock()
+        return others
+
+    def _keep(self, taken: frozenset[str]) -> None:
+        if not taken:
+            return
+        before = self.seen.leases
+        self.taken += sum(before[name] is not None for name in taken)
+        leases = {**before, **dict.fromkeys(taken, self.me)}
+        self.seen = LeaseTable(self.seen.now, self.seen.peers, leases)
+        log.info("leases taken", extra={"curator": self.me, "zones": len(taken)})
+
+    def _lock(self) -> None:
+        """A lease alone is not enough: the old writer's session may not have ended yet."""
+        mine = self.seen.of(self.me)
+        self.ready = self.store.lock(mine & self.zones) | (mine & self._more)
+
+    def owner(self, zone: str) -> str:
+        """Who runs a zone; nobody where that is nobody living."""
+        found = self.seen.leases.get(zone)
+        return found if found is not None and found in self.seen.living else ""
+
+    def give(self, names: Iterable[str], *, refuse: bool = False) -> None:
+        """Leave to others what is closed here already."""
+        some = list(names)
+        for name in some:
+            self.store.unlock(name)
+            if refuse:
+                self._refused[name] = self._steady() + REFUSED
+        self.ready -= set(some)
+        self._leases.give(some)
+        leases = {**self.seen.leases, **dict.fromkeys(some, None)}
+        self.seen = LeaseTable(self.seen.now, self.seen.peers, leases)
+        log.info("leases given back", extra={"curator": self.me, "zones": len(some)})
+
+    def leave(self) -> None:
+        """Give all back, and be counted no more: others need not wait."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+        for zone in self.ready & self.zones:
+            self.store.unlock(zone)
+        self.ready = frozenset()
+        try:
+            self._leases.leave()
+        except LedgerError:  # then the leases end by themselves
+            log.warning("leases not given back", extra={"curator": self.me})
+
+    def stop(self) -> None:
+        """Leave, and close the session."""
+        if self._joined < math.inf:
+            self.leave()
+        self.store.close()
+
+    def _live(self) -> None:
+        while not self._stop.wait(self.pace.beat):
+            if self._steady() - self._turned > HANGS:
+                continue
+            with suppress(LedgerError):  # the loop finds out, too
+                if self.store.connected:
+                    begun, joined = self._steady(), self._joined < math.inf
+                    self._leases.beat()
+                    if joined and self._joined < math.inf:  # not a session that has not joined
+                        self._spoke(begun)
+
+
+BROKER = "mqtt:readings"  # one curator takes what the broker has; no zone has a name like it
+FEW = 2  # zones given back at once, where it is not many
+FAILURES = 2  # of a zone in a row, then another curator may try
+
+
+class SharedProcess(Process):
+    """A process that runs the zones it has leases of."""
+
+    def __init__(self, deployment: Deployment, stack: ExitStack) -> None:
+        mqtt = deployment.mqtt
+        self._sharing = Sharing(
+            deployment.ledger,
+            [zone.id for zone in deployment.zones],
+            [BROKER] if mqtt is not None and mqtt.readings else [],
+            name=deployment.name,
+            pace=LeasePace.of(min(zone.seconds for zone in deployment.zones)),
+        )
+        stack.callback(self._sharing.stop)
+        self._following = Following(self._sharing.zones, verify_signature, self._witness)
+        self._moves = self._lapses = 0
+        self._replays = {zone.id: Replay(zone) for zone in deployment.zones}
+        self._statuses: dict[str, Status] = {}
+        self._away = False
+        self._broker: MqttReadings | None = None
+        super().__init__(_marked(deployment, self._sharing.me), stack)
+        self._metrics.share()
+
+    @property
+    def _mark(self) -> str:
+        return f"-{self._sharing.me}"
+
+    def _witness(self, zone: str) -> Witness:
+        return self._witnesses.of(zone)
+
+    def _made_zones(self) -> list[ZoneRun]:
+        beat = self._sharing.pace.beat
+        return [ZoneRun(z, self._curator, first_pause=beat) for z in self.deployment.zones]
+
+    @contextmanager
+    def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
+        with Curator.open(
+            zone,
+            self._sharing.store,
+            self._meters,
+            make_noise(self.deployment),
+            self._key,
+            self._publishers,
+            self.deployment.mode,
+            now=now,
+            new_epoch=new_epoch,
+            fold=self._following.folds[zone.id],
+            replay=self._replays[zone.id],
+            witness=self._witness(zone.id),
+        ) as curator:
+            self.history.fill(zone.id, curator.releases, told=False)
+            yield curator
+
+    # ---- the start
+
+    def open(self, now: float, new_epoch: bool) -> None:
+        """Read every zone's ledger; what is wrong with one is raised. The loop joins the others."""
+        for run in self._zones:
+            self._stack.callback(run.close)
+        self._put_back()
+        if new_epoch:
+            self._begin_anew(now)
+        self._follow(now)
+        standings = {}
+        for zone in self.deployment.zones:
+            self._meters.open_zone(zone.id, zone.meters, zone.seconds)
+            if zone.id in self._following.bad or self._following.folds[zone.id].place is None:
+                continue
+            standings[zone.id] = self._following.folds[zone.id].standing
+            self._check(zone, standings[zone.id])
+        check_arrived({zone: one.transfers for zone, one in standings.items()})
+
+    def _begin_anew(self, now: float) -> None:
+        others = self._sharing.take_all()
+        if others:
+            raise ServiceError(
+                f"--new-epoch begins new terms in every zone while {', '.join(others)} runs some;"
+                " stop all other curators first."
+            )
+        for zone in self._zones:
+            zone.open(now, new_epoch=True)
+
+    def _check(self, zone: ZoneService, standing: LedgerState) -> None:
+        """What a curator would find when it opens the zone is found at the start."""
+        if (standing.mode, standing.key) != (self.deployment.mode, self._key.public):
+            raise LedgerError(
+                f"the ledger of zone {zone.id!r} is for {standing.mode} with the key"
+                f" {standing.key[:12]}; give every curator the same file and key."
+            )
+        check_all_here(zone, standing, self._key)
+        if standing.epoch is not None:
+            check_same(zone, standing)
+
+    def _listen_to_broker(self) -> None:
+        self._stack.callback(self._leave_broker)  # a lease says who listens
+
+    # ---- the loop
+
+    def turn(self, clock: Clock) -> None:
+        """Take and give leases, follow others, and one pass over the zones that are here."""
+        self._mend()
+        try:
+            if self._sharing.turn():
+                self._disown()
+                self._close_lost()
+                self._resume(moved=self._look_at_server())
+                self._follow(clock.now())
+        except LedgerError as error:
+            self._lose(error)
+            return
+        if self._away:
+            self._away = False
+            for zone in self._zones:
+                zone.refresh()
+        self._use_broker()
+        self._run(clock)
+        self._passed()
+        try:
+            self._give(clock.now())
+        except LedgerError as error:
+            self._lose(error)
+
+    def _run(self, clock: Clock) -> None:
+        """A pass over the zones that are here, the most urgent first, until it is time to look.
+
+        Who has more to do than it can would else not see others come who wait to take some of it.
+        """
+        if self._sharing.still:
+            return
+        mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
+        for zone in sorted(mine, key=self._due):
+            failures = zone.failures
+            self._pass(zone, clock)
+            if zone.failures > failures:  # perhaps the database is away, then no other need fail
+                self._sharing.look_soon()
+            if self._sharing.time_to_look():
+                return
+
+    def _due(self, zone: ZoneRun) -> float:
+        """When its next interval closes [UTC epoch s], open or not; at once before the first."""
+        if zone.curator is not None:
+            return zone.next_due()
+        status, service = self._statuses.get(zone.service.id), zone.service
+        return (status.t + 2) * service.seconds + service.grace if status and status.t else 0.0
+
+    def rest(self, clock: Clock) -> float:
+        """How long to sleep [s]: never longer than a beat."""
+        return min(super().rest(clock), self._sharing.pace.beat)
+
+    def _told(self, status: Status) -> Status:
+        return replace(status, curator=self._sharing.me)
+
+    def _disown(self) -> None:
+        """After a lapse of the leases this process may not have been the last that wrote."""
+        if self._sharing.lapses != self._lapses:
+            self._lapses = self._sharing.lapses
+            for zone in self._zones:
+                self._witness(zone.service.id).disown()
+
+    def _look_at_server(self) -> bool:
+        """After a fail-over: give the ledgers back what they lost, and doubt what was read."""
+        if self._sharing.moves == self._moves:
+            return False
+        self._moves = self._sharing.moves
+        self._put_back()
+        self._following.doubt()
+        return True
+
+    def _put_back(self) -> None:
+        """Append again what the ledgers of zones that are not open here lack of the witnesses."""
+        store = self._sharing.store
+        for zone in self._zones:
+            name, witness = zone.service.id, self._witness(zone.service.id)
+            if zone.curator is not None:
+                continue  # its writer does
+            head = store.head(name)
+            seq = head.seq if head else 0
+            if not any(tail.records[-1].seq > seq for tail in witness.tails()):
+                continue
+            try:
+                with store.recovering(name):
+                    fold = Fold(verify_signature)
+                    refold(store, name, fold)
+                    recover(store, name, fold, witness, self._key.public)
+            except LedgerError as error:
+                told = {"zone": name, "reason": str(error)}
+                log.warning("records not put back", extra=told)
+
+    def _close_lost(self) -> None:
+        for zone in self._zones:
+            if zone.service.id not in self._sharing.ready:
+                self._witness(zone.service.id).disown()
+            if zone.curator is not None and zone.service.id not in self._sharing.ready:
+                log.info("zone left", extra={"zone": zone.service.id})
+                zone.close()
+
+    def _resume(self, *, moved: bool) -> None:
+        """Go on with zones that a lost session cut off, unless their ledgers went on meanwhile.
+
+        Where another server answers they are opened again, which judges what it may have lost.
+        """
+        store, found = self._sharing.store, {}
+        cut = {z.service.id: z for z in self._zones if store.cut_off(z.service.id)}
+        if cut:
+            found = self._following.catch_up(store, self._sharing.zones - set(cut))
+        for name, zone in cut.items():
+            head, place = store.head(name), self._following.folds[name].place
+            same = head is not None and place is not None and head.digest == place.head.digest
+            if moved or name in found or not same:
+                zone.close()  # and opened again, with what came
+                self._show(zone.service, found.get(name, []))
+            else:
+                store.resume(name)
+
+    def _lose(self, error: LedgerError) -> None:
+        """Without the session nothing may be recorded; the zones wait as they are."""
+        if not self._away:
+            log.error("database away", extra={"reason": str(error)})
+        self._away = True
+        for zone in self._zones:
+            if zone.service.id not in self.board.waiting():
+                self._metrics.failed(zone.service.id)
+            self.board.failed(zone.service.id)
+
+    def _give(self, now: float) -> None:
+        """Leave to others what they wait for, and what cannot be run here."""
+        sharing = self._sharing
+        if len(sharing.seen.living) > 1:
+            for zone in self._zones:
+                if zone.failures >= FAILURES and zone.service.id in sharing.ready:
+                    zone.refresh()
+                    sharing.give([zone.service.id], refuse=True)
+        if sharing.surplus:
+            # a few at a time: who takes them opens one after the other
+            few = max(FEW, sharing.surplus // 4)
+            some = self._spare(now)[: min(few, sharing.surplus)]
+            sharing.surplus = 0
+            for zone in some:
+                zone.close()
+            if some:
+                sharing.give([zone.service.id for zone in some])
+
+    def _spare(self, now: float) -> list[ZoneRun]:
+        """Zones that another can open before they are due; then those that are late by one."""
+        mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
+        idle = [z for z in mine if self._due(z) - now > z.service.seconds / 4]
+        late = [z for z in mine if now - self._due(z) > z.service.seconds]
+        return [*sorted(idle, key=self._due, reverse=True), *sorted(late, key=self._due)]
+
+    # ---- what others do
+
+    def _follow(self, now: float) -> None:
+        """Show what other curators recorded, and say where their zones stand."""
+        sharing, here = self._sharing, {z.service.id for z in self._zones if z.curator is not None}
+        anew = self._following.reread(sharing.store, here)
+        found = self._following.catch_up(sharing.store, here)
+        for zone in self.deployment.zones:
+            if zone.id in here:
+                self._statuses.pop(zone.id, None)
+                continue
+            if zone.id in anew:
+                self._statuses.pop(zone.id, None)
+                releases = self._following.folds[zone.id].standing.releases
+                self.history.fill(zone.id, releases, told=False)
+            self._show(zone, found.get(zone.id, []))
+            if zone.id in found or zone.id not in self._statuses:
+                fold = self._following.folds[zone.id]
+                standing = fold.standing if fold.place else None
+                self._statuses[zone.id] = status_of(zone, standing, now)
+                if standing is not None and standing.epoch is not None:
+                    self._keep_up(zone, standing)
+            owner, status = sharing.owner(zone.id), self._statuses[zone.id]
+            late = status.t > 0 and now > (status.t + 3) * zone.seconds + zone.grace
+            state = "behind" if late else status.state
+            status = replace(status, curator=owner or None, state=state)
+            self._metrics.follows(status)
+            if self._operator is not None:
+                self._operator.elsewhere(zone.id)
+            self.board.follows(status, runs=bool(owner) and owner != sharing.me)
+        living = len(sharing.seen.living)
+        self._metrics.shares(living, len(sharing.ready), sharing.taken)
+
+    def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
+        """Fold what came, so that the zone can be taken over at once."""
+        try:
+            self._replays[zone.id].follow(standing).fold()
+        except HushgridError:  # other terms than ours; who opens the zone says so
+            self._replays[zone.id] = Replay(zone)
+
+    def _show(self, zone: ZoneService, releases: list[ReleaseRecord]) -> None:
+        for release in releases:
+            self.history.follow(zone, release)
+        if releases and self._price_file is not None:
+            try:
+                self._price_file.publish(zone, releases[-1])
+            except OSError as error:  # the next one is written again
+                log.warning("not shown", extra={"zone": zone.id, "error": type(error).__name__})
+
+    def _use_broker(self) -> None:
+        if BROKER not in self._sharing.ready:
+            self._leave_broker()
+        elif self._broker is None:
+            self._broker = self._made_readings()
+            if self._broker is not None:
+                self._broker.start()
+
+    def _leave_broker(self) -> None:
+        if self._broker is not None:
+            self._broker.stop()
+            self._broker = None
+
+    def leave(self) -> None:
+        """Others go on with the zones before the ways in are closed."""
+        for zone in self._zones:
+            zone.close()
+        self._leave_broker()
+        self._sharing.leave()
+
+
+def _marked(deployment: Deployment, me: str) -> Deployment:
+    """Every session of the process is known as this curator's."""
+    return replace(
+        deployment,
+        ledger=marked(deployment.ledger, me),
+        meters=marked(deployment.meters, me),
+        clients=marked(deployment.client_store, me),
+        vtn=marked(deployment.vtn_store, me),
+    )

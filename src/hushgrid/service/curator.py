@@ -1,0 +1,550 @@
+"""The tick of one zone: an interval closes, one release is recorded, then shown.
+
+    readings -> meter store -> close -> clamp, add, add noise drawn beforehand -> ledger -> show
+
+Spend and value are one durable record; nothing is shown before it. The only state is the meter
+store and the ledger: everything else is folded again from them when a curator opens.
+
+An interval without any reading gets the public forecast and spends nothing. That no meter of the
+zone reported is then public; no other pattern of who reported is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from hushgrid._numbers import Ints, Spent
+from hushgrid.belief.filter import Expectations
+from hushgrid.errors import HorizonError, HushgridError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.noise import Noise, Stepwise
+from hushgrid.mechanism.release import Mode, PreparedNoise, State, bring, prepare, step
+from hushgrid.model.zone import public_rate
+from hushgrid.service.border import opening, zone_as_begun
+from hushgrid.service.epoch import begin
+from hushgrid.service.gaps import book, held_back, meters_of, note_loss
+from hushgrid.service.ledger.chain import Fold
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, TransferRecord
+from hushgrid.service.ledger.witness import Witness
+from hushgrid.service.ledger.writer import Ledger, Signer
+from hushgrid.service.meters.ports import Closed, IntervalSource
+from hushgrid.service.replay import Replay, brought_now
+
+# --------------------------------------------------------------------------------------------------
+# The ways out. A publisher is handed what the ledger keeps of a release, and nothing else.
+
+
+class Publisher(Protocol):
+    """Shows releases. Called at least once for each; the same release may come again."""
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Show it. Raises OSError where that failed; it is tried again."""
+        ...
+
+
+def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
+    """A release as price consumers read it: per kWh, UTC with Z."""
+    start = release.applies_start
+    return {
+        "zone": release.zone,
+        "start": utc(start),
+        "end": utc(start + zone.seconds),
+        "price": release.rate,
+        "currency": zone.currency,
+        "rule": release.rule,
+        "source": release.source,
+        "simulated": release.simulated,
+        "head": release.head,
+        "signature": release.signature,
+    }
+
+
+def utc(seconds: int) -> str:
+    """RFC 3339 of an epoch second.
+
+    >>> utc(1_700_000_100)
+    '2023-11-14T22:15:00Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class PriceFile:
+    """The newest price of each zone in one JSON file, replaced whole."""
+
+    def __init__(self, path: Path, mark: str = "") -> None:
+        self._path = path
+        # curators of one machine may write the same file: each makes it beside under its own name
+        self._beside = path.with_name(f"{path.name}{mark}.new")
+        self._prices: dict[str, dict[str, Any]] = {}
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Write all prices, the new one among them."""
+        self._prices[zone.id] = price(zone, release)
+        text = json.dumps(self._prices, indent=2, sort_keys=True) + "\n"
+        self._beside.write_text(text)
+        self._beside.replace(self._path)
+
+
+# --------------------------------------------------------------------------------------------------
+# Why the next release of a zone gets the noise it gets, for its operator. Nothing of a reading.
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The calibration of the next release, without the noise that was drawn by it.
+
+    `scale` [Wh]; `epsilon` and `epsilon_any` of all that it spends; `house` and `model` (numbers
+    from 0, None where there is none) set the scale; `protected`: how many houses are.
+    `away`: publishers, by number, that did not take the last release. `paid`: how many releases
+    of that epsilon the budget still pays for; None without a budget or a cost.
+    """
+
+    scale: float | None
+    epsilon: float | None
+    epsilon_any: float | None
+    house: int | None
+    model: int | None
+    protected: int | None
+    away: tuple[int, ...] = ()
+    paid: int | None = None
+
+    @classmethod
+    def of(
+        cls, draws: PreparedNoise | None, away: tuple[int, ...] = (), paid: int | None = None
+    ) -> Inside:
+        """Of what is drawn already; nothing where the next release has no noise of its own."""
+        if draws is None:
+            return cls(None, None, None, None, None, None, away)
+        own, look = draws.calibration, draws.look
+        return cls(
+            own.scale,
+            draws.cost,
+            own.epsilon_any + (look.epsilon_any if look and look is not own else 0.0),
+            own.house,
+            own.model,
+            len(own.protected),
+            away,
+            paid,
+        )
+
+
+def why(zone: ZoneService, inside: Inside) -> str:
+    """One sentence: whose protection takes this much noise, and by which model."""
+    if inside.scale is None:
+        return "The next price uses no reading, so there is no noise."
+    if inside.scale == 0:
+        return "No house's occupancy is uncertain at this step, so the load goes out as it is."
+    models = len(zone.scenario.models)
+    by = "its model" if models == 1 else f"model {inside.model} of {models}"
+    by = "all models together" if inside.model is None else by
+    if inside.house is None:
+        return f"The largest contract sets the scale of {inside.scale:,.0f} Wh."
+    policy, bound = zone.policy, int(zone.scenario.zone.bound[inside.house])
+    meter = zone.meters[inside.house]
+    who = f"House {inside.house} (meter {meter}, contract {bound:,} Wh) under {by}"
+    if not policy.schedule.per_release:
+        kept = f"{policy.schedule.multiple:.3g} times what it can add"
+    else:
+        kept = f"so that one price tells of it at most epsilon = {inside.epsilon:.3g}"
+    return (
+        f"{who} needs the most noise of the {inside.protected:,} protected houses:"
+        f" {inside.scale:,.0f} Wh, {kept}."
+    )
+
+
+log = logging.getLogger("hushgrid.curator")
+
+PURGE = 60.0  # [s] between two looks for readings that are kept no longer
+UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
+LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a zone stands, for `hushgrid status`.
+
+    `missing`, the meters without a reading in the last interval, is for operators; None where it
+    is not known. Everything else is public.
+    """
+
+    zone: str
+    t: int
+    spent: float
+    left: float | None
+    missing: int | None
+    state: str
+    curator: str | None = None  # who runs it, where several share zones
+    leakage: float | None = None  # about one interval, counted when the epoch began
+
+
+def _nobody(name: str) -> None:
+    """Nobody watches the steps of the tick."""
+    del name
+
+
+def _reported(interval: Closed) -> bool:
+    """Whether any house has its reading: the one thing of presence that is public."""
+    return interval.missing < interval.houses
+
+
+class Curator:
+    """One zone's curator; make it with `open`."""
+
+    def __init__(
+        self,
+        service: ZoneService,
+        ledger: Ledger,
+        meters: IntervalSource,
+        noise: Noise | Stepwise,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        watch: Callable[[str], None] = _nobody,
+        replay: Replay | None = None,
+    ) -> None:
+        self.service, self._ledger, self._meters = service, ledger, meters
+        self._noise, self._publishers, self._mode, self._watch = noise, publishers, mode, watch
+        self._unshown: dict[int, ReleaseRecord] = {}  # by publisher
+        self._away: set[int] = set()  # publishers that failed last time
+        self._missing: int | None = None
+        self._purged = -math.inf
+        self._replay = Replay(service) if replay is None else replay.copy()
+        self._fold()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        service: ZoneService,
+        store: LedgerStore,
+        meters: IntervalSource,
+        noise: Noise | Stepwise,
+        key: Signer,
+        publishers: Sequence[Publisher],
+        mode: Mode,
+        *,
+        now: float,
+        new_epoch: bool = False,
+        begins: int | None = None,
+        watch: Callable[[str], None] = _nobody,
+        fold: Fold | None = None,
+        replay: Replay | None = None,
+        witness: Witness | None = None,
+    ) -> Iterator[Curator]:
+        """Take the zone's lock, refold ledger and schedule, and go on from there.
+
+        `begins` [UTC epoch s]: the first interval of an epoch that has published nothing, where
+        the caller knows it.
+        `fold` and `replay`: what was read of the ledger before, if something was. `witness`: the
+        last records known on this machine; without one a ledger that lost its end is refused
+        where its store notices, and not noticed where it does not.
+        """
+        with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
+            if witness is not None and new_epoch:  # no new terms while something may be lost
+                note_loss(service, ledger, meters_of(service, meters), now)
+            epoch = ledger.standing.epoch
+            if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
+                meters.open_zone(service.id, service.meters, service.seconds)
+            stated: dict[str, Any] = {}
+            if new_epoch or epoch is None:
+                stated = opening(service, ledger.standing)
+            else:
+                service = zone_as_begun(service, epoch.digest)
+            begin(service, ledger, meters, key, new_epoch, stated)
+            meters.open_zone(service.id, service.meters, service.seconds)
+            if witness is not None and (epoch is None or not new_epoch):
+                note_loss(service, ledger, meters, now)
+            ledger.settle()
+            curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)
+            curator._skip_what_was_before(now, begins)
+            curator._skip_gaps()
+            curator._tell_of_the_clock(now)
+            yield curator
+
+    def _fold(self) -> None:
+        """State, public knowledge and budget from the ledger alone."""
+        standing = self._ledger.standing
+        self._epoch = self._replay.follow(standing).epoch
+        self._scenario = self.service.scenario
+        self._last = standing.releases[-1] if standing.releases else None
+        for i in range(len(self._publishers)):
+            if self._last is not None:
+                self._unshown[i] = self._last  # at least once: show the newest again
+        self._expectations = Expectations(self._scenario, private=self.service.learned.private)
+        self._imputed: tuple[int, Ints] | None = None  # of a step
+        self._draws = self._drawn()
+
+    def _skip_what_was_before(self, now: float, known: int | None = None) -> None:
+        """An epoch that has published nothing yet begins with the next whole interval.
+
+        Or with the first in which a house has its reading: the service ran when it began. Which
+        houses those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it
+        begins, if the caller knows.
+        """
+        if self._ledger.standing.current:
+            return
+        first, seconds = self.start_of(self.t), self.service.seconds
+        zone, begins = self.service.id, first + seconds * math.ceil((now - first) / seconds)
+        for start in () if known is not None else self._meters.open_intervals(zone):
+            if first <= start < begins and _reported(self._meters.get(zone, start)):
+                begins = start
+        begins = begins if known is None else min(begins, max(known, first))
+        if begins > first:
+            self._leave_out((begins - first) // seconds)
+
+    def _skip_gaps(self) -> None:
+        """Steps that may have been published and lost are not published."""
+        for gap in self._ledger.standing.gaps:
+            self.leave_out_until(self.start_of(gap.last + 1))
+
+    def _resume(self) -> None:
+        """Book the gap, since the operator asked for it, and go on with readings."""
+        book(self.service, self._ledger)
+        t = self.t
+        self._fold()
+        self.leave_out_until(self.start_of(t))
+
+    def _tell_of_the_clock(self, now: float) -> None:
+        """A clock that went back makes the zone wait: a step on record is not published again."""
+        if self._last is not None and now < self._last.published_at:
+            behind = self._last.published_at - math.floor(now)
+            told = {"zone": self.service.id, "t": self.t, "seconds": behind}
+            log.warning("clock behind the ledger", extra=told)
+
+    @property
+    def transfers(self) -> tuple[TransferRecord, ...]:
+        """Houses that came and went, in order."""
+        return self._ledger.standing.transfers
+
+    @property
+    def t(self) -> int:
+        """The zone's step that is published next: intervals since 1970."""
+        return self._epoch.first + self._replay.state.t - 1
+
+    def start_of(self, t: int) -> int:
+        """When the zone's step t starts [UTC epoch s]."""
+        return t * self.service.seconds
+
+    def next_due(self) -> int:
+        """When the next interval closes [UTC epoch s]."""
+        return self.start_of(self.t) + self.service.seconds + self.service.grace
+
+    @property
+    def status(self) -> Status:
+        """Where the zone stands."""
+        budget = self.service.budget
+        left = None if budget is None else self._replay.spent.left(budget)
+        state = "no readings" if self._missing == len(self.service.meters) else "publishing"
+        state = state if self._draws is not None else "forecast only"
+        state = state if self._usable else "fallback only"
+        state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
+        return Status(
+            self.service.id,
+            self.t - 1,
+            self._replay.spent.total,
+            left,
+            self._missing,
+            state,
+            leakage=self._epoch.leakage,
+        )
+
+    @property
+    def inside(self) -> Inside:
+        """Why the next release gets its noise, and who does not take prices; for the operator."""
+        draws, budget = self._draws, self.service.budget
+        paid = None
+        if draws is not None and budget is not None and draws.cost > 0:
+            paid = self._replay.spent.more(draws.cost, budget)
+        return Inside.of(draws, tuple(sorted(self._away)), paid)
+
+    @property
+    def releases(self) -> tuple[ReleaseRecord, ...]:
+        """All that was ever published, in order."""
+        return self._ledger.standing.releases
+
+    def run(self, now: float) -> list[ReleaseRecord]:
+        """Close and publish every interval that is due; show again what was not yet shown."""
+        made = []
+        self._retry()
+        if self._ledger.standing.gap is not None and self._ledger.asked_to_resume:
+            self._resume()
+        while self.next_due() <= now:
+            behind = int((now - self.next_due()) // self.service.seconds)
+            if behind >= LATE:
+                self._leave_out(behind - LATE + 1)
+            self._expected()  # whether a reading is missing or not: the time taken shows nothing
+            made.append(self.tick(now))
+        self._expected()
+        return made
+
+    def leave_out_until(self, start: int) -> None:
+        """Go on with the interval at `start` [UTC epoch s]; those before it get no release."""
+        steps = start // self.service.seconds - self.t
+        if steps > 0:
+            self._leave_out(steps)
+
+    def tick(self, now: float) -> ReleaseRecord:
+        """Publish the next interval: one durable record, then everything else."""
+        start, t = self.start_of(self.t), self.t
+        self._watch("due")
+        self._meters.close(self.service.id, start)
+        self._watch("closed")
+        body = self._body(start, now)
+        self._watch("stepped")
+        published = self._ledger.publish(body)
+        self._watch("recorded")
+        self._replay.follow(self._ledger.standing)
+        self._last = published
+        self._unshown = dict.fromkeys(range(len(self._publishers)), published)
+        self._retry()
+        self._watch("published")
+        if not 0 <= now - self._purged < PURGE:
+            self._meters.purge(self.service.id, int(now) - self.service.retention)
+            self._purged = now
+        self._draws = self._drawn()  # for the next interval, before any of its load is known
+        log.info("released", extra={"zone": self.service.id, "t": t, "source": published.source})
+        return published
+
+    def _body(self, start: int, now: float) -> dict[str, Any]:
+        """What to record."""
+        seconds = self.service.seconds
+        applies_start = (math.floor(now) // seconds + 1) * seconds
+        interval = self._meters.get(self.service.id, start)
+        self._watch("read")
+        self._missing = interval.missing
+        when: dict[str, Any] = {
+            "mode": self._mode,
+            "start": start,
+            "applies_start": applies_start,
+            "applies_from": applies_start // seconds,  # the first that starts after publication
+            "published_at": now,
+            "counts": {"houses": interval.houses},
+        }
+        # nothing of a reading in it: no noise is used, and what was drawn for the step never is
+        draws = self._draws if self._missing < interval.houses else None
+        if not self._usable or (draws is None and self.service.learned.private):
+            rate = self.service.fallback_rate
+            made = ReleaseRecord.stand_in(self.service.id, "fallback", t=self.t, rate=rate, **when)
+            return made.to_body()
+        if draws is None:
+            law = self._replay.public.predicted(self._replay.state.rates)
+            guess = float((law.weights * law.mean).sum())
+            made = ReleaseRecord.stand_in(
+                self.service.id,
+                "forecast",
+                t=self.t,
+                rate=public_rate(guess, self._scenario.tariff),
+                digest=self._replay.state.digest,
+                estimate=guess,
+                **when,
+            )
+            return made.to_body()
+        found = interval.tally(self._replay.state.zone.bound, self._expected)
+        release, _ = step(self._counted, found, draws)
+        return ReleaseRecord.of(release, first=self._epoch.first, **when).to_body()
+
+    def _expected(self) -> Ints:
+        """The imputed value of every reading of the step."""
+        t = self._replay.state.t
+        if self._imputed is None or self._imputed[0] != t:
+            self._imputed = (t, self._expectations.at(t))
+        return self._imputed[1]
+
+    @property
+    def _counted(self) -> State:
+        """The state before the next step; before the first release, with what houses brought."""
+        standing = self._ledger.standing
+        if not self.service.policy.schedule.adaptive or standing.current:
+            return self._replay.state
+        return bring(self._replay.state, brought_now(standing))
+
+    def _drawn(self) -> PreparedNoise | None:
+        """The noise of the next step; None where the budget or the horizon is exhausted.
+
+        Terms that give no noise at all, whatever the reason, are not usable: then the fallback.
+        """
+        self._usable = True
+        if held_back(self.service, self._ledger.standing, self.t):
+            return None
+        try:
+            noise = self._noise(self.t) if isinstance(self._noise, Stepwise) else self._noise
+            draws = prepare(self._counted, noise)
+        except HorizonError:
+            return None
+        except HushgridError as error:
+            self._usable = False
+            log.error(
+                "no usable model", extra={"zone": self.service.id, "error": type(error).__name__}
+            )
+            return None
+        return draws if self._replay.spent.fits(draws.cost, self.service.budget) else None
+
+    def _leave_out(self, steps: int) -> None:
+        """Close intervals that passed while nobody was here; they get no release."""
+        self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._replay.reach(self.t + steps)
+        self._draws = self._drawn()
+
+    def _retry(self) -> None:
+        """Show what is recorded and not yet shown; a publisher that fails is tried again later."""
+        for i, published in list(self._unshown.items()):
+            try:
+                self._publishers[i].publish(self.service, published)
+            except OSError as error:
+                if i not in self._away:  # once, not at every attempt
+                    told = {"zone": self.service.id, "error": type(error).__name__}
+                    log.warning("not shown", extra=told)
+                self._away.add(i)
+            else:
+                del self._unshown[i]
+                if i in self._away:
+                    self._away.discard(i)
+                    log.info("shown again", extra={"zone": self.service.id})
+
+
+# --------------------------------------------------------------------------------------------------
+# Where zones stand, read from a ledger that others may be writing, or from a running service.
+
+
+_STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
+
+
+def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> Status:
+    """Where a zone stands by its ledger."""
+    if standing is None:
+        return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
+    spent = Replay(zone).follow(standing).spent
+    left = None if zone.budget is None else spent.left(zone.budget)
+    last = standing.releases[-1] if standing.releases else None
+    missing = last.counts.get("missing") if last else None  # in records of earlier versions
+    state = _state(zone, standing, spent, now)
+    counted = standing.epoch.leakage if standing.epoch else None
+    return Status(zone.id, standing.last_t, spent.total, left, missing, state, leakage=counted)
+
+
+def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -> str:
+    """Behind when an interval more than the next one should be out."""
+    if standing.gap is not None:
+        return UNTIL_RESUMED
+    if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
+        return "not begun"
+    first = standing.epoch.first if standing.epoch else 1
+    t = max(standing.last_t, first - 1) + 1
+    due = (t + 1) * zone.seconds + zone.grace
+    if now > due + zone.seconds:
+        return "behind"
+    last = standing.releases[-1]
+    ends = first + (standing.epoch.horizon if standing.epoch else 0)
+    costs = [one.epsilon for one in standing.current if one.source == "readings"]
+    next_cost = costs[-1] if costs else zone.policy.epsilon
+    if last.source == "forecast" and last.t < ends and spent.fits(next_cost, zone.budget):
+        return "no readings"  # neither horizon nor budget are the reason
+    return _STATES[last.source]

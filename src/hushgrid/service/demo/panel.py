@@ -1,0 +1,434 @@
+"""What the adversary panel shows: one house's day so far, what is believed of it, and the scores.
+
+Written by the demo's loop, read by the server's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from anyio import fail_after
+from numpy.typing import NDArray
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
+from hushgrid.adversary.factored import Factored
+from hushgrid.adversary.filter import Beliefs
+from hushgrid.adversary.knowledge import Knowledge, KnownReadings
+from hushgrid.compare.attack import bared
+from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.release import Release
+from hushgrid.service.curator import utc
+from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
+from hushgrid.service.epoch import roster_digest
+from hushgrid.service.http.common import RETRY, UnfitError, problem
+from hushgrid.service.http.prices import HEADERS, HEARTBEAT
+from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord
+
+# --------------------------------------------------------------------------------------------------
+# News of the demo as server-sent events: one queue a listener, and none holds up the day.
+
+
+QUEUE, MOST = 16, 200  # events a listener may be behind, and listeners
+END = b""
+
+
+class Channel:
+    """All listeners; `tell` and `close` may be called from any thread, the rest by the server."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: set[asyncio.Queue[bytes]] = set()
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        """Send an event to everybody; returns at once."""
+        self._later(f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode())
+
+    def close(self) -> None:
+        """Let everybody go."""
+        self._later(END)
+
+    def _later(self, event: bytes) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the server has stopped
+                loop.call_soon_threadsafe(self._spread, event)
+
+    def _spread(self, event: bytes) -> None:
+        for queue in tuple(self._listeners):
+            if event == END or queue.qsize() >= QUEUE:
+                self._listeners.discard(queue)
+                queue.put_nowait(END)
+            else:
+                queue.put_nowait(event)
+
+    async def stream(self, request: Request) -> Response:
+        """GET /demo/stream."""
+        del request
+        if len(self) >= MOST:
+            return problem(503, "Too many listen already; try again later.", headers=RETRY)
+        return _DemoListening(self)
+
+    def join(self) -> asyncio.Queue[bytes]:
+        """A new listener's queue."""
+        self._loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._listeners.add(queue)
+        return queue
+
+    def leave(self, queue: asyncio.Queue[bytes]) -> None:
+        """A listener has gone."""
+        self._listeners.discard(queue)
+
+
+class _DemoListening(Response):
+    """The answer to one listener, until either side ends it."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        queue = self._channel.join()
+        watch = asyncio.create_task(_gone(receive, queue))
+        text = b"retry: 2000\n\n"
+        try:
+            while text != END:
+                await send({"type": "http.response.body", "body": text, "more_body": True})
+                try:
+                    text = await asyncio.wait_for(queue.get(), HEARTBEAT)
+                except TimeoutError:
+                    text = b": still here\n\n"
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._channel.leave(queue)
+            watch.cancel()
+
+
+async def _gone(receive: Receive, queue: asyncio.Queue[bytes]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    queue.put_nowait(END)
+
+
+# --------------------------------------------------------------------------------------------------
+# How well beliefs told those at home from those away over the last day, kept up step by step.
+
+
+BINS = 1 << 13  # beliefs nearer than half of 1 / BINS to each other are ties
+
+
+class Rolling:
+    """AUC over all houses and the last `steps` steps; as cheap after a week as after an hour.
+
+    >>> rolling = Rolling(steps=4)
+    >>> for home, belief in ((0, 0.2), (1, 0.9), (1, 0.6), (0, 0.7)):
+    ...     rolling.add(np.array([home]), np.array([belief]))
+    >>> rolling.auc
+    0.75
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._rows: deque[tuple[Indices, Bools]] = deque()
+        self._counts = np.zeros((2, BINS + 1), np.int64)  # of away and at home
+
+    def add(self, occupancy: NDArray[np.integer], belief: Floats) -> None:
+        """One step of all houses: 0 or 1, and the chance that was given."""
+        row = np.rint(belief * BINS).astype(np.intp), occupancy == 1
+        self._rows.append(row)
+        self._put(row, 1)
+        if len(self._rows) > self._steps:
+            self._put(self._rows.popleft(), -1)
+
+    def _put(self, row: tuple[Indices, Bools], by: int) -> None:
+        where, home = row
+        for state in (0, 1):
+            mine = where[home == bool(state)]
+            self._counts[state] += by * np.bincount(mine, minlength=BINS + 1)
+
+    @property
+    def auc(self) -> float | None:
+        """Chance that one at home is believed in more than one away; None before both were seen."""
+        away, home = self._counts
+        pairs = int(away.sum()) * int(home.sum())
+        if not pairs:
+            return None
+        below = np.cumsum(away) - away
+        return float((home * (below + away / 2)).sum() / pairs)
+
+
+# --------------------------------------------------------------------------------------------------
+# Two adversaries beside the demo, each with protection and without: what they believe, live.
+#
+# They are handed releases, and the strong one every other reading. The truth is kept for scoring.
+
+
+KNOWS = ("none", "others")  # the paper's adversary, and the strong one
+SHOWN = ("open", "private")  # the load itself, and what was published
+BELIEFS = ("prior", *(f"{knows} {shown}" for knows in KNOWS for shown in SHOWN))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PanelStep:
+    """One step: who was at home, and the chance that each adversary gives it, for every house.
+
+    `home` has an array (houses,) for each of BELIEFS. `load` [Wh]; `optimal` and `rate`
+    [currency/kWh].
+    """
+
+    t: int
+    occupancy: UInt8s
+    home: dict[str, Floats]
+    load: int
+    optimal: float
+    rate: float
+
+
+class Panel:
+    """Folds releases one by one; `t` counts from the epoch's first step, as the zone's own does."""
+
+    def __init__(self, zone: ZoneService) -> None:
+        self._zone = zone
+        scenario = zone.scenario
+        world = (scenario.zone, scenario.models, scenario.consumption)
+        private = Factored(Knowledge(*world, zone.policy.clamp))
+        bare = Factored(Knowledge(*world)) if zone.policy.clamp else private
+        self._who = {"open": bare, "private": private}
+        self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
+        self._first = zone.begins // zone.seconds
+
+    def fold(self, shown: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> PanelStep:
+        """Let everybody see one release; readings [Wh] and occupancy are the truth behind it."""
+        t = shown.t - self._first + 1
+        releases = dict(self._releases(shown, readings))
+        for name in BELIEFS:
+            self._beliefs[name] = self._after(name, t, releases, readings)
+        load, rate = 0, 0.0
+        if releases:
+            load, rate = releases["open"].load_hat, releases["open"].rate
+        home = {name: self._home(name) for name in BELIEFS}
+        return PanelStep(t, occupancy.copy(), home, load, rate, shown.rate)
+
+    def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
+        beliefs = self._beliefs[name]
+        knows, _, kind = name.partition(" ")
+        who = self._who[kind or "private"]
+        if knows == "prior" or kind not in releases:
+            while beliefs.t < t:
+                beliefs = who.skip(beliefs)
+            return beliefs
+        if knows == "others":
+            who = who.told(KnownReadings(readings[None, :], first=t))
+        return who.step(beliefs, releases[kind])
+
+    def _releases(self, shown: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
+        """The release as the mechanism made it, and without its noise; none of a stand-in."""
+        if shown.source != "readings":
+            return
+        zone, policy = self._zone, self._zone.policy
+        roster, exact = roster_digest(zone), policy.on_empty == "publish_exact"
+        epoch = EpochRecord(
+            shown.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
+        )
+        release = shown.in_epoch(epoch)
+        yield "private", release
+        yield "open", bared(release, readings, zone.scenario)
+
+    def _home(self, name: str) -> Floats:
+        """Chances of being at home, the mean over the models weighted by their evidence."""
+        beliefs, who = self._beliefs[name], self._who["private"]
+        laws = np.stack([np.asarray(who.home(law)) for law in beliefs.laws])
+        evidence = np.stack([np.asarray(one) for one in beliefs.evidence])
+        weights = np.exp(evidence - np.logaddexp.reduce(evidence, axis=0))
+        return np.asarray(np.clip((laws * weights).sum(axis=0), 0.0, 1.0))
+
+
+def by_adversary(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """{knows: {open, private}} of what is kept under the names of BELIEFS.
+
+    >>> by_adversary({name: i for i, name in enumerate(BELIEFS)})
+    {'none': {'open': 1, 'private': 2}, 'others': {'open': 3, 'private': 4}}
+    """
+    return {knows: {shown: values[f"{knows} {shown}"] for shown in SHOWN} for knows in KNOWS}
+
+
+DAY = 86_400  # [s]
+_DIGITS = 6
+
+
+class Show:
+    """The panel's figures; told to listeners step by step."""
+
+    def __init__(self, channel: Channel, operator: str) -> None:
+        self._channel, self._operator = channel, operator
+        self._mutex = threading.Lock()
+
+    def restart(self, dials: Dials) -> None:
+        """Say that the day begins again, under these dials."""
+        with self._mutex:
+            self._restarting = True
+        self._channel.tell("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+
+    def stay(self) -> None:
+        """Say that the day goes on after all, under the dials it had."""
+        with self._mutex:
+            self._restarting, dials = False, self._dials
+        self._channel.tell("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+
+    def begin(self, zone: ZoneService, house: int, dials: Dials, promise: str) -> None:
+        """A new run of days, from its first interval on."""
+        with self._mutex:
+            self._zone, self._house, self._dials = zone, house, dials
+            self._promise, self._restarting = promise, False
+            self._begins, self._steps = zone.begins, DAY // zone.seconds
+            self._rolling = {name: Rolling(self._steps) for name in BELIEFS}
+            self._clear(1)
+
+    def go_on(self, zone: ZoneService) -> None:
+        """The same days under the zone's next epoch."""
+        with self._mutex:
+            self._zone = zone
+
+    def _clear(self, day: int) -> None:
+        """A day begins: nothing is drawn yet."""
+        self._day, self._t = day, 0
+        self._occupancy: list[int] = []
+        self._home: dict[str, list[float]] = {name: [] for name in BELIEFS}
+
+    def add(self, seen: PanelStep) -> None:
+        """Draw one step more, and tell it."""
+        start = self._zone.begins + (seen.t - 1) * self._zone.seconds
+        day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)
+        with self._mutex:
+            if day + 1 != self._day:
+                self._clear(day + 1)
+            self._t = t + 1
+            self._occupancy.append(int(seen.occupancy[self._house]))
+            for name in BELIEFS:
+                self._home[name].append(round(float(seen.home[name][self._house]), _DIGITS))
+                self._rolling[name].add(seen.occupancy, seen.home[name])
+            last = {name: values[-1] for name, values in self._home.items()}
+            event = {
+                "day": self._day,
+                "t": self._t,
+                "occupancy": self._occupancy[-1],
+                "prior": last["prior"],
+                **by_adversary(last),
+                "auc": self._auc(),
+            }
+        self._channel.tell("step", event)
+
+    def _auc(self) -> dict[str, dict[str, float | None]]:
+        found = {
+            name: None if each.auc is None else round(each.auc, _DIGITS)
+            for name, each in self._rolling.items()
+        }
+        each = by_adversary(found)
+        return {knows: {**each[knows], "prior": found["prior"]} for knows in KNOWS}
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for a page that begins."""
+        with self._mutex:
+            return {
+                "zone": self._zone.id,
+                "house": self._house,
+                "steps": self._steps,
+                "step_seconds": self._zone.seconds,
+                "epsilon": self._dials.epsilon,
+                "eta": self._dials.eta,
+                "promise": self._promise,
+                "day": self._day,
+                "t": self._t,
+                "origin": utc(self._begins + (self._day - 1) * DAY),
+                "occupancy": list(self._occupancy),
+                "prior": list(self._home["prior"]),
+                "attackers": by_adversary({n: list(v) for n, v in self._home.items()}),
+                "auc": self._auc(),
+                "limits": {name: list(span) for name, span in LIMITS.items()},
+                "restarting": self._restarting,
+                "operator": {"client": OPERATOR, "secret": self._operator},
+            }
+
+
+# --------------------------------------------------------------------------------------------------
+# The demo's own paths: /demo/state, /demo/stream and /demo/day.
+
+
+LARGEST, PATIENCE = 10_000, 10.0  # [bytes] of a body, [s] for it to come
+JSON = "application/json"
+
+
+def demo_routes(show: Show, channel: Channel, ask: Callable[[Dials], None]) -> list[BaseRoute]:
+    """The paths of the adversary panel; `ask` has the day begin again under other dials."""
+
+    async def state(request: Request) -> Response:
+        del request
+        return JSONResponse(show.state(), headers={"Cache-Control": "no-store"})
+
+    async def day(request: Request) -> Response:
+        try:
+            dials = _dials(await _body(request))
+        except UnfitError as error:
+            return error.answer()
+        except (ClientDisconnect, TimeoutError):
+            return problem(408, "The body did not come; send it at once.")
+        ask(dials)
+        told = {"epsilon": dials.epsilon, "eta": dials.eta}
+        return JSONResponse(told, 202, {"Cache-Control": "no-store"})
+
+    return [
+        Route("/demo/state", state, methods=["GET"]),
+        Route("/demo/stream", channel.stream, methods=["GET"]),
+        Route("/demo/day", day, methods=["POST"]),
+    ]
+
+
+async def _body(request: Request) -> Any:
+    # A page of another origin cannot send this type without asking first, and nobody answers it.
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != JSON:
+        raise UnfitError("Content-Type", media, f"send {JSON}", 415)
+    body = b""
+    with fail_after(PATIENCE):
+        async for piece in request.stream():
+            body += piece
+            if len(body) > LARGEST:
+                raise UnfitError("body", None, f"send at most {LARGEST} bytes", 413)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise UnfitError("body", "not JSON", 'send {"epsilon": 1, "eta": 0.05}') from None
+
+
+def _dials(body: Any) -> Dials:
+    if not isinstance(body, dict):
+        raise UnfitError("body", "no object", 'send {"epsilon": 1, "eta": 0.05}')
+    found: dict[str, float] = {}
+    for name, (low, high) in LIMITS.items():
+        value = body.get(name)
+        fix = f"give a number from {low:g} to {high:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UnfitError(name, None if value is None else str(value), fix)
+        if not low <= value <= high:  # nor is NaN
+            raise UnfitError(name, str(value), fix)
+        found[name] = float(value)
+    return Dials(**found)

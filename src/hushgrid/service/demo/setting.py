@@ -1,0 +1,167 @@
+"""The demo's service in a folder: its file, its key, its operator; from two dials."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import math
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+from hushgrid._numbers import is_real
+from hushgrid.errors import ServiceError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.results import write_text
+from hushgrid.files.service_file import load_deployment
+from hushgrid.service.access import open_clients
+from hushgrid.service.access.clients import Client, hashed, scopes_named
+from hushgrid.service.curator import utc
+from hushgrid.service.ledger.writer import create
+from hushgrid.service.readiness import KEY_FILE
+
+# --------------------------------------------------------------------------------------------------
+# A broker of the demo's own on a free port, where mosquitto is installed.
+
+
+PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
+PATIENCE, LOOK = 10.0, 0.05  # [s] until it answers, and between two looks
+
+
+@contextmanager
+def private_broker(folder: Path) -> Iterator[int | None]:
+    """The port of a broker that only this machine reaches; None where there is none to be had."""
+    program = shutil.which("mosquitto", path=PLACES) or shutil.which("mosquitto")
+    if program is None:
+        yield None
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    file = folder / "mosquitto.conf"
+    file.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nuser {getpass.getuser()}\n"
+        "persistence false\n"
+    )
+    with subprocess.Popen(
+        [program, "-c", str(file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us: we end it when prices no longer go out
+    ) as process:
+        try:
+            yield port if _answers(port, process) else None
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(LOOK)
+        else:
+            return True
+    return False
+
+
+LIMITS = {"epsilon": (0.1, 20.0), "eta": (0.0, 1.0)}
+HORIZON = 672  # steps of an epoch: a week
+OPERATOR = "operator"  # the client id of the demo's own operator
+_FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
+
+
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """What the demo promises: epsilon about any quarter hour of a week, and the trust eta.
+
+    >>> Dials(epsilon=1.0, eta=2.0)
+    Traceback (most recent call last):
+    hushgrid.errors.ServiceError: eta is 2.0; give a number from 0 to 1.
+    """
+
+    epsilon: float = 1.0
+    eta: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in LIMITS.items():
+            value = getattr(self, name)
+            if not is_real(value) or not low <= value <= high:
+                raise ServiceError(f"{name} is {value!r}; give a number from {low:g} to {high:g}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What the demo's own parts show each other: the meters' token, the operator's secret."""
+
+    token: str
+    operator: str
+
+
+def lay_out(
+    folder: Path,
+    dials: Dials,
+    secrets: Secrets,
+    *,
+    begins: int,
+    port: int,
+    mqtt: int | None = None,
+    horizon: int = HORIZON,
+) -> Deployment:
+    """Write service file and key into a folder, add its operator, and plan; some seconds.
+
+    `mqtt` is the port of a broker on this machine. A folder may be laid out again for a later
+    `begins`: its key, ledger and operator stay.
+    """
+    digest = hashlib.sha256(secrets.token.encode()).hexdigest()
+    broker = (
+        f'\n[mqtt]\nhost = "127.0.0.1"\nport = {mqtt}\nprices = "hushgrid/{{zone}}/price"\n'
+        if mqtt
+        else ""
+    )
+    text = files("hushgrid.service.demo").joinpath("service.toml").read_text("utf-8")
+    for name, value in {
+        "begins": utc(begins),
+        "port": port,
+        "token": digest,
+        "mqtt": broker,
+        "epsilon": float(dials.epsilon),
+        "eta": float(dials.eta),
+        "horizon": horizon,
+    }.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    path = folder / "service.toml"
+    write_text(path, text.replace("{budget}", "1e9"))  # what the week costs is known when planned
+    if not (folder / KEY_FILE).exists():
+        create(folder / KEY_FILE)
+    found = load_deployment(path)
+    (zone,) = found.zones
+    zone = replace(zone, budget=budget_of(zone))
+    write_text(path, text.replace("{budget}", str(zone.budget)))
+    _add_operator(found, secrets)
+    assert found.http is not None
+    return replace(found, zones=(zone,), http=replace(found.http, token_lifetime=_FOR_EVER))
+
+
+def budget_of(zone: ZoneService) -> float:
+    """Enough for every release of the horizon, in round figures."""
+    return float(math.ceil(10 * zone.policy.epsilon * zone.policy.horizon + 1) / 10)
+
+
+def _add_operator(deployment: Deployment, secrets: Secrets) -> None:
+    with open_clients(deployment.client_store) as store:
+        if store.find(OPERATOR) is None:
+            scopes = scopes_named(["operator"])
+            store.add(Client(OPERATOR, scopes, hashed(secrets.operator), int(time.time())))

@@ -1,0 +1,453 @@
+"""The HTTP face: prices and figures out for anyone, the rest for those who have the scope.
+
+front (who, how often, what is ready) -> the route's scopes -> its handler
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute
+from starlette.routing import Route as HttpRoute
+
+from hushgrid.files.deployment import Http
+from hushgrid.service.access.clients import NOBODY
+from hushgrid.service.access.tokens import Access, Sessions
+from hushgrid.service.clock import Clock, SystemClock
+from hushgrid.service.curator import UNTIL_RESUMED
+from hushgrid.service.http.common import (
+    BEARER,
+    Board,
+    Metrics,
+    Route,
+    UnfitError,
+    failed,
+    problem,
+    refused,
+    ways,
+)
+from hushgrid.service.http.middleware import Front, Handler, asked, matches
+from hushgrid.service.http.openapi import Description
+from hushgrid.service.http.operator import Certify, Operator, OperatorWays, no_certificate
+from hushgrid.service.http.prices import Feeds, PromiseWays, Streams, zone_asked
+from hushgrid.service.http.readings import TakeReadings
+from hushgrid.service.http.sessions import SessionWays, Tokens
+from hushgrid.service.ingest import Gate
+from hushgrid.service.prices import History, Pages
+
+BY_CALLER = {"Cache-Control": "no-store", "Vary": "Authorization"}  # operators get more
+Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
+
+
+def make_app(
+    gate: Gate,
+    board: Board,
+    metrics: Metrics,
+    http: Http,
+    *,
+    history: History | None = None,
+    access: Access | None = None,
+    clock: Clock | None = None,
+    lines: Lines = lambda _: iter(()),
+    more: Sequence[BaseRoute] = (),
+    mode: str = "simulation",
+    operator: Operator | None = None,
+    certify: Certify = no_certificate,
+) -> Front:
+    """The app of a process. `more` are routes that look after their own scopes.
+
+    Without `access` there are no clients, only the tokens of `http`. `certify` makes the
+    certificate of a zone, as JSON.
+    """
+    clock = SystemClock() if clock is None else clock
+    history = History(()) if history is None else history
+    if access is None:
+        access = Access(None, secrets.token_bytes(32), clock, static=http.tokens)
+    pages, table = Pages(history), ways(http)
+    streams = Streams(history, http.connections * 3 // 4)
+    sessions = Sessions(access, lifetime=http.token_lifetime)
+    if operator is None:
+        operator = Operator(history, board, clock, mode=mode)
+    session_ways = SessionWays(sessions, http.tls_certificate is not None)
+    promises = PromiseWays(history.zones, mode)
+    handlers: dict[str, Handler] = {
+        "feed": Feeds(pages, clock).feed,
+        "stream": streams.stream,
+        "token": Tokens(access).token,
+        "log_in": session_ways.begin,
+        "session": session_ways.see,
+        "log_out": session_ways.end,
+        "readings": TakeReadings(gate, metrics, http.limit).take,
+        "promise": promises.promise,
+        "tradeoff": promises.tradeoff,
+        **OperatorWays(operator, board.zones, certify).handlers,
+        **_telling(board, metrics, lines),
+        **Description(table).handlers,
+    }
+    routes = _routes(table, handlers)
+    errors: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+        HTTPException: refused,
+        Exception: failed,
+    }
+    inner = Starlette(routes=[*routes, *more], exception_handlers=errors)
+    inner.router.redirect_slashes = False
+    direct = {
+        (way.method, way.path): guarded(handlers[way.name], *way.scopes)
+        for way in table
+        if way.name == "readings"
+    }
+    front = Front(
+        inner,
+        pages,
+        access,
+        http,
+        clock,
+        direct=direct,
+        sessions=sessions,
+        by_session={way.path for way in table if way.session},
+    )
+    front.ending.append(streams.close)
+    return front
+
+
+def _routes(table: Sequence[Route], handlers: Mapping[str, Handler]) -> list[HttpRoute]:
+    """One for each path: so that what it is not for is told with all that it is for."""
+    by_path: dict[str, dict[str, Handler]] = {}
+    for way in table:
+        own = by_path.setdefault(way.path, {})
+        own[way.method] = guarded(handlers[way.name], *way.scopes)
+    return [HttpRoute(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
+
+
+def _by_method(own: Mapping[str, Handler]) -> Handler:
+    if len(own) == 1:
+        return next(iter(own.values()))
+
+    async def chosen(request: Request) -> Response:
+        return await own["GET" if request.method == "HEAD" else request.method](request)
+
+    return chosen
+
+
+def guarded(handler: Handler, *scopes: str) -> Handler:
+    """A handler for those alone who have one of these scopes; for anybody where there are none."""
+    if not scopes:
+        return handler
+
+    async def looked_at(request: Request) -> Response:
+        grant = asked(request.scope).grant
+        if grant is NOBODY:
+            return problem(
+                401,
+                "The bearer token is missing or unknown; send one that has the scope"
+                f" {' or '.join(scopes)}.",
+                headers=BEARER,
+            )
+        if not grant.may(*scopes):
+            return problem(
+                403,
+                f"The bearer token lacks the scope {' or '.join(scopes)}; ask for one that has it.",
+                headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
+            )
+        return await handler(request)
+
+    return looked_at
+
+
+def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]:
+    """What the process tells about itself."""
+
+    async def status(request: Request) -> Response:
+        zones = [asdict(one) for one in board.statuses]
+        if not asked(request.scope).grant.may("operate"):
+            for one in zones:
+                del one["missing"]
+        return JSONResponse({"zones": zones}, headers=BY_CALLER)
+
+    async def healthy(request: Request) -> Response:
+        del request
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        del request
+        waiting = board.waiting()
+        if waiting:
+            return JSONResponse({"status": "waiting", "zones": waiting}, status_code=503)
+        gaps = [one.zone for one in board.statuses if one.state == UNTIL_RESUMED]
+        found: dict[str, object] = {"status": "ready"}
+        return JSONResponse(found | ({"forecast_until_resumed": gaps} if gaps else {}))
+
+    async def figures(request: Request) -> Response:
+        text = metrics.text(operator=asked(request.scope).grant.may("operate"))
+        return Response(text, media_type="text/plain; version=0.0.4", headers=BY_CALLER)
+
+    async def ledger(request: Request) -> Response:
+        try:
+            zone = zone_asked(request.query_params, board.zones)
+        except UnfitError as error:
+            return error.answer()
+        return StreamingResponse(
+            lines(zone),
+            media_type="application/x-ndjson",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    return {
+        "status": status,
+        "healthy": healthy,
+        "ready": ready,
+        "figures": figures,
+        "ledger": ledger,
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# The files of the pages, read once: frames of HTML, and what browsers load beside them.
+
+
+MEDIA = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    "": "text/plain; charset=utf-8",  # licences
+}
+# No inline script or style, nothing from elsewhere, no frame around us
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' data:; font-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticBody:
+    """A body that never changes while the process runs."""
+
+    body: bytes
+    media: str
+    etag: str
+
+    @staticmethod
+    def of(body: bytes, media: str) -> StaticBody:
+        """With a tag made of what it holds."""
+        return StaticBody(body, media, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+    def answer(self, request: Request, cache: str = "no-cache", status: int = 200) -> Response:
+        """The answer to a request; 304 where the browser has it already."""
+        headers = {
+            "Cache-Control": cache,
+            "ETag": self.etag,
+            "Content-Security-Policy": POLICY,
+        }
+        unless = request.headers.get("if-none-match", "").encode("latin-1")
+        if status == 200 and cache != "no-store" and matches(unless, self.etag.encode()):
+            return Response(status_code=304, headers=headers)
+        return Response(self.body, status, headers, media_type=self.media)
+
+
+@cache
+def assets() -> dict[str, StaticBody]:
+    """Every file under static/ by its path there; nothing else can be asked for.
+
+    >>> sorted(name for name in assets() if name.endswith(".css"))
+    ['style.css', 'vendor/uplot/uPlot.min.css']
+    """
+    found: dict[str, StaticBody] = {}
+    waiting = [("", resources.files(__package__) / "static")]
+    while waiting:
+        under, place = waiting.pop()
+        for one in place.iterdir():
+            name = f"{under}{one.name}"
+            if one.is_dir():
+                waiting.append((f"{name}/", one))
+            else:
+                found[name] = StaticBody.of(one.read_bytes(), MEDIA[PurePosixPath(name).suffix])
+    return found
+
+
+@cache
+def frame(name: str) -> str:
+    """A frame of HTML with {{fields}}."""
+    place = resources.files(__package__) / "frames" / f"{name}.html"
+    return place.read_text(encoding="utf-8")
+
+
+# --------------------------------------------------------------------------------------------------
+# Paths of the pages: each a frame filled with names of zones, and nothing else.
+#
+# What a page shows it asks for itself, from the ways under /v1 that anybody (or, on the operator's
+# page, an operator) may ask. So a page's bytes are the same whatever the meters say.
+
+
+HTML = "text/html; charset=utf-8"
+PageHandler = Callable[[Request], Awaitable[Response]]
+
+TITLES = {
+    "zone": "Electricity price",
+    "zones": "Zones",
+    "how": "How the promise is kept",
+    "explore": "Privacy against price error",
+    "operator": "Operator",
+    "demo": "The adversary",
+    "missing": "Nothing here",
+}
+NAMES = {  # of the links on top, by page
+    "zone": "Price",
+    "how": 'How<span class="roomy"> it works</span>',  # short on a phone
+    "explore": "Trade-off",
+    "operator": "Operator",
+    "demo": "Adversary",
+}
+
+
+def page_routes(zones: Sequence[str], *, demo: bool = False) -> list[BaseRoute]:
+    """The pages of a service; `demo` adds the adversary, whose data only the demo has."""
+    pages = _Pages(tuple(zones), demo)
+    routes: dict[str, PageHandler] = {
+        "/": pages.home,
+        "/zones/{zone:path}": pages.zone,
+        "/how": pages.of("how"),
+        "/explore": pages.of("explore"),
+        "/operator": pages.of("operator", cache="no-store"),
+        "/assets/{name:path}": _asset,
+        "/favicon.ico": _icon,
+    }
+    if demo:
+        routes["/demo"] = pages.of("demo")
+    return [HttpRoute(path, handler, methods=["GET"]) for path, handler in routes.items()]
+
+
+async def _asset(request: Request) -> Response:
+    found = assets().get(request.path_params["name"])
+    if found is None:
+        return Response("There is nothing here.\n", 404, media_type="text/plain")
+    return found.answer(request)
+
+
+async def _icon(request: Request) -> Response:
+    return assets()["icon.svg"].answer(request)
+
+
+class _Pages:
+    """Pages by their name and zone, each made once."""
+
+    def __init__(self, zones: tuple[str, ...], demo: bool) -> None:
+        self._zones, self._demo = zones, demo
+        self._made = cache(self._make)
+
+    async def home(self, request: Request) -> Response:
+        """The zone's page where there is one alone, else the list."""
+        if len(self._zones) == 1:
+            return self._made("zone", self._zones[0]).answer(request)
+        return self._made("zones", None).answer(request)
+
+    async def zone(self, request: Request) -> Response:
+        """GET /zones/{zone}."""
+        return self._give(request, "zone", request.path_params["zone"])
+
+    def of(self, name: str, cache: str = "no-cache") -> PageHandler:
+        """A page that may be about a zone."""
+
+        async def given(request: Request) -> Response:
+            zone = request.query_params.get("zone")
+            if zone is None and len(self._zones) == 1:
+                zone = self._zones[0]
+            return self._give(request, name, zone, cache)
+
+        return given
+
+    def _give(
+        self, request: Request, name: str, zone: str | None, cache: str = "no-cache"
+    ) -> Response:
+        if zone is not None and zone not in self._zones:
+            return self._made("missing", None).answer(request, "no-store", 404)
+        return self._made(name, zone).answer(request, cache)
+
+    def _make(self, name: str, zone: str | None) -> StaticBody:
+        fields = {
+            "title": escape(TITLES[name] + (f", {zone}" if name == "zone" else "")),
+            "page": name,
+            "zone": "" if zone is None else escape(zone),
+            "links": self._links(name, zone),
+            "script": "" if name == "missing" else _script(name),
+            "list": "".join(_item(one) for one in self._zones),
+            "choice": self._choice(name, zone),
+        }
+        fields["main"] = filled(frame(name), fields)
+        return StaticBody.of(filled(frame("layout"), fields).encode(), HTML)
+
+    def _links(self, name: str, zone: str | None) -> str:
+        """The links on top; they stay with the zone."""
+        many = len(self._zones) > 1
+        about = f"?zone={quote(zone, safe='')}" if many and zone is not None else ""
+        shown = [("zones", "/", "Zones")] if many else []
+        if not many or zone is not None:
+            shown.append(("zone", _address(zone) if many and zone else "/", NAMES["zone"]))
+        if self._demo:
+            shown.append(("demo", "/demo", NAMES["demo"]))
+        shown += [(one, f"/{one}{about}", NAMES[one]) for one in ("how", "explore")]
+        shown.append(("operator", f"/operator{about}", NAMES["operator"]))
+        return "".join(
+            f'<li><a href="{escape(where)}"{_here(one == name)}>{text}</a></li>'
+            for one, where, text in shown
+        )
+
+    def _choice(self, name: str, zone: str | None) -> str:
+        """A list to choose a zone from; nothing where there is one alone."""
+        if len(self._zones) == 1 or name not in ("how", "explore"):
+            return ""
+        first = "" if zone is not None else '<option value="" selected disabled>choose</option>'
+        options = "".join(
+            f'<option value="{escape(one)}"{" selected" * (one == zone)}>{escape(one)}</option>'
+            for one in self._zones
+        )
+        return (
+            f'<form class="choice" action="/{name}" method="get"><label for="zone">Zone</label>'
+            f'<select id="zone" name="zone" required>{first}{options}</select>'
+            '<button class="button">Show</button></form>'
+        )
+
+
+def filled(text: str, fields: Mapping[str, str]) -> str:
+    """A frame with its fields in place; what is filled in is not looked at again.
+
+    >>> filled("<p>{{one}}, {{two}}</p>", {"one": "{{two}}", "two": "2"})
+    '<p>{{two}}, 2</p>'
+    """
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], text)
+
+
+def _address(zone: str) -> str:
+    return f"/zones/{quote(zone)}"
+
+
+def _here(now: bool) -> str:
+    return ' aria-current="page"' if now else ""
+
+
+def _item(zone: str) -> str:
+    return (
+        f'<tr data-zone="{escape(zone)}"><th scope="row"><a href="{escape(_address(zone))}">'
+        f'{escape(zone)}</a></th><td class="number" data-field="price">–</td>'
+        '<td data-field="holds">–</td><td data-field="state">–</td></tr>'
+    )
+
+
+def _script(name: str) -> str:
+    charts = '<script src="/assets/vendor/uplot/uPlot.iife.min.js" defer></script>'
+    own = f'<script src="/assets/js/{name}.js" type="module"></script>'
+    return (charts if name in ("zone", "explore", "operator", "demo") else "") + own

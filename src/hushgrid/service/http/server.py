@@ -1,0 +1,296 @@
+"""HTTP/1.1 on a connection, with limits on those who are slow or many.
+
+uvicorn waits for ever for the end of a head, and for ever for a client that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import h11
+import uvicorn
+from starlette.routing import BaseRoute, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from hushgrid.errors import ServiceError
+from hushgrid.files.deployment import Http
+from hushgrid.service.http.common import RETRY, adorned, problem, security_headers
+from hushgrid.service.http.middleware import LARGEST, Front
+
+HEAD = 10.0  # [s] for the whole head of a request
+STALLED = 30.0  # [s] a client may leave what was sent unread
+PARTING = 2.0  # [s] of that when the server stops
+
+log = logging.getLogger("hushgrid.http")
+
+
+class Patient(H11Protocol):
+    """uvicorn's protocol, but nobody holds a connection by being slow."""
+
+    most = 4096  # connections at the same time
+    _head: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _parting: asyncio.TimerHandle | None = None
+    _rest: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head; beyond the limit, hang up."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+            return
+        self._head = self.loop.call_later(HEAD, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and see whether a head is under way."""
+        super().data_received(data)
+        waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if not waiting:
+            _end(self._head)
+            self._head = None
+        elif self._head is None and self.timeout_keep_alive_task is None:
+            self._head = self.loop.call_later(HEAD, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        for timer in (self._head, self._unread, self._parting, self._rest):
+            _end(timer)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """An answer may come before the end of a body; the rest of it does not last for ever."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and self._rest is None:
+            self._rest = self.loop.call_later(HEAD, self._no_end)
+
+    def _no_end(self) -> None:
+        self._rest = None
+        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
+            self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The server stops: finish what is under way, but wait for no one who does not read."""
+        super().shutdown()
+        if self.transport.get_write_buffer_size() > 0:
+            self._parting = self.loop.call_later(PARTING, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """The client is behind."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(STALLED, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        _end(self._unread)
+        self._unread = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP at all gets a plain answer, with the headers of every other."""
+        body = msg.encode("ascii")
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *security_headers(self.scheme == "https"),
+        ]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _too_slow(self) -> None:
+        self._head = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def _end(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+# --------------------------------------------------------------------------------------------------
+# An app that can be exchanged while its server runs: one address, one process after another.
+
+
+PATIENCE, LOOK = 30.0, 0.05  # [s] a request waits between two apps; how often it looks
+
+
+class Stage:
+    """Whatever app is shown; between two of them requests wait, but for those of `between`.
+
+    `stale`: what browsers may keep is looked at again each time, for clocks faster than theirs.
+    """
+
+    def __init__(self, between: Sequence[BaseRoute] = (), *, stale: bool = False) -> None:
+        self._shown: Front | None = None
+        self._between: ASGIApp = Router(routes=list(between))
+        self._at_once = tuple(str(getattr(one, "path", "/")) for one in between)
+        self._stale = stale
+        self._ended = False
+
+    def show(self, app: Front) -> None:
+        """Let this app answer from now on."""
+        self._shown = app
+
+    def clear(self) -> None:
+        """Take the app away; who listens to it is let go."""
+        shown, self._shown = self._shown, None
+        if shown is not None:
+            shown.end()
+
+    def end(self) -> None:
+        """No app comes any more."""
+        self._ended = True
+        self.clear()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        if self._shown is None and scope["path"] in self._at_once:
+            await self._between(scope, receive, _plain(send))
+            return
+        until = time.monotonic() + PATIENCE
+        while (app := self._shown) is None:
+            if self._ended or time.monotonic() > until:
+                gone = problem(503, "The service begins again; try later.", headers=RETRY)
+                await gone(scope, receive, _plain(send))
+                return
+            await asyncio.sleep(LOOK)
+        fresh = self._stale and scope["path"].startswith("/v1/")
+        await app(scope, receive, _checked_each_time(send) if fresh else send)
+
+
+def _plain(send: Send) -> Send:
+    """With the headers that every answer carries."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            always = security_headers(False)
+            message["headers"] = adorned(list(message.get("headers", [])), always)
+        await send(message)
+
+    return sent
+
+
+def _checked_each_time(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [
+                (name, b"no-cache" if name == b"cache-control" and b"max-age" in value else value)
+                for name, value in message["headers"]
+            ]
+        await send(message)
+
+    return sent
+
+
+# --------------------------------------------------------------------------------------------------
+# The app on a socket, in a thread of its own.
+
+
+USUAL = Http()
+
+
+class Server:
+    """uvicorn from `start` to `stop`; the port is bound at once, so that a taken one is told."""
+
+    def __init__(self, app: ASGIApp, host: str, port: int, http: Http = USUAL) -> None:
+        check_tls(http)
+        self._socket = bound(host, port)
+        self.host, self.port = host, int(self._socket.getsockname()[1])
+        _allow_files(http.connections)
+        self._end: Callable[[], None] = getattr(app, "end", lambda: None)
+        config = uvicorn.Config(
+            app,
+            http=type("Limited", (Patient,), {"most": http.connections}),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,  # the front knows which proxies to believe
+            h11_max_incomplete_event_size=LARGEST,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=10,
+            ssl_certfile=http.tls_certificate,
+            ssl_keyfile=http.tls_key,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Serve; returns when requests are answered."""
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+        log.info("listening", extra={"host": self.host, "port": self.port})
+
+    def stop(self) -> None:
+        """Finish the requests in hand, for some seconds, and stop."""
+        self._end()
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(30)
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except SystemExit as error:
+            log.error("http stopped", extra={"reason": str(error.code)})
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at an address, before it listens."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small pieces at once (TCP_NODELAY) only where the protocol is named
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise ServiceError(
+            f"http host and port are {host!r} and {port}, which cannot be bound"
+            f" ({error.strerror}); give free ones."
+        ) from None
+    return made
+
+
+def check_tls(http: Http) -> None:
+    """Refuse a certificate or key that cannot be used before anything listens."""
+    if http.tls_certificate is None or http.tls_key is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(http.tls_certificate, http.tls_key, password=lambda: b"")
+    except (OSError, ValueError) as error:  # ssl's own is an OSError
+        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else "password"
+        raise ServiceError(
+            f"http tls_certificate {http.tls_certificate} and tls_key {http.tls_key} cannot be used"
+            f" ({why}); give a certificate chain and its key in PEM, without a password."
+        ) from None
+
+
+def _allow_files(connections: int) -> None:
+    """A connection is an open file; the usual limit of 1024 is too low for a city."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 500
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

@@ -1,0 +1,231 @@
+"""The way in: canonical readings to the houses of the zones, counted, durable on return."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from operator import add
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid._kernels.readings import pick_houses
+from hushgrid._numbers import Bools, Int32s, Ints
+from hushgrid.errors import MeterError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.intake.readings import PROBLEMS, NameIndex, Names, Parsed
+from hushgrid.service.meters.ports import Counts, MeterStore
+
+# --------------------------------------------------------------------------------------------------
+# A delivery on its way in: pieces from a parser, put together so that each sync takes many.
+
+
+ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
+
+
+class Delivery:
+    """What became of a delivery so far; what is counted is durable, even if the rest fails."""
+
+    def __init__(self) -> None:
+        self.receipt = Receipt()
+        self.problems: tuple[str, ...] = ()
+
+    def take(self, gate: Gate, batches: Iterable[Parsed]) -> Receipt:
+        """Put all batches; returns when they are durable."""
+        for together in _gathered(batches):
+            self.count(gate.take(*together), together)
+        return self.receipt
+
+    def count(self, receipt: Receipt, parsed: Iterable[Parsed]) -> None:
+        """Add what became of some batches."""
+        self.receipt += receipt
+        for part in parsed:
+            self.problems = (*self.problems, *part.problems)[:PROBLEMS]
+
+
+def take_each(
+    gate: Gate, deliveries: Sequence[tuple[Delivery, Iterable[Parsed]]]
+) -> list[Exception | None]:
+    """Put small deliveries together; returns when they are durable. Why each failed, if it did.
+
+    What stands before a broken batch is put and counted, as it is for one alone.
+    """
+    read = [_read(batches) for _, batches in deliveries]
+    found = gate.take_each([parsed for parsed, _ in read])
+    errors: list[Exception | None] = []
+    for (delivery, _), (parsed, broken), told in zip(deliveries, read, found, strict=True):
+        if isinstance(told, Exception):
+            errors.append(told)
+            continue
+        delivery.count(told, parsed)
+        errors.append(broken)
+    return errors
+
+
+def _read(batches: Iterable[Parsed]) -> tuple[list[Parsed], Exception | None]:
+    held: list[Parsed] = []
+    try:
+        held.extend(batches)
+    except Exception as error:
+        return held, error
+    return held, None
+
+
+def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
+    """Small batches together. Those before a broken one are given first, then the error."""
+    held: list[Parsed] = []
+    rows, source = 0, iter(batches)
+    while True:
+        try:
+            batch = next(source, None)
+        except Exception:
+            if held:
+                yield held
+            raise
+        if batch is None:
+            break
+        held.append(batch)
+        rows += len(batch.readings)
+        if rows >= ROWS:
+            yield held
+            held, rows = [], 0
+    if held:
+        yield held
+
+
+class Receipt(NamedTuple):
+    """What became of the readings of one delivery; each is counted once, but for `clamped`.
+
+    A repeated reading is a duplicate whether or not it agrees with the first, which stays.
+    `clamped`: how many of the accepted lie outside 0..bound, so that they will be cut.
+    """
+
+    accepted: int = 0
+    duplicate: int = 0
+    late: int = 0
+    clamped: int = 0
+    unknown: int = 0
+    malformed: int = 0
+
+    def __add__(self, other: object) -> Receipt:
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        return Receipt(*map(add, self, other))
+
+
+class Gate:
+    """Knows every meter of every zone, and puts what they say into the meter store."""
+
+    def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
+        self._zones, self._store = tuple(zones), store
+        self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
+        self._telling = threading.Lock()
+        self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
+        bounds = [np.ascontiguousarray(z.scenario.zone.bound, np.int32) for z in self._zones]
+        self._bounds = [(bound, int(bound.min()) if bound.size else 0) for bound in bounds]
+
+    def take(self, *parsed: Parsed) -> Receipt:
+        """Put what was parsed; durable on return."""
+        (found,) = self.take_each([parsed])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def take_each(self, deliveries: Sequence[Sequence[Parsed]]) -> list[Receipt | Exception]:
+        """Put several deliveries, all of a zone at once; durable on return.
+
+        A receipt of each, or why it cannot be had now: another zone's trouble is not theirs.
+        """
+        parts = [p.readings for each in deliveries for p in each if len(p.readings)]
+        sizes = [sum(len(p.readings) for p in each) for each in deliveries]
+        told = [
+            _DeliveryResult(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
+            for each, size in zip(deliveries, sizes, strict=True)
+        ]
+        if parts:
+            columns = _Placed(
+                _joined([part.looked_up(self._places) for part in parts]),
+                _joined([part.start for part in parts]),
+                _joined([part.duration for part in parts]),
+                _joined([part.wh for part in parts]),
+            )
+            self._put(columns, list(accumulate(sizes)), told)
+        return [each.error or each.receipt for each in told]
+
+    def _places(self, names: Names) -> Int32s:
+        found = self._index.find(names)
+        if found.strange:
+            with self._telling:
+                self._index.tell(names, found)
+        return found.place
+
+    def _put(self, columns: _Placed, ends: list[int], told: list[_DeliveryResult]) -> None:
+        for zone, first, (bound, least) in zip(
+            self._zones, self._first, self._bounds, strict=False
+        ):
+            mine, outside, upto = columns.of_zone(first, bound, least, ends)
+            if not mine.place.size:
+                continue
+            try:
+                counts = self._store.put_each(zone.id, *mine, ends=upto, marked=outside)
+            except (MeterError, OSError) as error:
+                for each, size in zip(told, _sizes(upto), strict=True):
+                    each.error = error if size else each.error
+                continue
+            for each, found, size in zip(told, counts, _sizes(upto), strict=True):
+                each.receipt += _receipt(found, size)
+
+
+class _Placed(NamedTuple):
+    """Readings of known meters: the place of each meter, then start, duration and Wh."""
+
+    place: Int32s
+    start: Ints
+    duration: Int32s
+    wh: Ints
+
+    def of_zone(
+        self, first: int, bound: Int32s, least: int, ends: list[int]
+    ) -> tuple[_Placed, Bools | None, list[int]]:
+        """Those of a zone, places counted from `first` on; which are outside 0..bound, if any.
+
+        With them where each delivery ends that ended at `ends`.
+        """
+        place, start, duration, wh = self
+        house, outside = np.empty(place.size, np.int32), np.empty(place.size, np.bool_)
+        many, cut = pick_houses(place, wh, first, bound, least, house, outside)
+        if many < place.size:
+            mine = house >= 0
+            house, start, duration, wh = house[mine], start[mine], duration[mine], wh[mine]
+            outside = outside[mine]
+            ends = np.concatenate([[0], np.cumsum(mine)])[ends].tolist()
+        return _Placed(house, start, duration, wh), outside if cut else None, ends
+
+
+@dataclass(slots=True)
+class _DeliveryResult:
+    """What a delivery is told in the end."""
+
+    receipt: Receipt
+    error: Exception | None = None
+
+
+def _sizes(ends: list[int]) -> list[int]:
+    """
+    >>> _sizes([2, 2, 5])
+    [2, 0, 3]
+    """
+    return [end - begin for begin, end in pairwise([0, *ends])]
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+
+def _receipt(counts: Counts, known: int) -> Receipt:
+    """What counts add to a receipt in which these readings were unknown so far."""
+    again = counts.duplicate + counts.conflicting
+    return Receipt(counts.accepted, again, counts.late, counts.marked, -known, counts.malformed)

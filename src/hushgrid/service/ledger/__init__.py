@@ -1,0 +1,65 @@
+"""Where records are kept: a file (SQLite) or a server (PostgreSQL), by URL."""
+
+from __future__ import annotations
+
+from hushgrid.errors import ExtraError, LedgerError
+from hushgrid.service.ledger.ports import LedgerStore
+
+__all__ = ["LedgerStore", "open_store", "standby_remark"]
+
+
+def open_store(url: str, *, create: bool = True) -> LedgerStore:
+    """A store by a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
+
+    `create` makes it where it is absent; without it a store is opened for reading alone.
+    """
+    scheme, colon, rest = url.partition(":")
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        try:
+            from hushgrid.service.ledger.postgres import PostgresLedger
+        except ImportError:
+            raise ExtraError(
+                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
+            ) from None
+        return PostgresLedger(url, create=create)
+    from hushgrid.service.ledger.sqlite import SqliteLedger
+
+    if colon and scheme == "sqlite":
+        return SqliteLedger(rest.removeprefix("//"), create=create)
+    if rest.startswith("//"):
+        raise LedgerError(
+            f"store has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://..."
+        )
+    return SqliteLedger(url, create=create)
+
+
+def standby_remark(url: str) -> str | None:
+    """What an operator should know about the ledger's standbys, in a sentence; None for a file.
+
+    Asks the database; where it cannot be reached the sentence is about that.
+    """
+    if not url.startswith(("postgresql://", "postgres://")):
+        return None
+    try:
+        from hushgrid.service.ledger.postgres import standbys
+    except ImportError:
+        return None  # opening the ledger will say so
+    try:
+        names, connected = standbys(url)
+    except LedgerError as error:
+        return (
+            f"stores.ledger: {str(error).partition(';')[0]}, so it is not known whether commits"
+            " wait for a standby."
+        )
+    if names:
+        return None
+    fix = "set synchronous_standby_names on the server, see docs/operations.md."
+    if connected:
+        return (
+            f"stores.ledger: {connected} standby servers follow and synchronous_standby_names is"
+            f" empty: a fail-over loses the newest releases; {fix}"
+        )
+    return (
+        "stores.ledger: no standby follows this PostgreSQL server. Keep stores.witness on another"
+        f" disk than the database; before a standby is added, {fix}"
+    )

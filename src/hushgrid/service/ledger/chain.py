@@ -1,0 +1,432 @@
+"""The rules of a ledger, in one place: what record may follow, and the folds built on that.
+
+Appending, verifying and resuming all go through `follow`. Pure: signatures are judged by a
+function that is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from hushgrid.errors import LedgerError
+from hushgrid.service.ledger.records import (
+    NOTHING,
+    TYPES,
+    ChargeRecord,
+    EpochRecord,
+    GapRecord,
+    GenesisRecord,
+    Head,
+    LedgerEntry,
+    LedgerState,
+    Record,
+    ReleaseRecord,
+    ResumeRecord,
+    ScheduleRecord,
+    TransferRecord,
+    digest_of,
+    from_line,
+    unmatched,
+)
+
+Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all in hex
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPosition:
+    """Where a chain stands, as far as the rules go; small however long the chain."""
+
+    zone: str
+    mode: str
+    key: str
+    head: Head
+    epoch: EpochRecord | None = None
+    schedule: str | None = None
+    last_t: int = 0
+    end: int = 0  # [UTC epoch s] of the last interval published
+    spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    gap: GapRecord | None = None  # open: no release from readings until it is booked
+
+
+def follow(
+    place: ChainPosition | None, record: Record, verify: Verify | None = None
+) -> ChainPosition:
+    """The place after the record, or LedgerError with the rule it breaks. None: before any."""
+    return _followed(place, record, verify)[0]
+
+
+def _followed(
+    place: ChainPosition | None, record: Record, verify: Verify | None
+) -> tuple[ChainPosition, LedgerEntry]:
+    """The place after the record, and what the record says."""
+    _check_link(place, record)
+    entry = TYPES[record.kind].from_record(record)
+    if (place is None) != isinstance(entry, GenesisRecord):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} is of kind {record.kind};"
+            " a chain begins with genesis and has no other."
+        )
+    key = entry.key if isinstance(entry, GenesisRecord) else place.key if place else ""
+    if verify is not None and not verify(key, record.digest, record.signature):
+        raise LedgerError(
+            f"the signature of record {record.seq} of zone {record.zone!r} is not of the key in"
+            " its genesis; it was forged or changed."
+        )
+    head = Head(record.seq, record.digest)
+    if isinstance(entry, GenesisRecord):
+        return ChainPosition(record.zone, entry.mode, key, head), entry
+    return replace(_RULES[record.kind](place, entry), head=head), entry
+
+
+def _check_link(place: ChainPosition | None, record: Record) -> None:
+    seq, digest = place.head if place else Head(0, NOTHING)
+    if place is not None and record.zone != place.zone:
+        raise LedgerError(
+            f"the record is of zone {record.zone!r} in a chain of {place.zone!r};"
+            " each zone has a chain of its own."
+        )
+    if record.seq != seq + 1:
+        raise LedgerError(
+            f"the record after {seq} of zone {record.zone!r} has number {record.seq};"
+            " one was removed, repeated or moved."
+        )
+    if record.prev != digest:
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} follows {record.prev[:12]} but the one"
+            f" before it has digest {digest[:12]}; one of them was changed."
+        )
+    if record.digest != digest_of(record):
+        raise LedgerError(
+            f"record {record.seq} of zone {record.zone!r} does not have the digest it states;"
+            " it was changed."
+        )
+
+
+def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
+    _check_no_gap(place, "an epoch")
+    if entry.first <= place.last_t:
+        raise LedgerError(
+            f"epoch begins at step {entry.first} but step {place.last_t} of zone {place.zone!r}"
+            " is published; begin after it."
+        )
+    return replace(place, epoch=entry, schedule=None)
+
+
+def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
+    if place.epoch is None:
+        raise LedgerError(f"zone {place.zone!r} has a schedule but no epoch; append one first.")
+    if place.schedule is not None:
+        raise LedgerError(
+            f"the epoch of zone {place.zone!r} has a second schedule; a schedule is committed to"
+            " once, open a new epoch for another."
+        )
+    return replace(place, schedule=entry.digest)
+
+
+def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
+    _check_marks(place, entry)
+    _check_time(place, entry)
+    if entry.source == "fallback":
+        if entry.digest is not None or entry.estimate is not None:
+            raise LedgerError(f"step {entry.t} is a fallback but names a model; leave it out.")
+    else:
+        _check_terms(place, entry)
+    if entry.source == "readings":
+        _check_no_gap(place, f"step {entry.t} from readings")
+        _check_noise(place, entry)
+    elif entry.load_hat is not None or any(getattr(entry, name) != 0 for name in _COSTS):
+        raise LedgerError(
+            f"step {entry.t} is a {entry.source} but has a load or a cost;"
+            " only what comes from readings has them."
+        )
+    seconds = place.epoch.seconds if place.epoch else 1
+    return replace(place, last_t=entry.t, end=entry.start + seconds)
+
+
+# no field beyond these: a release without readings has no optional ones
+_COSTS = ("put_back", "scale", "look", "epsilon", "delta", "epsilon_any")
+
+
+def _check_marks(place: ChainPosition, entry: ReleaseRecord) -> None:
+    if entry.zone != place.zone:
+        raise LedgerError(
+            f"release is of zone {entry.zone!r} in the ledger of {place.zone!r};"
+            " each zone has a chain of its own."
+        )
+    if entry.simulated != (place.mode == "simulation"):
+        raise LedgerError(
+            f"step {entry.t} has simulated = {entry.simulated} in a {place.mode} ledger;"
+            " simulated noise goes into a simulation ledger alone, which marks every release."
+        )
+
+
+def _check_time(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, start = entry.t, entry.start
+    if t <= place.last_t:
+        raise LedgerError(
+            f"step t is {t} but step {place.last_t} of zone {place.zone!r} is published; each step"
+            " is published once and in order. Did the clock go back?"
+        )
+    if start < place.end:
+        raise LedgerError(
+            f"step {t} starts at {start} but what is published of zone {place.zone!r} reaches to"
+            f" {place.end}; intervals may not overlap. Did the clock go back?"
+        )
+    if entry.applies_from <= t or entry.applies_start <= start:
+        raise LedgerError(
+            f"step {t} has a rate from step {entry.applies_from}, {entry.applies_start} on;"
+            " a rate holds for later steps than its own."
+        )
+
+
+def _check_terms(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
+    if epoch is None or t < epoch.first:
+        raise LedgerError(f"step {t} of zone {place.zone!r} is in no epoch; append one first.")
+    if place.schedule is None:
+        raise LedgerError(
+            f"step {t} is in an epoch of zone {place.zone!r} without a schedule; commit to one"
+            " before the first release."
+        )
+    if entry.digest != epoch.digest:
+        raise LedgerError(
+            f"step {t} has digest {str(entry.digest)[:12]} but its epoch {epoch.digest[:12]};"
+            " open a new epoch when zone, models or policy change."
+        )
+
+
+def _check_noise(place: ChainPosition, entry: ReleaseRecord) -> None:
+    t, epoch = entry.t, place.epoch
+    if epoch is None or epoch.step(t) > epoch.horizon:
+        raise LedgerError(
+            f"step {t} is beyond the horizon of its epoch; publish the public forecast."
+        )
+    if entry.load_hat is None:
+        raise LedgerError(f"step {t} is from readings but has no load_hat; give the release's own.")
+    if entry.scale == 0 and not epoch.exact:
+        raise LedgerError(
+            f"step {t} has scale 0 Wh and its epoch does not say exact; a release needs noise."
+        )
+    if (entry.noise == "none") != (entry.scale == 0):
+        raise LedgerError(
+            f"step {t} has noise {entry.noise} at scale {entry.scale:g} Wh; noise is none"
+            " where the scale is 0 and nowhere else."
+        )
+
+
+def _transfer(place: ChainPosition, entry: TransferRecord) -> ChainPosition:
+    if (entry.direction == "in") != (entry.out is not None):
+        raise LedgerError(
+            f"transfer has direction {entry.direction} and out = {entry.out}; a house that"
+            " comes in names the record by which it left, one that goes out has none yet."
+        )
+    if entry.direction == "out":
+        _check_no_gap(place, "a house that leaves")
+    now = (entry.epsilon, entry.delta)
+    before = place.spent.get(entry.house, (0.0, 0.0))
+    if now[0] < before[0] or now[1] < before[1]:
+        raise LedgerError(
+            f"a transfer of zone {place.zone!r} says less than the house had spent before;"
+            " what is spent stays spent."
+        )
+    return replace(place, spent=MappingProxyType({**place.spent, entry.house: now}))
+
+
+def _charge(place: ChainPosition, entry: ChargeRecord) -> ChainPosition:
+    if entry.digest in place.charged:
+        raise LedgerError(
+            f"{entry.what} of zone {place.zone!r} are charged already"
+            f" ({entry.digest[:12]}); the same thing is charged once."
+        )
+    return replace(place, charged=MappingProxyType({**place.charged, entry.digest: entry.epsilon}))
+
+
+def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
+    if (before := place.gap) is not None and not (
+        entry.first <= before.first
+        and before.last <= entry.last
+        and (entry.first, entry.last) != (before.first, before.last)
+    ):
+        _check_no_gap(place, "a gap that does not extend the open one")
+    if place.epoch is None or not place.epoch.first <= entry.first <= entry.last:
+        raise LedgerError(
+            f"a gap of zone {place.zone!r} goes from step {entry.first} to {entry.last}; give"
+            " steps of the present epoch, in order."
+        )
+    found = replace(entry, seq=before.seq) if before else entry
+    return replace(place, gap=found, last_t=max(place.last_t, entry.last))
+
+
+def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:
+    gap = place.gap
+    if gap is None or (gap.first, gap.last) != (entry.first, entry.last):
+        raise LedgerError(
+            f"zone {place.zone!r} is resumed after steps {entry.first} to {entry.last}, which"
+            " are no open gap; book the gap that is open."
+        )
+    return replace(place, gap=None)
+
+
+def _check_no_gap(place: ChainPosition, what: str) -> None:
+    if place.gap is not None:
+        raise LedgerError(
+            f"{what} of zone {place.zone!r} follows a gap (steps {place.gap.first} to"
+            f" {place.gap.last}) that is not booked; run hushgrid resume first."
+        )
+
+
+_RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
+    "epoch": _epoch,
+    "schedule": _schedule,
+    "release": _release,
+    "transfer": _transfer,
+    "charge": _charge,
+    "gap": _gap,
+    "resume": _resume,
+}
+
+
+class Fold:
+    """A fold under way: `take` records in order, ask for the `standing` whenever wanted."""
+
+    def __init__(self, verify: Verify | None = None) -> None:
+        self.place: ChainPosition | None = None
+        self._verify = verify
+        self._signature = ""
+        self._kept: dict[type[LedgerEntry], list[Any]] = {one: [] for one in TYPES.values()}
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record; 0 before any."""
+        return self.place.head.seq if self.place else 0
+
+    @property
+    def gaps(self) -> tuple[GapRecord, ...]:
+        """The gaps so far, in order."""
+        return tuple(self._kept[GapRecord])
+
+    def clear(self) -> None:
+        """Forget everything: the ledger that was read is no longer the one that is there."""
+        self.place, self._signature = None, ""
+        for one in self._kept.values():
+            one.clear()
+
+    def check(self, record: Record) -> ChainPosition:
+        """The place after the record, or the rule it breaks; nothing changes."""
+        return follow(self.place, record, self._verify)
+
+    def take(self, record: Record) -> None:
+        """One more record, if the rules allow it; else nothing changes."""
+        self.place, entry = _followed(self.place, record, self._verify)
+        self._signature = record.signature
+        kept = self._kept[type(entry)]
+        if isinstance(entry, GapRecord) and self.place.gap is not None:
+            entry = self.place.gap
+            if kept and kept[-1].seq == entry.seq:  # the open one, extended
+                kept.pop()
+        kept.append(entry)
+
+    @property
+    def standing(self) -> LedgerState:
+        """What the records so far leave."""
+        place = self.place
+        if place is None:
+            raise LedgerError("the ledger has no record; its first is the genesis.")
+        return LedgerState(
+            zone=place.zone,
+            mode=place.mode,
+            key=place.key,
+            head=place.head,
+            signature=self._signature,
+            epoch=place.epoch,
+            schedule=place.schedule,
+            epochs=tuple(self._kept[EpochRecord]),
+            releases=tuple(self._kept[ReleaseRecord]),
+            transfers=tuple(self._kept[TransferRecord]),
+            spent=place.spent,
+            charged=place.charged,
+            charges=tuple(self._kept[ChargeRecord]),
+            gap=place.gap,
+            gaps=tuple(self._kept[GapRecord]),
+            booked=tuple(self._kept[ResumeRecord]),
+        )
+
+
+def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState:
+    """What a zone's records leave; the first that breaks a rule is an error."""
+    under_way = Fold(verify)
+    for record in records:
+        under_way.take(record)
+    return under_way.standing
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What a check found: `records` that stand, the `head` of them, and the first that does not.
+
+    `first_bad` is its place among those given, from 1: for one zone the number it should have,
+    for an export its line. `standings` are what stands of each zone.
+    """
+
+    records: int
+    head: str | None
+    first_bad: int | None
+    reason: str | None
+    standings: Mapping[str, LedgerState]
+
+
+def check(
+    records: Iterable[Record],
+    verify: Verify | None = None,
+    known: Mapping[str, str | None] = MappingProxyType({}),
+) -> ChainReport:
+    """Verify a zone's chain, or several zones' one after the other in the order of their names.
+
+    `known` are digests from elsewhere that must be among the records, with their zones where
+    those are known.
+    """
+    folds: dict[str, Fold] = {}
+    under_way, n, reason, head = Fold(verify), 0, None, None
+    wanted = dict(known)
+    try:
+        for record in records:
+            place = under_way.place
+            if place is not None and record.zone > place.zone:  # the next zone's chain
+                _check_all_there(wanted, place.zone)
+                under_way = Fold(verify)
+            under_way.take(record)
+            folds[record.zone] = under_way
+            wanted.pop(record.digest, None)
+            n, head = n + 1, record.digest
+        _check_all_there(wanted)
+    except LedgerError as error:
+        reason = str(error)
+    standings = {zone: fold.standing for zone, fold in folds.items()}
+    first_bad = None if reason is None else n + 1
+    if reason is None and (misfit := unmatched(standings)):
+        before = sum(s.head.seq for zone, s in standings.items() if zone < misfit.zone)
+        first_bad, reason = before + misfit.seq, misfit.reason
+    return ChainReport(n, head, first_bad, reason, standings)
+
+
+def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) -> None:
+    """At the end of a zone, or of all: whether every record known from elsewhere has come."""
+    for digest, of_zone in wanted.items():
+        if zone is None or zone == of_zone:
+            raise LedgerError(
+                f"record {digest[:12]} is known from elsewhere and not in the ledger;"
+                " its end was lost, or it was written anew."
+            )
+
+
+def check_export(
+    lines: Iterable[bytes],
+    verify: Verify | None = None,
+    known: Mapping[str, str | None] = MappingProxyType({}),
+) -> ChainReport:
+    """Verify an export: one record a line, each line with its end."""
+    return check(map(from_line, lines), verify, known)

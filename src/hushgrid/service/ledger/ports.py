@@ -1,0 +1,119 @@
+"""What a store of records must do; `hushgrid.testing.stores.check_ledger_store` checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol, Self, runtime_checkable
+
+from hushgrid.errors import LedgerError, LedgerHeldError
+from hushgrid.service.ledger.records import NOTHING, Record, digest_of
+
+
+@runtime_checkable
+class LedgerStore(Protocol):
+    """Chains of records by zone, which only grow.
+
+    After an error of `append` the record may be there or not: read `head` to know.
+    """
+
+    def append(self, record: Record) -> None:
+        """Add the next record of a zone whose `writer` is held here; durable on return.
+
+        Refuses a number that exists, a wrong prev, a second release of a step.
+        """
+        ...
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order, from the one after `after_seq` on."""
+        ...
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        ...
+
+    def witness(self, zone: str) -> str | None:
+        """The digest of the last record known to be durable, where that is kept apart from them.
+
+        Read it before the records: they can then only be ahead of it, unless some were lost.
+        """
+        ...
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        ...
+
+    def writer(self, zone: str) -> AbstractContextManager[None]:
+        """The right to append to a zone, held by one at a time; a second one is refused at once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A store that keeps, apart from the records, what shows that some are missing."""
+
+    def settle(self, zone: str) -> None:
+        """What may be missing is judged: note the zone as it is; its `writer` is held here.
+
+        Until then nothing that shows a loss may be overwritten.
+        """
+        ...
+
+
+@runtime_checkable
+class Replicated(Judged, Protocol):
+    """A store whose server may be replaced by a standby that lacks the last records."""
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server, or another timeline of it, answers than at the last `settle`.
+
+        None where that is not known.
+        """
+        ...
+
+
+def check_next(zone: str, head: Record | None, record: Record) -> None:
+    """What every store asks of a record before it takes it."""
+    seq, digest = (head.seq, head.digest) if head else (0, NOTHING)
+    if record.digest != digest_of(record):
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not have the digest it states;"
+            " make records with seal."
+        )
+    if record.seq <= seq:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} exists already, up to {seq};"
+            " another writer was here, open the ledger again."
+        )
+    if record.seq != seq + 1 or record.prev != digest:
+        raise LedgerError(
+            f"record {record.seq} of zone {zone!r} does not follow record {seq}"
+            f" ({digest[:12]}); open the ledger again."
+        )
+
+
+def not_held(zone: str) -> LedgerError:
+    """Append without the lock."""
+    return LedgerError(f"zone {zone!r} has no writer here; append inside `with writer(zone)`.")
+
+
+def held_elsewhere(zone: str) -> LedgerHeldError:
+    """A second writer."""
+    return LedgerHeldError(
+        f"zone {zone!r} has a writer already; a zone has one at a time, stop the other one."
+    )
+
+
+def twice(record: Record) -> LedgerError:
+    """A second release of a step."""
+    return LedgerError(
+        f"step {record.t} of zone {record.zone!r} is published already; show the stored release."
+    )

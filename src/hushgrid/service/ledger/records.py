@@ -1,0 +1,777 @@
+"""One type for each kind of record: its fields, what each must be, and the body it makes.
+
+The fields of a type that have a `Rule` are its body; the others are where the record is in its
+chain. A release says what the public may know and nothing else: no load, no optimal rate, no
+reading. It is the mechanism's `Release`, whose fields are declared there alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+from hushgrid._numbers import (
+    CHANCE,
+    HASH,
+    LOSS,
+    TEXT,
+    TRUTH,
+    Rule,
+    Spent,
+    from_json,
+    is_hex,
+    one_of,
+    optional,
+    or_null,
+    rules_of,
+    to_json,
+    whole,
+)
+from hushgrid.errors import LedgerError
+from hushgrid.mechanism.release import HasRelease, Mode, Release
+
+# --------------------------------------------------------------------------------------------------
+# One record of a ledger: its text, its digest, its signature. Pure; docs/ledger.md has the format.
+#
+# The digest is SHA-256 over six lines, each ended by a line feed: the format, the zone as JSON, the
+# number, the kind, the digest of the record before, and the body as canonical JSON.
+
+
+FORMAT = "hushgrid-ledger/1"
+KINDS = ("genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume")
+NOTHING = "0" * 64  # what the first record of a chain has before it
+DEPTH = 8  # no record nests deeper
+NAMES = ("body", "digest", "kind", "prev", "seq", "signature", "zone")
+
+Body = Mapping[str, Any]
+Sign = Callable[[str], str]  # digest -> signature, both in hex
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What happened in a zone, as its `seq`-th record; `prev` is the digest of the one before."""
+
+    zone: str
+    seq: int
+    kind: str
+    body: Body
+    prev: str
+    digest: str
+    signature: str
+
+    @property
+    def t(self) -> int | None:
+        """The step a release is of; other records have none."""
+        return self.body.get("t") if self.kind == "release" else None
+
+    @property
+    def line(self) -> str:
+        """The record as one line of an export, without its line feed."""
+        return canonical({name: getattr(self, name) for name in NAMES})
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; floats as Python's repr, so they come back the same.
+
+    >>> canonical({"rate": 0.1, "counts": {"missing": 2}, "load_hat": None})
+    '{"counts":{"missing":2},"load_hat":null,"rate":0.1}'
+    """
+    plain = _plain(value)
+    text = json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LedgerError(
+            "a text in the record is not Unicode; give text of whole characters."
+        ) from None
+    return text
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The value in JSON's own types; anything that would not come back the same is refused."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, (list, tuple)) and depth < DEPTH:
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, Mapping) and depth < DEPTH and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    raise LedgerError(
+        f"a value in the record is of type {type(value).__name__}, not finite, or nested too deep;"
+        " give text, finite numbers below 2^63, lists and mappings of them."
+    )
+
+
+def _frozen(value: Any, depth: int = 0) -> Any:
+    if depth > DEPTH:
+        raise LedgerError("the record is nested too deep; it was changed.")
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(item, depth + 1) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item, depth + 1) for item in value)
+    return value
+
+
+def digest_text(zone: str, seq: int, kind: str, body: Body, prev: str) -> str:
+    """The text whose SHA-256 is the record's digest."""
+    lines = (FORMAT, canonical(zone), str(seq), kind, prev, canonical(body))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def digest_of(record: Record) -> str:
+    """The digest the record should have (hex)."""
+    text = digest_text(record.zone, record.seq, record.kind, record.body, record.prev)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def signed_text(digest: str) -> bytes:
+    """What the signature is taken over: a digest, and what it is the digest of."""
+    return f"{FORMAT} signature\n{digest}\n".encode()
+
+
+def seal(zone: str, seq: int, kind: str, body: Body, prev: str, sign: Sign) -> Record:
+    """A new record with its digest and signature."""
+    text = digest_text(zone, seq, kind, body, prev)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return from_fields(zone, seq, kind, canonical(body), prev, digest, sign(digest))
+
+
+def from_fields(
+    zone: str, seq: int, kind: str, body: str, prev: str, digest: str, signature: str
+) -> Record:
+    """A record from what a store keeps; refused where the body is not in canonical form."""
+    record = Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
+    _check_form(record)
+    if canonical(record.body) != body:
+        raise LedgerError(
+            f"the body of record {seq} of zone {zone!r} is not canonical JSON; it was changed."
+        )
+    return record
+
+
+def from_line(line: bytes) -> Record:
+    """A record from a line of an export, its line feed included."""
+    if not line.endswith(b"\n"):
+        raise LedgerError("the line has no end; it was cut short.")
+    try:
+        text = line[:-1].decode()
+    except UnicodeDecodeError:
+        raise LedgerError("the line is not UTF-8; it was changed.") from None
+    fields = _parsed(text)
+    if not isinstance(fields, dict) or tuple(sorted(fields)) != NAMES:
+        raise LedgerError(f"the line is no record; give an object of {', '.join(NAMES)}.")
+    record = Record(**{**fields, "body": _frozen(fields["body"])})
+    _check_form(record)
+    if record.line != text:
+        raise LedgerError("the line is not canonical JSON; it was changed.")
+    return record
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a NaN passes here and is refused as not canonical
+        raise LedgerError("the record is not JSON; it was cut short or changed.") from None
+
+
+def _check_form(record: Record) -> None:
+    zone, seq = record.zone, record.seq
+    if not (isinstance(zone, str) and zone and zone.isprintable()):
+        raise LedgerError(f"zone is {zone!r}; give a name of printable characters.")
+    if type(seq) is not int or not 1 <= seq < 2**53:
+        raise LedgerError(f"seq of the record is {seq!r}; records are numbered 1, 2, 3, ...")
+    if record.kind not in KINDS:
+        raise LedgerError(
+            f"kind of record {seq} is {record.kind!r}; give one of {', '.join(KINDS)}."
+        )
+    if not isinstance(record.body, Mapping):
+        raise LedgerError(f"the body of record {seq} is no mapping; it was changed.")
+    for name, length in (("prev", 64), ("digest", 64), ("signature", 128)):
+        if not is_hex(getattr(record, name), length):
+            raise LedgerError(
+                f"{name} of record {seq} is not {length} small hexadecimal digits; it was changed."
+            )
+
+
+Source = Literal["readings", "forecast", "fallback"]
+Direction = Literal["in", "out"]
+# witness: a record known here is missing; meters: a closed interval has no release;
+# failover: another database server answers than the one last written to; fork: two histories
+Cause = Literal["witness", "meters", "failover", "fork"]
+
+# `houses` is the zone's public number of houses. `missing` and `late` are in records of earlier
+# versions alone: how many meters report is for operators.
+COUNTS = ("houses", "missing", "late")
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        name in COUNTS and type(count) is int and count >= 0 for name, count in value.items()
+    )
+
+
+_FORMAT = Rule(lambda v: v == FORMAT, FORMAT)
+_COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What one record says."""
+
+    kind: ClassVar[str]
+
+    @classmethod
+    def rules(cls) -> Mapping[str, Rule]:
+        """The fields of its body, the required ones first."""
+        return rules_of(cls)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """The entry of a record of its kind, whose body is checked.
+
+        Raises:
+            LedgerError: A field is missing, too many, or cannot be.
+        """
+        check_body(cls.kind, record.body)
+        return cls(**cls._values(record.body), **cls._place(record))
+
+    @classmethod
+    def _values(cls, body: Body) -> dict[str, Any]:
+        return from_json(cls, body)
+
+    @classmethod
+    def _place(cls, record: Record) -> dict[str, Any]:
+        """Where the record is in its chain, as far as the type keeps it."""
+        place = {"seq": record.seq, "head": record.digest, "signature": record.signature}
+        return {one.name: place[one.name] for one in fields(cls) if one.name in place}
+
+    def to_body(self) -> dict[str, Any]:
+        """The body of its record."""
+        return to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisRecord(LedgerEntry):
+    """The first record: whether anything is real, and the public key (hex) of all signatures.
+
+    Attributes:
+        created_at: [UTC epoch s]
+    """
+
+    kind = "genesis"
+    mode: Annotated[Mode, one_of(Mode)]
+    key: Annotated[str, HASH]
+    created_at: Annotated[int, whole(0)]
+    format: Annotated[str, _FORMAT] = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord(LedgerEntry):
+    """Terms that hold from step `first` on.
+
+    Attributes:
+        digest: Names the mechanism's terms.
+        first: The zone's step that it begins with.
+        horizon: Steps that may be published from readings.
+        seconds: Length of a step [s].
+        roster: Digest of the meters.
+        exact: The policy publishes without noise where no house is uncertain.
+        interval: What is promised about occupancy at one step from all releases, if that is.
+        leakage: What was counted for it, releases of earlier epochs included.
+        accepted: The leakage that the operator accepted where this epoch takes its own steps or
+            those of an earlier one above their promise.
+        together: The most houses that move together under its models: their largest block.
+    """
+
+    kind = "epoch"
+    digest: Annotated[str, HASH]
+    first: Annotated[int, whole(1)]
+    horizon: Annotated[int, whole(1)]
+    seconds: Annotated[int, whole(1)]
+    roster: Annotated[str | None, or_null(HASH)] = None
+    exact: Annotated[bool, TRUTH] = False
+    interval: Annotated[float | None, optional(LOSS)] = None
+    leakage: Annotated[float | None, optional(LOSS)] = None
+    accepted: Annotated[float | None, optional(LOSS)] = None
+    together: Annotated[int | None, optional(whole(1))] = None
+
+    def step(self, t: int) -> int:
+        """The mechanism's own number for the zone's step t."""
+        return t - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord(LedgerEntry):
+    """A commitment to the scales [Wh] of all steps of an epoch.
+
+    None where they are not known ahead: then the epoch's terms alone determine them.
+    """
+
+    kind = "schedule"
+    digest: Annotated[str, HASH]
+    steps: Annotated[int, whole(0)]
+
+    @classmethod
+    def of(cls, terms: str, scales: Sequence[float] = ()) -> Self:
+        """The commitment to these scales, in the epoch whose digest is `terms`."""
+        return cls(schedule_digest(terms, scales), len(scales))
+
+
+def schedule_digest(terms: str, scales: Sequence[float] = ()) -> str:
+    """SHA-256 over three lines: the format, the epoch's digest, the scales as canonical JSON."""
+    text = f"hushgrid-schedule/1\n{terms}\n{canonical([float(b) for b in scales])}\n"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRecord(HasRelease, LedgerEntry):
+    """A release as the ledger keeps it; its fields can be read here as well: `record.rate`.
+
+    Attributes:
+        release: What is published. Its steps count over all epochs of the zone. A forecast or a
+            fallback has no load_hat, costs nothing, and a fallback has no digest either.
+        source: What it is made from.
+        start: When its interval began [UTC epoch s].
+        applies_start: When its rate begins [UTC epoch s].
+        published_at: [UTC epoch s]
+        counts: Public counts, see `COUNTS`.
+        seq: The number of its record; head: the record's digest; signature: the record's.
+    """
+
+    kind = "release"
+    release: Release
+    source: Annotated[Source, one_of(Source)]
+    start: Annotated[int, whole(0)]
+    applies_start: Annotated[int, whole(0)]
+    published_at: Annotated[int, whole(0)]
+    counts: Annotated[Mapping[str, int], _COUNTS]
+    seq: int = 0
+    head: str = ""
+    signature: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        release: Release,
+        source: Source = "readings",
+        *,
+        mode: Mode,
+        start: int,
+        applies_start: int,
+        published_at: float,
+        first: int = 1,
+        applies_from: int | None = None,
+        counts: Mapping[str, int] | None = None,
+    ) -> Self:
+        """A release of the interval that began at `start` [UTC epoch s].
+
+        Args:
+            release: The mechanism's, which counts its steps from 1.
+            source: What it is made from.
+            mode: Every release of a simulation is marked as simulated.
+            start: [UTC epoch s]
+            applies_start: When its rate begins [UTC epoch s].
+            published_at: [UTC epoch s]
+            first: The zone's step at which its epoch began.
+            applies_from: The zone's step that its rate begins with, where the release does not say.
+            counts: Public counts.
+        """
+        due = release.applies_from + first - 1 if applies_from is None else applies_from
+        simulated = release.simulated or mode == "simulation"
+        own = replace(release, t=release.t + first - 1, applies_from=due, simulated=simulated)
+        when = (start, applies_start, math.floor(published_at))
+        return cls(own, source, *when, dict(counts or {}))
+
+    @classmethod
+    def stand_in(
+        cls,
+        zone: str,
+        source: Literal["forecast", "fallback"],
+        *,
+        t: int,
+        rate: float,
+        digest: str | None = None,
+        estimate: float | None = None,
+        **when: Any,
+    ) -> Self:
+        """A release that no reading went into and that costs nothing.
+
+        A forecast (the budget is spent, the horizon is over, or no meter reported) names the
+        epoch's digest; a fallback (no usable model, or private ones where a forecast would be due)
+        none.
+
+        Args:
+            zone: The zone.
+            source: What it is made from.
+            t: The zone's step.
+            rate: [currency/kWh]
+            digest: The epoch's.
+            estimate: The load expected [Wh].
+            **when: The other arguments of `of`.
+        """
+        said = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **said)
+        return cls.of(own, source, **when)
+
+    @classmethod
+    def rules(cls) -> Mapping[str, Rule]:
+        """Those of the release, which may lack a load and a digest, and its own."""
+        own = rules_of(Release)
+        null = {name: or_null(own[name]) for name in ("load_hat", "digest")}
+        found = {**own, **null, **rules_of(cls)}
+        return dict(sorted(found.items(), key=lambda item: item[1].optional))
+
+    @classmethod
+    def _values(cls, body: Body) -> dict[str, Any]:
+        own, source = from_json(Release, body), body["source"]
+        later = [name for name, rule in rules_of(Release).items() if rule.optional and name in own]
+        if later and source != "readings":
+            raise LedgerError(
+                f"step {body['t']} is a {source} but has {later[0]}; only what comes from readings"
+                " has it."
+            )
+        return {"release": Release(**own), **from_json(cls, body)}
+
+    def to_body(self) -> dict[str, Any]:
+        """The fields of both; a release without readings has no optional ones."""
+        rules = rules_of(Release)
+        paid = self.source == "readings"
+        said = to_json(self.release)
+        own = {name: said[name] for name in said if paid or not rules[name].optional}
+        return {**own, **to_json(self)}
+
+    def in_epoch(self, epoch: EpochRecord) -> Release:
+        """The mechanism's release again, in its own count of steps.
+
+        Raises:
+            LedgerError: It is not from readings.
+        """
+        one = self.release
+        if self.source != "readings":
+            raise LedgerError(
+                f"step {one.t} of zone {one.zone!r} was published from a {self.source};"
+                " only a release from readings is the mechanism's."
+            )
+        return replace(one, t=epoch.step(one.t), applies_from=epoch.step(one.applies_from))
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRecord(LedgerEntry):
+    """A house leaves for zone `other` or comes from there, with all it has spent until then.
+
+    Attributes:
+        house: A name that both zones' publishers know and the public need not.
+        direction: Whether it comes in or goes out.
+        other: The other zone.
+        epsilon: What it has spent; delta: likewise.
+        out: The digest of the record by which a house that comes in has left.
+    """
+
+    kind = "transfer"
+    house: Annotated[str, TEXT]
+    direction: Annotated[Direction, one_of(Direction)]
+    other: Annotated[str, TEXT]
+    epsilon: Annotated[float, LOSS]
+    delta: Annotated[float, CHANCE] = 0.0
+    out: Annotated[str | None, or_null(HASH)] = None
+    seq: int = 0
+    head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRecord(LedgerEntry):
+    """What every house has spent on something else than releases, such as models of many homes.
+
+    Attributes:
+        what: What it was spent on.
+        epsilon: What was spent.
+        digest: Of what was made of the readings; the same thing is charged once.
+        homes: How many they came from.
+    """
+
+    kind = "charge"
+    what: Annotated[str, TEXT]
+    epsilon: Annotated[float, LOSS]
+    digest: Annotated[str, HASH]
+    homes: Annotated[int, whole(1)]
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GapRecord(LedgerEntry):
+    """Steps `first` to `last` may have been published and their records lost.
+
+    From here on no release comes from readings until a `ResumeRecord` books what they can have
+    cost. `why`: what shows the loss, see `Cause`.
+    """
+
+    kind = "gap"
+    first: Annotated[int, whole(1)]
+    last: Annotated[int, whole(1)]
+    why: Annotated[Cause, one_of(Cause)]
+    seq: int = 0
+    head: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRecord(LedgerEntry):
+    """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
+
+    An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own). Where
+    an epoch of other terms may be lost, `together` is the most houses that move together in it.
+    """
+
+    kind = "resume"
+    first: Annotated[int, whole(1)]
+    last: Annotated[int, whole(1)]
+    epsilon: Annotated[float, or_null(LOSS, infinite=True)]
+    delta: Annotated[float, CHANCE] = 0.0
+    seq: int = 0
+    together: Annotated[int | None, optional(whole(1))] = None
+
+
+TYPES: Mapping[str, type[LedgerEntry]] = {
+    one.kind: one
+    for one in (
+        GenesisRecord,
+        EpochRecord,
+        ScheduleRecord,
+        ReleaseRecord,
+        TransferRecord,
+        ChargeRecord,
+        GapRecord,
+        ResumeRecord,
+    )
+}
+
+
+@cache
+def _rules(kind: str) -> Mapping[str, Rule]:
+    return TYPES[kind].rules()
+
+
+def check_body(kind: str, body: Body) -> None:
+    """Refuse a body that lacks a field, has one too many, or one that cannot be."""
+    rules = _rules(kind)
+    required = [name for name, rule in rules.items() if not rule.optional]
+    for name in required:
+        if name not in body:
+            raise LedgerError(f"{kind} has no {name}; give {', '.join(required)}.")
+    for name in body:
+        if name not in rules:
+            raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(rules)} alone.")
+    for name, rule in rules.items():
+        if name in body and not rule.fits(body[name]):
+            # a value that does not fit may be anything, so it is not shown
+            raise LedgerError(f"{name} of {kind} does not fit; give {rule.give}.")
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a zone stands: what the fold over its records leaves. Nothing in it is secret.
+
+
+class Head(NamedTuple):
+    """A record as others may know it: its number and its digest (hex)."""
+
+    seq: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """All that a zone's ledger says, folded: what to resume from.
+
+    `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
+    house that ever moved had spent (epsilon, delta) when it last did. `charged`: what everybody
+    spent on models, by their digests; `charges`: the same in the order of their records.
+    """
+
+    zone: str
+    mode: str
+    key: str
+    head: Head
+    signature: str
+    epoch: EpochRecord | None
+    schedule: str | None
+    epochs: tuple[EpochRecord, ...]
+    releases: tuple[ReleaseRecord, ...]
+    transfers: tuple[TransferRecord, ...]
+    spent: Mapping[str, tuple[float, float]]
+    charged: Mapping[str, float] = field(default_factory=dict)
+    charges: tuple[ChargeRecord, ...] = ()
+    gap: GapRecord | None = None  # the one that is not booked yet
+    gaps: tuple[GapRecord, ...] = ()
+    booked: tuple[ResumeRecord, ...] = ()
+
+    @property
+    def last_t(self) -> int:
+        """The last step published; 0 before any."""
+        return self.releases[-1].t if self.releases else 0
+
+    @property
+    def current(self) -> tuple[ReleaseRecord, ...]:
+        """The releases of the present epoch, in order."""
+        if self.epoch is None:
+            return ()
+        after = bisect_left(self.releases, self.epoch.first, key=lambda one: one.release.t)
+        return self.releases[after:]
+
+    def epoch_of(self, one: ReleaseRecord) -> EpochRecord:
+        """The epoch a release was published in."""
+        before = [epoch for epoch in self.epochs if epoch.first <= one.t]
+        same = [epoch for epoch in before if epoch.digest == one.digest]
+        if not before:
+            raise LedgerError(f"step {one.t} of zone {self.zone!r} is in no epoch.")
+        return (same or before)[-1]
+
+    @property
+    def booked_now(self) -> tuple[ResumeRecord, ...]:
+        """The gaps of the present epoch that are booked."""
+        if self.epoch is None:
+            return ()
+        return tuple(one for one in self.booked if one.first >= self.epoch.first)
+
+    @property
+    def moved(self) -> Mapping[str, TransferRecord]:
+        """Of each house that ever moved, how it last did."""
+        return {one.house: one for one in self.transfers}
+
+    @property
+    def carried(self) -> float:
+        """The most that a house brought along which is here: where the epoch's spending starts.
+
+        It counts in every epoch that begins within the longest horizon [s] on record after the
+        house came. A transfer has no time, so the house counts as come when the first release
+        after it was out.
+        """
+        return self._brought(self.transfers)
+
+    def _brought(self, transfers: Sequence[TransferRecord]) -> float:
+        moved = {one.house: one for one in transfers}.values()
+        here = [one for one in moved if one.direction == "in" and self._still_counts(one)]
+        return max((one.epsilon for one in here), default=0.0)
+
+    def _still_counts(self, came: TransferRecord) -> bool:
+        after = next((one for one in self.releases if one.seq > came.seq), None)
+        if after is None or self.epoch is None:
+            return True
+        until = after.start + self.epoch_of(after).seconds + self.longest
+        return self.epoch.first * self.epoch.seconds < until
+
+    @property
+    def longest(self) -> int:
+        """The longest horizon of any epoch so far [s]: no budget counts over more time."""
+        return max((one.horizon * one.seconds for one in self.epochs), default=0)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates published in the present epoch, in order, whatever their source."""
+        return tuple(one.rate for one in self.current)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many releases came from each source."""
+        return dict(Counter(one.source for one in self.releases))
+
+    @property
+    def epsilon(self) -> float:
+        """The sum of what all releases, charges and booked gaps may lose at most, rounded up.
+
+        Infinite where a release has no epsilon of its own.
+        """
+        releases = Spent().add(*(one.epsilon for one in self.releases))
+        gaps = (one.epsilon for one in self.booked)
+        return releases.add(*self.charged.values(), *gaps).total
+
+    def at(self, t: int) -> ReleaseRecord | None:
+        """What was published for step t, to be shown again as it is."""
+        return next((one for one in reversed(self.releases) if one.t == t), None)
+
+    def account(self) -> dict[str, Any]:
+        """The present epoch's releases from readings as `accounting.compose.Account.resume` asks.
+
+        Its steps have gaps where something else than readings was published.
+        """
+        if self.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self.zone!r} has no epoch; append one before resuming."
+            )
+        entries = [
+            {"t": self.epoch.step(one.t), "scale": one.scale, "rate": one.rate, "look": one.look}
+            for one in self.current
+            if one.source == "readings"
+        ]
+        return {"zone": self.zone, "digest": self.epoch.digest, "entries": entries}
+
+    def check_schedule(self, scales: Sequence[float] = ()) -> None:
+        """Refuse scales [Wh] that are not those committed to, or that releases did not keep to."""
+        if self.epoch is None or self.schedule is None:
+            raise LedgerError(
+                f"the ledger of zone {self.zone!r} has no schedule in its present epoch;"
+                " append one before the first release."
+            )
+        found = schedule_digest(self.epoch.digest, scales)
+        if found != self.schedule:
+            raise LedgerError(
+                f"the schedule of zone {self.zone!r} has digest {found[:12]} but"
+                f" {self.schedule[:12]} was committed to; open a new epoch when scales change."
+            )
+        for one in self.current if scales else ():
+            step = self.epoch.step(one.t)
+            if one.source == "readings" and (
+                step > len(scales) or one.scale != float(scales[step - 1])
+            ):
+                raise LedgerError(
+                    f"step {one.t} of zone {self.zone!r} was published at scale {one.scale:g} Wh,"
+                    " not the one committed to; open a new epoch and find out why."
+                )
+
+
+class Misfit(NamedTuple):
+    """A record that contradicts another zone's ledger."""
+
+    zone: str
+    seq: int
+    reason: str
+
+
+def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
+    """The first house that came in with less than it had spent, or that never left.
+
+    Only zones that are given are looked at: a house may come from anywhere else.
+    """
+    left = {one.head: (zone, one) for zone, s in standings.items() for one in _moves(s, "out")}
+    taken: set[str] = set()
+    for zone, standing in standings.items():
+        for one in _moves(standing, "in"):
+            if one.other not in standings:
+                continue
+            source, out = left.get(one.out or "", (None, None))
+            if out is None or (source, out.other, out.house) != (one.other, zone, one.house):
+                why = f"zone {one.other!r} has no record by which the house left"
+            elif one.epsilon < out.epsilon or one.delta < out.delta:
+                why = f"the house came from {one.other!r} with less spent than it had there"
+            elif out.head in taken:
+                why = f"the house left {one.other!r} once and came in twice"
+            else:
+                taken.add(out.head)
+                continue
+            return Misfit(zone, one.seq, why)
+    return None
+
+
+def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:
+    return [one for one in standing.transfers if one.direction == direction]

@@ -1,0 +1,406 @@
+"""The last records of a zone in a file of the curator's own machine, apart from the ledger's store.
+
+A database that fails over to an asynchronous standby, or that is put back from a copy, is a valid
+but shorter ledger. The witness holds the records that were stored here or read here, so that those
+which are missing are appended again as they were. It is written after the store has taken a record
+and before the record is shown to anyone.
+
+    folder/1/lock          held by the process that writes below folder/1
+    folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
+                           record; after the last one the line `end`
+    folder/ZONE.resume     the operator asks the running service to book the zone's gap
+
+ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
+of them are read. The one that writes the zone's ledger removes the zone's other files, so that an
+older one proves nothing once the newer one is lost. A line that is torn or changed does not have
+the digest it states and is left out. A file whose end is damaged, torn or cut off still gives
+records back, but it does not prove that nothing else was written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment
+from hushgrid.files.results import sync_folder
+from hushgrid.service.ledger.records import Record, digest_of, from_line
+
+log = logging.getLogger("hushgrid.ledger")
+
+KEPT = 200  # records of a zone that stay when its file is written anew, at twice as many lines
+SLOTS = 64  # processes on one folder
+WRITTEN, READ = b"w ", b"r "
+END = b"end\n"  # overwritten by the next line: a file that is cut anywhere lacks it
+
+
+class Tail(NamedTuple):
+    """Records that follow each other, the last ones of a file.
+
+    Attributes:
+        records: The records.
+        own: The last was written here, and the file's end is as it was written.
+        whole: The file's end is as it was written.
+        damaged: The last line is torn or changed: it may have been a further record.
+    """
+
+    records: tuple[Record, ...] = ()
+    own: bool = False
+    whole: bool = True
+    damaged: bool = False
+
+
+class Witness:
+    """The last records of one zone; without a path they are kept for the process's life only.
+
+    Args:
+        zone: The zone's name.
+        path: The file of this process.
+        others: Gives the files of other processes on the same folder.
+        ask: The file by which an operator asks for the zone's gap to be booked.
+        shared: Several curators write the zone's ledger. That the last record was written here
+            then proves something only in the process that wrote it.
+    """
+
+    def __init__(
+        self,
+        zone: str,
+        path: Path | None = None,
+        others: Callable[[], Sequence[Path]] = tuple,
+        *,
+        ask: Path | None = None,
+        shared: bool = False,
+    ) -> None:
+        self._zone, self._path, self._others, self._ask = zone, path, others, ask
+        self._shared = shared
+        self._memory: list[bytes] = []  # where there is no file
+        self._lines: int | None = None  # of the file; None: not read, or its end may be torn
+        self._head, self._seq = "", 0  # of the last line
+        self._own = False
+        self._alone = shared  # the other files are removed, or stay since none proves anything
+        self._known: bool | None = None  # a whole file was found; None: not looked yet
+
+    def tails(self) -> list[Tail]:
+        """What each file holds, those with later records first."""
+        mine = self._read()
+        found = [mine, *(_tail(self._zone, _content(path)) for path in self._others())]
+        if self._known is None:
+            self._known = any(tail.records and tail.whole for tail in found)
+        return sorted(
+            (tail for tail in found if tail.records), key=lambda tail: -tail.records[-1].seq
+        )
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record noted here; 0 before any."""
+        return self._seq
+
+    @property
+    def known(self) -> bool:
+        """Whether a whole file was there at the first look, or `vouch` was called since."""
+        if self._known is None:
+            self.tails()
+        return bool(self._known)
+
+    def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
+        """Whether the record is the last that was written here, by the zone's one writer."""
+        if self._shared:
+            return self._own and self._head == digest
+        return any(tail.own and tail.records[-1].digest == digest for tail in tails)
+
+    def note(self, records: Iterable[Record], *, own: bool) -> None:
+        """Add records that follow the last one; durable on return.
+
+        Raises:
+            LedgerError: The file cannot be written; nothing may be shown of these records.
+        """
+        some = list(records)
+        if not some:
+            return
+        if self._known is None:  # before this file changes
+            self.tails()
+        if self._lines is None:
+            self._read()
+        mark = WRITTEN if own and not self._shared else READ
+        lines = [mark + record.line.encode() + b"\n" for record in some]
+        if self._path is None:
+            self._memory = [*self._memory, *lines][-KEPT:]
+        elif self._lines is None or self._lines + len(lines) > 2 * KEPT:
+            self._write_anew([*_good_lines(self._zone, _content(self._path)), *lines])
+        else:
+            self._append(self._path, b"".join(lines), first=self._lines == 0)
+            self._lines += len(lines)
+        self._head, self._seq, self._own = some[-1].digest, some[-1].seq, own
+        if own and not self._alone:
+            self._remove_others()
+
+    def follow(self, records: Sequence[Record]) -> None:
+        """Note what another curator wrote, as far as it is new here."""
+        if not self._head:
+            self._read()
+        self.note([one for one in records[-KEPT:] if one.seq > self._seq], own=False)
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """See that the last of the ledger's `records` are here: add what is new to the file.
+
+        Where the file's last record is not among them, a gap in the ledger has taken its place:
+        the file begins anew with them.
+        """
+        if not records:
+            return
+        tail = self._read()
+        at = {record.digest: n for n, record in enumerate(records, 1)}
+        last = tail.records[-1].digest if tail.records else ""
+        if last in at:
+            self.note(records[at[last] :], own=False)
+            return
+        self._memory.clear()
+        self._write_anew([])
+        self.note(records[-KEPT:], own=False)
+
+    def vouch(self, record: Record) -> None:
+        """From here on this process is the one that writes after `record`."""
+        if not (self._own and self._head == record.digest and self._lines is not None):
+            self.note([record], own=True)
+        if not self._shared:
+            self._remove_others()
+        self._known = True
+
+    def disown(self) -> None:
+        """Another curator may write from now on."""
+        self._own = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the operator has asked for the gap to be booked."""
+        return self._ask is not None and self._ask.exists()
+
+    def ask(self) -> bool:
+        """Ask the running service to book the gap; whether there is a place to ask."""
+        if self._ask is None:
+            return False
+        try:
+            self._ask.touch()
+        except OSError:
+            return False
+        return True
+
+    def answer(self) -> None:
+        """The gap is booked."""
+        if self._ask is not None:
+            with suppress(OSError):
+                self._ask.unlink(missing_ok=True)
+
+    def _read(self) -> Tail:
+        if self._path is None:
+            content = b"".join([*self._memory, END]) if self._memory else b""
+        else:
+            content = _content(self._path)
+        tail = _tail(self._zone, content)
+        self._lines = content.count(b"\n") - bool(content) if tail.whole else None
+        if tail.records and tail.records[-1].digest != self._head:
+            self._head, self._seq = tail.records[-1].digest, tail.records[-1].seq
+            self._own = tail.own and not self._shared
+        return tail
+
+    def _remove_others(self) -> None:
+        """From here on they would be older than the ledger."""
+        try:
+            for path in self._others():
+                path.unlink(missing_ok=True)
+                sync_folder(path.parent)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        self._alone = True
+
+    def _append(self, path: Path, content: bytes, *, first: bool) -> None:
+        """Add lines in place of the `end`, with a new one; the file is whole, or not there yet."""
+        new = not path.exists()
+        try:
+            with path.open("xb" if new else "r+b", buffering=0) as stream:
+                if not (new or first):  # new again: another process removed it
+                    stream.seek(-len(END), os.SEEK_END)
+                stream.write(content + END)
+                os.fsync(stream.fileno())
+            if new:
+                sync_folder(path.parent)
+        except OSError as error:
+            self._lines = None
+            raise self._unwritable(error) from None
+
+    def _write_anew(self, lines: Sequence[bytes]) -> None:
+        if self._path is None:
+            return
+        part, kept = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
+        try:
+            with part.open("wb") as stream:
+                stream.writelines([*kept, END])
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            self._lines = None
+            raise self._unwritable(error) from None
+        self._lines = len(kept)
+
+    def _unwritable(self, error: OSError) -> LedgerError:
+        return LedgerError(
+            f"the witness {self._path} of zone {self._zone!r} cannot be written"
+            f" ({error.strerror}); see that its disk is writable and not full. The ledger is read"
+            " again then, and what is stored there is published from there."
+        )
+
+
+def open_witnesses(deployment: Deployment) -> Witnesses:
+    """Open the witnesses of all zones of a service, for this process.
+
+    Args:
+        deployment: the service; its `witness_folder` is created where it is absent.
+
+    Returns:
+        The witnesses, to be closed by the caller.
+
+    Raises:
+        LedgerError: the folder cannot be written and `witness_needed` is set.
+    """
+    return Witnesses.at(
+        deployment.witness_folder, needed=deployment.witness_needed, shared=deployment.share
+    )
+
+
+class Witnesses:
+    """The witnesses of all zones of one process below a folder, or in memory without one."""
+
+    def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
+        self._folder, self._shared = folder, shared
+        self._lock, self._slot = -1, Path()
+        self._made: dict[str, Witness] = {}
+        if folder is not None:
+            self._take_slot(folder)
+
+    @classmethod
+    def at(cls, folder: Path, *, needed: bool, shared: bool = False) -> Witnesses:
+        """Below the folder; in memory alone where it cannot be written and is not `needed`."""
+        try:
+            return cls(folder, shared=shared)
+        except LedgerError as error:
+            if needed:
+                raise
+            log.warning("no witness on disk", extra={"reason": str(error)})
+            return cls(None, shared=shared)
+
+    def of(self, zone: str) -> Witness:
+        """The witness of a zone; the same one each time."""
+        if zone not in self._made:
+            if self._folder is None:
+                self._made[zone] = Witness(zone, shared=self._shared)
+            else:
+                name, folder = _name(zone), self._folder
+                own, ask = self._slot / name, folder / f"{name}.resume"
+
+                def others() -> list[Path]:
+                    return [path for path in sorted(folder.glob(f"*/{name}")) if path != own]
+
+                self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared)
+        return self._made[zone]
+
+    def close(self) -> None:
+        """Let another process have the place."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Witnesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _take_slot(self, folder: Path) -> None:
+        try:
+            for number in range(1, SLOTS + 1):
+                slot = folder / str(number)
+                for made in (folder, slot):  # not the folder above: a disk may not be mounted
+                    made.mkdir(exist_ok=True)
+                lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(lock)
+                    continue
+                self._lock, self._slot = lock, slot
+                sync_folder(folder)
+                return
+        except OSError as error:
+            raise LedgerError(
+                f"the witness folder {folder} cannot be used ({error.strerror}); set stores.witness"
+                " to a folder on a local disk that the service can write."
+            ) from None
+        raise LedgerError(f"the witness folder {folder} is used by {SLOTS} processes; stop some.")
+
+
+def witness_to_read(folder: Path, zone: str) -> Witness:
+    """What the files below a folder hold of a zone, to look at: nothing is written or locked."""
+    return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
+
+
+def _name(zone: str) -> str:
+    return hashlib.sha256(zone.encode()).hexdigest()[:16]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise LedgerError(
+            f"the witness {path} cannot be read ({error.strerror}); see that the service may."
+        ) from None
+
+
+def _parsed(zone: str, line: bytes) -> Record | None:
+    """The record on a line; None where the line is torn or not as it was written."""
+    if line[:2] not in (WRITTEN, READ):
+        return None
+    try:
+        record = from_line(line[2:])
+    except LedgerError:
+        return None
+    return record if record.zone == zone and record.digest == digest_of(record) else None
+
+
+def _good_lines(zone: str, content: bytes) -> list[bytes]:
+    return [line for line in content.splitlines(keepends=True) if _parsed(zone, line)]
+
+
+def _tail(zone: str, content: bytes) -> Tail:
+    """The records up to the last one that follow each other without a break."""
+    records: list[Record] = []
+    own = damaged = False
+    lines = content.splitlines(keepends=True)
+    whole = not lines or lines[-1] == END
+    for line in lines:
+        if END.startswith(line):
+            continue
+        record = _parsed(zone, line)
+        damaged = record is None
+        if record is None:
+            continue
+        if records and record.digest == records[-1].digest:  # noted again: who writes now
+            own = line.startswith(WRITTEN)
+            continue
+        if records and record.prev != records[-1].digest:
+            records.clear()
+        records.append(record)
+        own = line.startswith(WRITTEN)
+    whole = whole and not damaged
+    return Tail(tuple(records[-2 * KEPT :]), own and whole, whole, damaged)

@@ -1,0 +1,569 @@
+"""One zone's ledger in the hands of its one writer: check, then store, then fold.
+
+    with open_store(url) as store, Ledger.open(store, zone, key, "production", now) as ledger:
+        ledger.write(EpochRecord(...))
+
+Nothing may be shown before `append` has returned. A retry shows `standing.at(t)`; it never draws
+again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from hushgrid._numbers import is_hex
+from hushgrid.errors import ExtraError, LedgerError
+from hushgrid.files.results import sync_folder
+from hushgrid.mechanism.release import Mode
+from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
+from hushgrid.service.ledger.ports import Judged, LedgerStore, Replicated
+from hushgrid.service.ledger.records import (
+    NOTHING,
+    Body,
+    GapRecord,
+    GenesisRecord,
+    Head,
+    LedgerEntry,
+    LedgerState,
+    Record,
+    ReleaseRecord,
+    seal,
+    signed_text,
+)
+from hushgrid.service.ledger.sqlite import Sidecar, SqliteLedger, read_witness, sidecar_path
+from hushgrid.service.ledger.witness import KEPT, Witness
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+# --------------------------------------------------------------------------------------------------
+# Keys that sign records: Ed25519, in a file that only its owner may read.
+
+
+try:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+except ImportError:
+    raise ExtraError(
+        "cryptography is not installed; get it with pip install 'hushgrid[serve]'."
+    ) from None
+
+
+class Key:
+    """A private key; what prints of it is its public half."""
+
+    __slots__ = ("_private", "public")
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public = private.public_key().public_bytes_raw().hex()
+
+    def __repr__(self) -> str:
+        return f"Key(public={self.public})"
+
+    def sign(self, digest: str) -> str:
+        """The signature (hex) of a record's digest."""
+        return self._private.sign(signed_text(digest)).hex()
+
+    def derive(self, purpose: str) -> bytes:
+        """A secret key (32 bytes) for something else, the same each time; tells nothing of ours."""
+        text = f"hushgrid/1 derived\n{purpose}\n".encode()
+        return hmac.digest(self._private.private_bytes_raw(), text, "sha256")
+
+
+def create(path: Path | str) -> Key:
+    """A new key in a new file of mode 0600; durable on return."""
+    path = Path(path)
+    private = ed25519.Ed25519PrivateKey.generate()
+    text = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "wb") as stream:
+            os.fchmod(stream.fileno(), 0o600)  # whatever the umask
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise LedgerError(
+            f"key file {path} exists; a key is never overwritten, give another name."
+        ) from None
+    except OSError as error:
+        raise LedgerError(
+            f"key file {path} cannot be written ({error.strerror}); give a writable place."
+        ) from None
+    return Key(private)
+
+
+def load(path: Path | str) -> Key:
+    """The key in a file that nobody but its owner may read or write."""
+    try:
+        with Path(path).open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode & 0o777
+            if mode & 0o077:
+                raise LedgerError(
+                    f"key file {path} has mode {mode:04o}; make it its owner's alone with"
+                    f" chmod 600 {path}."
+                )
+            text = stream.read(10_000)
+    except OSError as error:
+        raise LedgerError(
+            f"key file {path} cannot be read ({error.strerror}); give the file of the key."
+        ) from None
+    try:
+        private = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError):
+        private = None
+    if not isinstance(private, ed25519.Ed25519PrivateKey):
+        raise LedgerError(f"key file {path} holds no Ed25519 key in PEM; give the file of the key.")
+    return Key(private)
+
+
+def verify_signature(public: str, digest: str, signature: str) -> bool:
+    """Whether the signature of a digest is of the public key; all in hex."""
+    if not (is_hex(public, 64) and is_hex(signature, 128)):
+        return False
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), signed_text(digest))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------
+# Copies of a ledger file: made while its writers go on, and put back without losing a record.
+#
+# A copy gets its name only when every record in it is verified and none that was durable before is
+# missing. The witnesses stay beside the ledger and are no part of a copy: they are what tells that
+# a
+# copy is older than what was shown.
+
+
+def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainReport:
+    """Copy a ledger file as it is now; its writers need not stop."""
+    with SqliteLedger(store, create=False) as source:
+        durable = {d: zone for zone in source.zones() if (d := source.witness(zone))}
+        return _copied(source, target, durable, verify)
+
+
+def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainReport:
+    """Put a copy where a ledger was; refused where a record is missing that was known there."""
+    for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
+        if (left := store.with_name(store.name + end)).exists():
+            raise LedgerError(f"{left} exists already; move it away, with its -wal and -shm.")
+    with SqliteLedger(copy, create=False) as source, ExitStack() as locks:
+        zones = source.zones()
+        _check_known_zones(store, zones)
+        for zone in zones:  # a service that still runs holds them
+            locks.callback(Sidecar(sidecar_path(store, zone), zone).release)
+        known = {zone: read_witness(sidecar_path(store, zone)) for zone in zones}
+        durable = {head.digest: zone for zone, head in known.items() if head}
+        return _copied(source, store, durable, verify)
+
+
+def _check_known_zones(store: Path, zones: tuple[str, ...]) -> None:
+    """A witness of a zone that the copy does not have at all."""
+    named = {sidecar_path(store, zone) for zone in zones}
+    for path in sorted(store.parent.glob("*")):
+        of_zone = re.fullmatch(re.escape(store.name) + r"\.[0-9a-f]{16}", path.name)
+        if of_zone and path not in named and read_witness(path):
+            raise LedgerError(
+                f"{path} knows a zone that is not in the copy; give a newer copy of {store.name}."
+            )
+
+
+def _copied(
+    source: SqliteLedger, target: Path, durable: Mapping[str, str], verify: Verify | None
+) -> ChainReport:
+    if not target.parent.is_dir():
+        raise LedgerError(f"{target} is in no folder; make {target.parent} first.")
+    if target.exists():
+        raise LedgerError(f"{target} exists already; give another name, or move it away.")
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        source.copy_to(part)
+        report = _checked(part, durable, verify)
+        part.replace(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"{target} cannot be written ({error.strerror}); see that its disk is writable and not"
+            " full."
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()  # gone already where all went well
+    return report
+
+
+def _checked(path: Path, durable: Mapping[str, str], verify: Verify | None) -> ChainReport:
+    with SqliteLedger(path, create=False) as copy:
+        records = (record for zone in copy.zones() for record in copy.records(zone))
+        report = check(records, verify, durable)
+    if not report.records and report.first_bad is None:
+        raise LedgerError("the ledger has no records yet; there is nothing to copy.")
+    if report.first_bad is not None:
+        reason = str(report.reason).rstrip(".")
+        raise LedgerError(
+            f"nothing was copied: record {report.first_bad}: {reason}; take a newer copy, or see"
+            " docs/ledger.md on how to go on after a loss."
+        )
+    return report
+
+
+log = logging.getLogger("hushgrid.ledger")
+
+
+class Signer(Protocol):
+    """What a ledger asks of a key; `keys.Key` is one."""
+
+    @property
+    def public(self) -> str:
+        """The public key (hex)."""
+        ...
+
+    def sign(self, digest: str) -> str:
+        """The signature (hex) of a record's digest."""
+        ...
+
+
+class OpenedLedger(NamedTuple):
+    """What a ledger was found to be when it was opened.
+
+    Attributes:
+        lost: A record that was durable is missing and cannot be put back.
+        last_t: The last step that the witness knows of such records; 0 where it knows none.
+        forked: Steps (first, last) that the witness has in another history than the ledger's.
+        own: The last record is the last that was written here: nothing else can have been shown.
+        moved: Another server answers than the one that was last written to; None: not known.
+        blind: No witness with a whole end was there when this process began.
+    """
+
+    lost: bool = False
+    last_t: int = 0
+    forked: tuple[int, int] | None = None
+    own: bool = False
+    moved: bool | None = None
+    blind: bool = False
+
+
+class Ledger:
+    """A zone's ledger, open for writing; make it with `open`."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        zone: str,
+        key: Signer,
+        fold: Fold,
+        witness: Witness | None = None,
+        found: OpenedLedger | None = None,
+    ) -> None:
+        self._store, self._zone, self._key, self._fold = store, zone, key, fold
+        self._sure, self._witness = True, witness
+        self.found = OpenedLedger() if found is None else found
+        # whether records added here prove that nothing else was written
+        self._settled = self.found.own
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        store: LedgerStore,
+        zone: str,
+        key: Signer,
+        mode: Mode,
+        now: float,
+        *,
+        known: Collection[str] = (),
+        verify: Verify | None = None,
+        fold: Fold | None = None,
+        witness: Witness | None = None,
+        forked: bool = False,
+    ) -> Iterator[Ledger]:
+        """Take the zone's lock, check all its records, and go on from there.
+
+        A ledger without records begins now [UTC epoch s] with its genesis. `known` are digests
+        remembered from elsewhere, such as the head last shown: all must be there. `verify` judges
+        the signatures; `keys.verify` where it is not given. `fold`: what was read and checked
+        before; it goes on here, and must not be used elsewhere meanwhile.
+
+        `witness`: the last records known on this machine. What the store lacks of them is appended
+        again, as it was; what cannot be put back is said in `found` instead of refused. A store
+        that contradicts the witness is refused unless `forked` is set; `found` says it then.
+        """
+        if verify is None:
+            verify = verify_signature
+        with store.writer(zone):
+            under_way = fold or Fold(verify)
+            found = _resumed(store, zone, known, under_way, witness, key.public)
+            if found.forked and not forked:
+                raise _forked(zone, found.forked)
+            ledger = cls(store, zone, key, under_way, witness, found)
+            if ledger._fold.place is None:
+                ledger.write(GenesisRecord(mode, key.public, math.floor(now)))
+            ledger._check_mine(mode)
+            yield ledger
+
+    @classmethod
+    def read(
+        cls, store: LedgerStore | None, zone: str, key: Signer, mode: Mode, witness: Witness
+    ) -> Ledger | None:
+        """The ledger as `open` would find it, to look at: without the lock, and nothing is added.
+
+        Args:
+            store: Where the records are; None where there is no ledger yet.
+            zone: The zone.
+            key: The key that signs.
+            mode: The mode of the service.
+            witness: The last records known on this machine, to be read only.
+
+        Returns:
+            The ledger, or None where the zone has no record.
+
+        Raises:
+            LedgerError: What `open` would refuse.
+        """
+
+        found = Fold(verify_signature)
+        looked: Any = _Looked(store)
+        refold(looked, zone, found)
+        forked = recover(looked, zone, found, witness, key.public).forked
+        if forked:
+            raise _forked(zone, forked)
+        if found.place is None:
+            return None
+        ledger = cls(looked, zone, key, found)
+        ledger._check_mine(mode)
+        ledger._sure = False
+        return ledger
+
+    def _check_mine(self, mode: Mode) -> None:
+        place = self._fold.place
+        if place is None or place.mode != mode:
+            raise LedgerError(
+                f"the ledger of zone {self._zone!r} is for {place and place.mode}, not for {mode};"
+                " give it a store of its own."
+            )
+        if place.key != self._key.public:
+            raise LedgerError(
+                f"the ledger of zone {self._zone!r} is signed with the key {place.key[:12]}, not"
+                f" {self._key.public[:12]}; give the key it began with."
+            )
+
+    @property
+    def standing(self) -> LedgerState:
+        """Where the zone stands: what to resume from."""
+        return self._fold.standing
+
+    def append(self, kind: str, body: Body) -> Record:
+        """Add a record that the rules allow; durable on return.
+
+        After a failure of the store it is not known whether the record is there: the ledger then
+        refuses more until it is opened again, which reads it back.
+        """
+        if not self._sure:
+            raise LedgerError(
+                f"an append to the ledger of zone {self._zone!r} failed; open it again to see"
+                " whether the record is there."
+            )
+        place = self._fold.place
+        head = place.head if place else Head(0, NOTHING)
+        record = seal(self._zone, head.seq + 1, kind, body, head.digest, self._key.sign)
+        self._fold.check(record)
+        try:
+            self._store.append(record)
+            # a witness that knew nothing stays empty until a loss is judged; nothing is out yet
+            if self._witness is not None and (self._settled or not self.found.blind):
+                self._witness.note([record], own=self._settled)
+        except BaseException:
+            self._sure = False
+            raise
+        self._fold.take(record)
+        return record
+
+    def settle(self) -> None:
+        """The ledger is as it should be: its witness and its server are noted as the latest."""
+        self._settled = True
+        record = self._store.head(self._zone)
+        if self._witness is not None and record is not None:
+            if self.found.blind:
+                after = max(0, self._fold.seq - KEPT)
+                self._witness.keep(list(self._store.records(self._zone, after)))
+            self._witness.vouch(record)
+        if isinstance(self._store, Judged):
+            self._store.settle(self._zone)
+
+    @property
+    def asked_to_resume(self) -> bool:
+        """Whether the operator has asked for the gap to be booked."""
+        return self._witness is not None and self._witness.asked
+
+    def resumed(self) -> None:
+        """The gap is booked: what the operator asked for is done."""
+        if self._witness is not None:
+            self._witness.answer()
+
+    def write(self, entry: LedgerEntry) -> Record:
+        """Append what an entry says; see `append`."""
+        return self.append(entry.kind, entry.to_body())
+
+    def publish(self, body: Body) -> ReleaseRecord:
+        """Append a release and return it as it may now be shown."""
+        return ReleaseRecord.from_record(self.append("release", body))
+
+
+def _resumed(
+    store: LedgerStore,
+    zone: str,
+    known: Collection[str],
+    fold: Fold,
+    witness: Witness | None,
+    key: str,
+) -> OpenedLedger:
+    """All records checked and folded; none may be missing that was known to be durable."""
+    noted = store.witness(zone)  # before the records: see there
+    refold(store, zone, fold)
+    found = OpenedLedger()
+    if witness is not None:
+        found = recover(store, zone, fold, witness, key)
+        moved = store.moved(zone) if isinstance(store, Replicated) else None
+        found = found._replace(moved=moved, blind=not witness.known)
+        # one that knew nothing is not to look as if it had, before the loss is judged
+        if not (found.lost or found.forked or found.blind):
+            witness.keep(list(store.records(zone, max(0, fold.seq - KEPT))))
+    wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
+    if wanted:
+        wanted -= {record.digest for record in store.records(zone)}
+    if noted in wanted and witness is not None and fold.place and fold.place.epoch:
+        wanted.discard(noted)
+        found = found._replace(lost=True)
+    for lost in wanted:
+        raise LedgerError(
+            f"the ledger of zone {zone!r} ends at record {fold.seq} without record"
+            f" {str(lost)[:12]}, which was durable: its end was cut, or an older copy was put back."
+            " Put back the newest whole copy; docs/ledger.md says how to go on without one."
+        )
+    return found
+
+
+class _Looked:
+    """A store that is only read: what is put back to it is not written."""
+
+    def __init__(self, store: LedgerStore | None) -> None:
+        self._store = store
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """The records of the store, if there is one."""
+        return iter(()) if self._store is None else self._store.records(zone, after_seq)
+
+    def append(self, record: Record) -> None:
+        """Nothing."""
+
+
+def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
+    """Take what is new; from the beginning where the store is no longer what was folded."""
+    if fold.place is not None:
+        last = next(store.records(zone, fold.seq - 1), None)
+        if last is None or last.digest != fold.place.head.digest:
+            fold.clear()
+    for record in store.records(zone, fold.seq):
+        fold.take(record)
+
+
+def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:
+    """Append again what the witness has and the store has lost; the zone's `writer` is held here.
+
+    `fold` holds all that the store has, and takes what is appended.
+    """
+    found, tails = OpenedLedger(), witness.tails()
+    for tail in tails:
+        first = tail.records[0].seq
+        stored = {one.seq: one.digest for one in store.records(zone, first - 1)}
+        other = [one for one in tail.records if stored.get(one.seq, one.digest) != one.digest]
+        beyond = [one for one in tail.records if one.seq > fold.seq]
+        if other:
+            beyond = [one for one in tail.records if one.seq >= other[0].seq]
+        if _superseded(beyond, fold.gaps):
+            continue
+        if other:
+            steps = [one.t for one in beyond if one.t]
+            if steps:
+                found = found._replace(forked=(steps[0], steps[-1]))
+                continue
+            raise _forked(zone, None)
+        if not beyond:
+            continue
+        if beyond[0].seq == fold.seq + 1:
+            if _append_again(store, zone, fold, beyond, key):
+                continue
+        elif fold.place is None or fold.place.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {zone!r} ends at record {fold.seq} and the witness begins at"
+                f" record {first}; put back a copy of the ledger that reaches so far."
+            )
+        steps = [one.t for one in beyond if one.t]
+        found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
+    if any(one.damaged and one.records[-1].seq >= fold.seq for one in tails):
+        found = found._replace(lost=True)  # the damaged line was a record that the store lacks
+    head = fold.place.head.digest if fold.place else ""
+    return found._replace(own=witness.wrote(head, tails))
+
+
+def _superseded(records: Sequence[Record], gaps: Sequence[GapRecord]) -> bool:
+    """Whether a gap in the ledger has taken the place of all these records."""
+    return bool(records) and any(
+        gap.seq <= records[0].seq and all((one.t or 0) <= gap.last for one in records)
+        for gap in gaps
+    )
+
+
+def _append_again(
+    store: LedgerStore, zone: str, fold: Fold, records: Sequence[Record], key: str
+) -> bool:
+    """Append the records as they were; False where one of them was damaged in the witness."""
+    for record in records:
+        if record.kind == "genesis" and record.body["key"] != key:
+            raise LedgerError(
+                f"the witness of zone {zone!r} is of a ledger with another key, and the ledger has"
+                " no record; put that ledger back, or remove the witness to begin a new one."
+            )
+        try:
+            fold.check(record)
+        except LedgerError:
+            log.error("a record of the witness is damaged", extra={"zone": zone, "seq": record.seq})
+            return False
+        store.append(record)
+        fold.take(record)
+    log.warning("records put back", extra={"zone": zone, "records": len(records)})
+    return True
+
+
+def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:
+    if steps is None:
+        return LedgerError(
+            f"the ledger of zone {zone!r} has other records than the witness on this machine, which"
+            " has no release among them: two histories were written. Put the right one back, or"
+            " move the witness folder away; what else shows a loss is judged then."
+        )
+    return LedgerError(
+        f"the ledger of zone {zone!r} has other records for steps {steps[0]} to {steps[1]} than the"
+        " witness on this machine: two histories were written. Put the right one back, or run"
+        " hushgrid resume, which books what the other one can have cost."
+    )

@@ -1,0 +1,475 @@
+"""What a meter store promises: the secret side, where readings wait for their interval to close.
+
+Accepted means durable: when `put` has returned, no crash loses what it counted as accepted. What is
+counted otherwise changed nothing. Intervals begin at multiples of their length since 1970 (UTC) and
+are named by their start [epoch s].
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid._kernels.readings import ACCEPTED, END, sieve, tally_codes
+from hushgrid._numbers import Bools, Indices, Int8s, Int32s, Ints, is_whole
+from hushgrid.errors import MeterError
+from hushgrid.model.zone import Tally, tally
+
+# --------------------------------------------------------------------------------------------------
+# Who is in a zone and how long its intervals are, fixed for an epoch.
+
+
+LONGEST = 86_400  # [s] a day
+_MOST = 2**31 - 1  # houses
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """`digest` (SHA-256, hex) stands for the meter ids in house order and the interval [s]."""
+
+    houses: int
+    interval: int
+    digest: str
+    divisors: Int32s = field(init=False, compare=False, repr=False)  # of the interval
+
+    def __post_init__(self) -> None:
+        whole = np.arange(self.interval, 0, -1, dtype=np.int32)
+        object.__setattr__(self, "divisors", whole[self.interval % whole == 0])
+
+    @classmethod
+    def of(cls, zone: str, meters: Sequence[str], interval: int) -> Roster:
+        """Of meter ids in house order.
+
+        >>> Roster.of("elm-street", ["m1", "m2"], 900).houses
+        2
+        """
+        check_zone(zone)
+        if not is_whole(interval) or not 1 <= interval <= LONGEST:
+            raise MeterError(
+                f"interval of zone {zone!r} is {interval}; give whole seconds, 1 to {LONGEST}."
+            )
+        if isinstance(meters, str) or not 1 <= len(meters) < _MOST:
+            raise MeterError(f"roster of zone {zone!r} is no list of meters; give at least one id.")
+        if not all(isinstance(meter, str) and meter for meter in meters):
+            raise MeterError(f"roster of zone {zone!r} holds an id that is no text; give names.")
+        if len(set(meters)) != len(meters):
+            raise MeterError(f"roster of zone {zone!r} names a meter twice; give each id once.")
+        return cls(len(meters), int(interval), _digest(meters, int(interval)))
+
+    def interval_at(self, start: int, zone: str) -> int:
+        """The start of an interval [epoch s], checked."""
+        if not is_whole(start) or not 0 <= start < END or start % self.interval:
+            raise MeterError(
+                f"interval of zone {zone!r} is asked at {start};"
+                f" give epoch seconds that are a multiple of {self.interval}."
+            )
+        return int(start)
+
+
+def check_zone(zone: str) -> None:
+    """A zone id is text, short enough for a file name."""
+    if not isinstance(zone, str) or not zone or "\0" in zone or len(zone.encode()) > 64:
+        raise MeterError(f"zone is {zone!r}; give a name of 1 to 64 bytes.")
+
+
+def _digest(meters: Sequence[str], interval: int) -> str:
+    lengths = ",".join(str(len(meter)) for meter in meters)  # so that no two rosters read the same
+    text = f"hushgrid-roster/1 {interval} {lengths} " + "".join(meters)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RosterEpoch:
+    """What a store remembers of a zone beside its readings.
+
+    Times in [epoch s], -1 for never. Intervals that begin before `closed_end` are closed; those
+    that begin before `floor` are purged or were kept for another roster.
+    """
+
+    roster: Roster
+    closed_end: int = -1
+    floor: int = -1
+
+    @property
+    def last_closed(self) -> int | None:
+        """Start of the last interval that is closed, on the grid of this roster."""
+        length = self.roster.interval
+        return None if self.closed_end < 0 else (self.closed_end - 1) // length * length
+
+    def closed(self, start: int) -> RosterEpoch:
+        """After the interval at `start` is closed."""
+        return RosterEpoch(
+            self.roster, max(self.closed_end, start + self.roster.interval), self.floor
+        )
+
+    def purged(self, before: int) -> RosterEpoch:
+        """After the closed intervals that ended by `before` are purged."""
+        if not is_whole(before):
+            raise MeterError(f"readings are to be purged before {before}; give epoch seconds.")
+        length = self.roster.interval
+        floor = min(int(before), self.closed_end) // length * length
+        return RosterEpoch(self.roster, self.closed_end, max(self.floor, floor))
+
+    def ended(self, begins: int) -> RosterEpoch:
+        """After all intervals that start before `begins` are closed."""
+        if not is_whole(begins):
+            raise MeterError(f"a new epoch begins at {begins}; give epoch seconds.")
+        return RosterEpoch(self.roster, max(self.closed_end, int(begins)), self.floor)
+
+    def renewed(self, roster: Roster) -> RosterEpoch:
+        """With another roster: what is closed stays so and belongs to the old one."""
+        return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
+
+    def check_readable(self, start: int, zone: str) -> None:
+        """Refuse an interval whose readings are gone, so that nobody takes them for missing."""
+        if start < self.floor:
+            raise MeterError(
+                f"interval {start} of zone {zone!r} is purged or of an earlier roster;"
+                f" ask for one from {self.floor} on."
+            )
+
+    def check_same(self, roster: Roster, zone: str) -> None:
+        """Refuse a roster that is not the one of this epoch."""
+        if roster != self.roster:
+            raise MeterError(
+                f"zone {zone!r} is kept for a roster of {self.roster.houses} meters and intervals"
+                f" of {self.roster.interval} s with digest {self.roster.digest[:12]}, not"
+                f" {roster.digest[:12]}; give the same, or start a new epoch with reopen."
+            )
+
+    def check_renewable(self, opened: Sequence[int], zone: str) -> None:
+        """Refuse a new epoch that would strand accepted readings."""
+        if opened:
+            raise MeterError(
+                f"zone {zone!r} cannot be reopened while interval {opened[0]} is open;"
+                " close every interval that holds readings first, or begin after them."
+            )
+
+
+# --------------------------------------------------------------------------------------------------
+# Readings on their way into a store: columns of one length, sorted by interval.
+
+
+class Columns(NamedTuple):
+    """Reading i: house `house[i]` counted `wh[i]` in `duration[i]` [s] from `start[i]`."""
+
+    house: Int32s
+    start: Ints
+    duration: Int32s
+    wh: Ints
+
+    @classmethod
+    def of(cls, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike) -> Columns:
+        """Checked; numbers too large for their column become such that are refused anyway."""
+        made = cls(
+            _column(house, "house", np.int32),
+            _column(start, "start", np.int64),
+            _column(duration, "duration", np.int32),
+            _column(wh, "wh", np.int64),
+        )
+        sizes = [column.size for column in made]
+        if len(set(sizes)) != 1:
+            raise MeterError(f"columns have lengths {sizes}; give one entry for each reading.")
+        return made
+
+    def at(self, rows: NDArray[Any]) -> Columns:
+        """Some of the readings."""
+        return Columns(*(column[rows] for column in self))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """All readings in one, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Columns(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _column(values: ArrayLike, what: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
+    column = np.asarray(values)
+    if not column.size:
+        column = column.astype(dtype)
+    if column.ndim != 1 or column.dtype.kind not in "iu" or column.dtype == np.uint64:
+        raise MeterError(f"{what} is no list of whole numbers of 64 bits; give one per reading.")
+    if column.dtype != dtype:
+        limits = np.iinfo(dtype)
+        column = np.clip(column.astype(np.int64), limits.min, limits.max).astype(dtype)
+    return np.ascontiguousarray(column)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The readings of a batch that belong to the interval at `opens`, and their codes.
+
+    `alike`: all have the same start and duration.
+    """
+
+    opens: int
+    columns: Columns
+    codes: Int8s
+    alike: bool
+
+
+class Sorted(NamedTuple):
+    """A batch by intervals. `codes` are those of the batch once `gather_codes` has run."""
+
+    codes: Int8s
+    shares: tuple[Share, ...]
+    rows: tuple[Indices, ...]  # of each share; none where the share is the whole batch
+
+    def gather_codes(self) -> Int8s:
+        """The codes of the batch, with those that were changed in the shares."""
+        for share, rows in zip(self.shares, self.rows, strict=False):
+            self.codes[rows] = share.codes
+        return self.codes
+
+
+def sort(columns: Columns, epoch: RosterEpoch) -> Sorted:
+    """Codes from what each reading alone tells, and the shares of the intervals that are open."""
+    house, start, duration, _ = columns
+    codes = np.empty(house.size, np.int8)
+    houses, interval = epoch.roster.houses, epoch.roster.interval
+    low, high, alike = sieve(house, start, duration, houses, interval, epoch.closed_end, codes)
+    if high < 0:
+        return Sorted(codes, (), ())
+    if low == high:
+        return Sorted(codes, (Share(low, columns, codes, alike),), ())
+    rows = tuple(_groups(codes, start - start % interval))
+    shares = tuple(
+        Share(int(start[some[0]] - start[some[0]] % interval), columns.at(some), codes[some], False)
+        for some in rows
+    )
+    return Sorted(codes, shares, rows)
+
+
+def _groups(codes: Int8s, opens: Ints) -> list[Indices]:
+    """Rows of each interval, in the order they came."""
+    kept = np.flatnonzero(codes == ACCEPTED)
+    order = kept[np.argsort(opens[kept], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(opens[order])) + 1)
+
+
+def marks_of(marked: ArrayLike | None, readings: int) -> Bools | None:
+    """Marks as an array; None where no reading is marked."""
+    if marked is None:
+        return None
+    marks = np.asarray(marked)
+    if marks.shape != (readings,) or (readings and marks.dtype != np.bool_):
+        raise MeterError(f"marked is not {readings} times True or False; give one per reading.")
+    return marks if marks.any() else None
+
+
+def check_ends(ends: Sequence[int], readings: int) -> None:
+    """Refuse ends of deliveries that leave readings out or go back."""
+    if not ends or list(ends) != sorted(ends) or ends[0] < 0 or ends[-1] != readings:
+        raise MeterError(
+            f"ends are no rising numbers up to {readings}; say where each delivery ends."
+        )
+
+
+def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Counts]:
+    """Of each delivery how many readings of each code, and how many of the accepted are marked."""
+    fine, made, begin = not codes.any(), [], 0
+    for end in ends:
+        some = codes[begin:end]
+        found = Counts(accepted=end - begin) if fine else Counts(*tally_codes(some))
+        if marks is not None:
+            found = found._replace(marked=int((some[marks[begin:end]] == ACCEPTED).sum()))
+        made.append(found)
+        begin = end
+    return made
+
+
+class Counts(NamedTuple):
+    """What became of each reading of a `put`; each is counted once.
+
+    malformed: a house outside the roster, a duration that does not divide the interval, or a start
+    that is no multiple of the duration (such a reading would straddle a border or overlap).
+    late: its interval is closed. duplicate: the same was accepted before. conflicting: another Wh
+    was accepted for the same time, or another duration for the same house and interval; the first
+    stays. Whether a repeated reading is a duplicate or conflicting tells whether a guess of it is
+    right: answer senders with the sum of the two. marked: how many of the accepted ones were
+    marked by the caller.
+    """
+
+    accepted: int = 0
+    duplicate: int = 0
+    conflicting: int = 0
+    late: int = 0
+    malformed: int = 0
+    marked: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """One interval of a zone in house order: `wh` [Wh], 0 where not `present`. Secret.
+
+    A house is present when its readings cover the interval; shorter ones are added up.
+    """
+
+    wh: Ints
+    present: Bools
+
+    def __repr__(self) -> str:
+        return f"Interval({self.present.size} houses)"  # a log must not show readings
+
+    @property
+    def houses(self) -> int:
+        """How many houses there are."""
+        return int(self.present.size)
+
+    @property
+    def missing(self) -> int:
+        """How many of them are not present."""
+        return int((~self.present).sum())
+
+    def tally(self, bound: Int32s, expected: Expected) -> Tally:
+        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        if not self.missing:
+            return tally(self.wh, bound)
+        return tally(np.where(self.present, self.wh, expected()), bound)
+
+
+Expected = Callable[[], Ints]  # of every house [Wh]; asked only where one is missing
+
+
+class Closed(Protocol):
+    """All that a tick asks of a closed interval. Secret but for how many houses there are."""
+
+    @property
+    def houses(self) -> int:
+        """How many houses there are."""
+        ...
+
+    @property
+    def missing(self) -> int:
+        """How many of them have readings that do not cover the interval."""
+        ...
+
+    def tally(self, bound: Int32s, expected: Expected) -> Tally:
+        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        ...
+
+
+class IntervalSource(Protocol):
+    """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
+
+    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """Fix a zone's roster and interval length [s]."""
+        ...
+
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        """Start a new epoch with another roster at `begins` [epoch s]."""
+        ...
+
+    def get(self, zone: str, start: int) -> Closed:
+        """The interval that starts at `start` [epoch s]."""
+        ...
+
+    def close(self, zone: str, start: int) -> None:
+        """Close an interval and all before it."""
+        ...
+
+    def last_closed(self, zone: str) -> int | None:
+        """Start of the last closed interval [epoch s]; None before the first, or not known."""
+        ...
+
+    def open_intervals(self, zone: str) -> tuple[int, ...]:
+        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        ...
+
+    def purge(self, zone: str, before: int) -> int:
+        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        ...
+
+
+class MeterStore(Protocol):
+    """Readings of one or more zones, durable. Safe for threads."""
+
+    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """Fix a zone's roster (meter ids in house order) and interval length [s].
+
+        The first call starts the zone; every later one must give the same. MeterError otherwise.
+        """
+        ...
+
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        """Start a new epoch with another roster at `begins` [epoch s].
+
+        Intervals that start before are closed with it. Refused while one that stays open holds
+        readings. What is closed stays closed; readings of the old epoch can only be purged.
+        """
+        ...
+
+    def put(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
+    ) -> Counts:
+        """Take readings: house (place in the roster), start [epoch s], duration [s], Wh.
+
+        `marked`: True or False for each; how many of the marked are accepted is counted, and
+        nothing else comes of it. Durable on return. The first reading for a house and time stays.
+        Raises MeterRetryError when nothing was counted and the same should be sent again.
+        """
+        ...
+
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """Take several deliveries one behind another, each ending before `ends[i]`; counts of each.
+
+        As `put` for one after the other, but all or none of them are counted.
+        """
+        ...
+
+    def get(self, zone: str, start: int) -> Interval:
+        """The readings of an interval, open or closed. MeterError when they are purged."""
+        ...
+
+    def close(self, zone: str, start: int) -> None:
+        """Close an interval and all before it, durably: what comes for them now is late."""
+        ...
+
+    def last_closed(self, zone: str) -> int | None:
+        """Start of the last closed interval [epoch s]; None before the first."""
+        ...
+
+    def open_intervals(self, zone: str) -> tuple[int, ...]:
+        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        ...
+
+    def purge(self, zone: str, before: int) -> int:
+        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        ...
+
+    def shut(self) -> None:
+        """Let go of files and connections; the store cannot be used afterwards."""
+        ...
+
+    def __enter__(self) -> MeterStore: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

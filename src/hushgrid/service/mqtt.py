@@ -1,0 +1,244 @@
+"""Readings in and prices out over MQTT 3.1.1, QoS 1.
+
+A message is acknowledged when its readings are durable, or when nothing could ever be read from it.
+A message that the store could not take stays with the broker, which sends it again when we come
+back: the session is kept under a fixed client id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+
+from hushgrid.errors import IntakeError, MeterError, ServiceError
+from hushgrid.files.deployment import Mqtt, ZoneService
+from hushgrid.files.readings import sniffed
+from hushgrid.intake.readings import Parsed, Readings, collect
+from hushgrid.service.curator import price
+from hushgrid.service.ingest import Delivery, Gate, Receipt
+from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.prices import discovery
+
+log = logging.getLogger("hushgrid.mqtt")
+
+LIMIT = 16 << 20  # [bytes] a longer message is malformed
+TOGETHER = 64  # messages stored with one sync at most
+FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # [s] between attempts
+CONFIRM = 5.0  # [s] for a broker to confirm a price
+KEEP_ALIVE = 30  # [s]
+
+Message = tuple[int, int, bytes]  # mid, qos, payload
+
+
+class MqttReadings:
+    """Takes readings from a broker in a thread of its own, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        mqtt: Mqtt,
+        gate: Gate,
+        received: Callable[[str, Receipt], None] = lambda _way, _receipt: None,
+        client_id: str = "hushgrid-readings",
+    ) -> None:
+        if not mqtt.readings:
+            raise ServiceError("mqtt readings is missing; give the topic readings come in on.")
+        self._mqtt, self._gate, self._received = mqtt, gate, received
+        self._waiting: list[Message] = []
+        self._stop = threading.Event()
+        self.listening = threading.Event()  # set while the broker sends us what comes
+        self._thread = threading.Thread(target=self._run, name="mqtt-readings", daemon=True)
+        self._pause, self._was_here = FIRST_PAUSE, False
+        self._client = _client(mqtt, client_id, keep=True)
+        self._client.on_connect = self._connected
+        self._client.on_subscribe = self._subscribed
+        self._client.on_message = self._came
+
+    def start(self) -> None:
+        """Connect, and go on connecting."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the messages in hand and disconnect."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._was_here = False
+            try:
+                self._client.connect(self._mqtt.host, self._mqtt.port, KEEP_ALIVE)
+                self._listen()
+            except OSError as error:  # no broker
+                self._pause = FIRST_PAUSE if self._was_here else self._pause
+                log.warning("broker away", extra={"error": type(error).__name__})
+            except MeterError:
+                log.warning("readings left with the broker")
+            except Exception as error:  # nothing a sender does may end this thread
+                log.exception("mqtt failed", extra={"error": type(error).__name__})
+            self.listening.clear()
+            self._waiting.clear()  # whatever was not acknowledged comes again
+            with suppress(OSError, ValueError):
+                self._client.disconnect()
+                self._client.loop(0.1)
+            _hang_up(self._client)
+            self._stop.wait(self._pause)
+            self._pause = min(2 * self._pause, LAST_PAUSE)
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            status = self._client.loop(timeout=0.5)
+            while self._waiting and len(self._waiting) < TOGETHER and self._more():
+                status = self._client.loop(timeout=0.0)
+            self._take()
+            if status != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                raise ConnectionError
+
+    def _more(self) -> bool:
+        """Whether more is there without waiting."""
+        sock = self._client.socket()
+        return sock is not None and bool(select.select([sock], [], [], 0)[0])
+
+    def _connected(self, client: paho.Client, _data: Any, _flags: Any, code: Any, _p: Any) -> None:
+        if code.is_failure:
+            log.warning("broker refused", extra={"reason": str(code)})
+            return
+        client.subscribe(self._mqtt.readings or "", qos=1)
+
+    def _subscribed(
+        self, _client: paho.Client, _data: Any, _mid: int, codes: list[Any], _p: Any
+    ) -> None:
+        if any(code.is_failure for code in codes):
+            log.warning("broker refused", extra={"reason": "subscription"})
+            return
+        self._was_here = True
+        self.listening.set()
+        log.info("broker here", extra={"host": self._mqtt.host, "port": self._mqtt.port})
+
+    def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        self._waiting.append((message.mid, message.qos, bytes(message.payload)))
+
+    def _take(self) -> None:
+        """Store what came, then acknowledge it, in its order."""
+        if not self._waiting:
+            return
+        delivery = Delivery()
+        receipt = delivery.take(self._gate, [_parsed(payload) for _, _, payload in self._waiting])
+        for mid, qos, _ in self._waiting:
+            self._client.ack(mid, qos)
+        messages = len(self._waiting)
+        self._waiting.clear()
+        self._pause = FIRST_PAUSE
+        self._received("mqtt", receipt)
+        told = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
+        log.info("readings", extra={"messages": messages, **told})
+
+
+def _parsed(payload: bytes) -> Parsed:
+    """The readings of a message; one that is none at all counts as one malformed."""
+    try:
+        if len(payload) > LIMIT:
+            raise IntakeError(f"message is beyond {LIMIT} bytes; send it in parts.")
+        return collect(sniffed(payload))
+    except IntakeError as error:
+        return Parsed(Readings.empty(), 1, (str(error),))
+
+
+class MqttOut:
+    """A line to a broker on which something is published; `stop` ends it."""
+
+    def __init__(self, mqtt: Mqtt, client_id: str) -> None:
+        self._client = _client(mqtt, client_id, keep=False)
+        self._client.reconnect_delay_set(1, int(LAST_PAUSE))
+        self._silent_until = 0.0
+        self._client.connect_async(mqtt.host, mqtt.port, KEEP_ALIVE)
+        self._client.loop_start()
+
+    def send(self, topic: str, text: str, *, retain: bool) -> None:
+        """Publish with QoS 1 and wait for the broker's word; OSError where it does not come."""
+        if not self._client.is_connected() or time.monotonic() < self._silent_until:
+            raise ConnectionError("broker away")
+        sent = self._client.publish(topic, text, 1, retain=retain)
+        try:
+            sent.wait_for_publish(CONFIRM)
+        except (RuntimeError, ValueError):
+            raise ConnectionError("broker away") from None
+        if not sent.is_published():
+            self._silent_until = time.monotonic() + CONFIRM  # other zones shall not wait as well
+            raise TimeoutError("broker silent")
+
+    def stop(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+        _hang_up(self._client)
+
+
+class MqttPrices(MqttOut):
+    """Publishes prices, retained.
+
+    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. Home
+    Assistant is told of each zone before its first price, where that is asked for.
+    """
+
+    def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
+        if not mqtt.prices:
+            raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
+        self._topic, self._prefix = mqtt.prices, mqtt.home_assistant
+        self._announced: set[str] = set()
+        super().__init__(mqtt, client_id)
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Publish and wait for the broker's word; OSError where it does not come."""
+        topic = topic_of(self._topic, zone.id)
+        if self._prefix is not None and zone.id not in self._announced:
+            self.send(*discovery(zone, self._prefix, topic), retain=True)
+            self._announced.add(zone.id)
+        self.send(topic, json.dumps(price(zone, release)), retain=True)
+
+
+def _hang_up(client: paho.Client) -> None:
+    """Close the socket where the client has not: the broker may answer a farewell too late."""
+    with suppress(OSError, ValueError):
+        if (line := client.socket()) is not None:
+            line.close()
+
+
+def topic_of(pattern: str, zone: str) -> str:
+    """Where a zone's prices go; what a topic cannot hold is written as in a URL.
+
+    >>> topic_of("hushgrid/{zone}/price", "elm-street"), topic_of("prices", "a/b")
+    ('hushgrid/elm-street/price', 'prices/a%2Fb')
+    """
+    name = "".join(f"%{ord(c):02X}" if c in "%+#/\0" else c for c in zone)
+    return (pattern if "{zone}" in pattern else f"{pattern}/{{zone}}").replace("{zone}", name)
+
+
+def _client(mqtt: Mqtt, client_id: str, *, keep: bool) -> paho.Client:
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=not keep, manual_ack=keep
+    )
+    if mqtt.username is not None:
+        client.username_pw_set(mqtt.username, password_of(mqtt))
+    return client
+
+
+def password_of(mqtt: Mqtt) -> str | None:
+    """The password in the file that the service file names."""
+    if mqtt.password_file is None:
+        return None
+    try:
+        return mqtt.password_file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        raise ServiceError(
+            f"mqtt password_file {mqtt.password_file} cannot be read; give a readable text file."
+        ) from None

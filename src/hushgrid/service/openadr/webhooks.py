@@ -1,0 +1,366 @@
+"""Notifications to subscribers, in a thread of their own: telling one takes no time.
+
+Every callback has a lane: its notifications go out one after the other, in their order. Lanes
+whose last attempt failed wait in a pool of their own, so that they cannot hold up the others.
+Nothing is kept on disk: after a restart the newest price is told again while it applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import random
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import httpx
+
+from hushgrid.errors import VtnError
+
+# --------------------------------------------------------------------------------------------------
+# Where a callback may go: names are resolved once, and what is connected to is what was checked.
+#
+#     target = await found("https://ven.example/hook", private=False, resolve=...)
+#
+# Refused, unless private targets are allowed: every address that is not of the public internet, in
+# whatever notation (0x7f.1, 2130706433), and IPv6 addresses that stand for such an IPv4 one.
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+# site-local, and tunnels that wrap any IPv4 address: Teredo, 6to4
+_CLOSED = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "2001::/32", "2002::/16")))
+
+
+class ForbiddenTargetError(ValueError):
+    """A target that may not be called; its text says why, without the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect, and who should answer there."""
+
+    url: httpx.URL = field(repr=False)  # its host is an address
+    host: str = field(repr=False)  # for the Host header
+    name: str = field(repr=False)  # for TLS
+
+
+def check_callback(url: str, *, private: bool) -> httpx.URL:
+    """The parts of a URL that may be called as far as one sees without asking for its address."""
+    try:
+        parts = httpx.URL(url)
+        port = parts.port
+    except (httpx.InvalidURL, ValueError, TypeError):
+        raise ForbiddenTargetError(
+            "is no URL; give one such as https://ven.example/hook."
+        ) from None
+    if parts.scheme not in ("http", "https") or not parts.host or parts.userinfo:
+        raise ForbiddenTargetError(
+            "is not http or https with a host and no user; give one that is."
+        )
+    if port is not None and not 0 < port < 65_536:
+        raise ForbiddenTargetError("has no usable port; give one from 1 to 65535.")
+    literal = _literal(parts.host.rstrip("."))
+    if literal is not None and not private:
+        _check_public(literal)
+    return parts
+
+
+async def found(url: str, *, private: bool, resolve: Resolve, turn: int = 0) -> Target:
+    """Resolve once. One address that may not be called is enough to refuse all.
+
+    Where a name has several addresses, each has its `turn`.
+    """
+    parts = check_callback(url, private=private)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    addresses = [_parsed(text) for text in await resolve(parts.host, port)]
+    if not addresses:
+        raise ForbiddenTargetError("has no address; see that its name is known.")
+    if not private:
+        for address in addresses:
+            _check_public(address)
+    chosen = str(addresses[turn % len(addresses)])
+    return Target(parts.copy_with(host=chosen), parts.netloc.decode("ascii"), parts.host)
+
+
+def _parsed(text: str) -> Address:
+    return ipaddress.ip_address(text.partition("%")[0])
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host is, in any notation that the system would take for one."""
+    try:
+        return _parsed(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+def _check_public(address: Address) -> None:
+    if not is_public(address):
+        raise ForbiddenTargetError("is not on the public internet; give a public host.")
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address, or the IPv4 address inside it, is of the public internet.
+
+    >>> [is_public(ipaddress.ip_address(a)) for a in ("::ffff:127.0.0.1", "10.0.0.1", "1.1.1.1")]
+    [False, False, True]
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        wraps = address.ipv4_mapped is not None or address in _COMPATIBLE
+        if wraps or any(address in net for net in _NAT64):
+            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+        if any(address in net for net in _CLOSED):
+            return False
+    bad = address.is_multicast or address.is_reserved or address.is_unspecified
+    worse = address.is_loopback or address.is_link_local or address.is_private
+    return address.is_global and not bad and not worse
+
+
+log = logging.getLogger("hushgrid.webhooks")
+
+WAITING = 1000  # notifications not yet shared out; the oldest goes first
+LANE = 100  # notifications for one callback; the oldest goes first
+WELL, ILL = 64, 32  # callbacks called at the same time
+ATTEMPTS = 8
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] between attempts
+PATIENCE = 10.0  # [s] for one attempt, all in all
+FAREWELL = 5.0  # [s] for what is under way at the end
+FINAL = frozenset(range(300, 500)) - {408, 425, 429}  # trying again would not help
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """One callback of a subscription: `key` says which."""
+
+    key: Key
+    client: str
+    program: str | None
+    objects: frozenset[str]
+    operations: frozenset[str]
+    url: str = field(repr=False)
+    bearer: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A notification as it is sent; `client`: whose object it is about, None for everybody's."""
+
+    kind: str
+    operation: str
+    program: str | None
+    client: str | None
+    content: bytes = field(repr=False)
+
+    def concerns(self, callback: Callback) -> bool:
+        """Whether a subscriber asked for it, and may see it."""
+        return (
+            self.kind in callback.objects
+            and self.operation in callback.operations
+            and callback.program in (None, self.program)
+            and self.client in (None, callback.client)
+        )
+
+
+@dataclass(slots=True)
+class _Lane:
+    callback: Callback
+    waiting: deque[bytes] = field(default_factory=lambda: deque(maxlen=LANE))
+    ill: bool = False
+    turn: int = 0  # one more after each attempt that failed
+    worker: asyncio.Task[None] | None = None
+
+
+class Webhooks:
+    """The sender, from `start` to `stop`. `callbacks` lists all there are; it may take its time."""
+
+    def __init__(
+        self,
+        callbacks: Callable[[], Iterable[Callback]],
+        *,
+        private: bool = False,
+        pause: float = FIRST_PAUSE,
+        patience: float = PATIENCE,
+        counted: Callable[[str], None] = lambda _: None,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        self._callbacks, self._private, self._counted = callbacks, private, counted
+        self._pause, self._patience, self._trust = pause, patience, trust
+        self._notes: deque[Note] = deque(maxlen=WAITING)
+        self._lanes: dict[Key, _Lane] = {}
+        self._jitter = random.SystemRandom()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+        self._ready.wait()
+
+    def tell(self, note: Note) -> None:
+        """Have a notification sent to whom it concerns. Does not wait; any thread may call it."""
+        self._notes.append(note)
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._wake.set)
+
+    def stop(self) -> None:
+        """Send what is under way, for some seconds, and end."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(FAREWELL + self._patience)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._wake, self._end = asyncio.Event(), asyncio.Event()
+        self._well, self._poorly = asyncio.Semaphore(WELL), asyncio.Semaphore(ILL)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self._names = {ill: ThreadPoolExecutor(4 if ill else 16, "names") for ill in (False, True)}
+        async with httpx.AsyncClient(
+            verify=self._trust or ssl.create_default_context(),
+            trust_env=False,
+            follow_redirects=False,
+            limits=limits,
+            timeout=self._patience,
+        ) as self._http:
+            self._loop = asyncio.get_running_loop()
+            self._ready.set()
+            sharing = asyncio.create_task(self._share())
+            await self._end.wait()
+            sharing.cancel()
+            await self._leave()
+        for pool in self._names.values():
+            pool.shutdown(wait=False, cancel_futures=True)  # a name server may take its time
+
+    async def _leave(self) -> None:
+        tasks = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=FAREWELL)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def _share(self) -> None:
+        """Put each notification into the lanes of those it concerns."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._notes:
+                try:
+                    known = await asyncio.to_thread(lambda: list(self._callbacks()))
+                except VtnError:
+                    log.warning("subscriptions away")
+                    await self._rest(self._pause)
+                    continue
+                self._keep(known)
+                for _ in range(len(self._notes)):
+                    self._enter(self._notes.popleft(), known)
+
+    def _keep(self, known: list[Callback]) -> None:
+        """Lanes of callbacks that there are no more end; changed ones go on as they are now."""
+        there = {callback.key: callback for callback in known}
+        for key in [key for key in self._lanes if key not in there]:
+            lane = self._lanes.pop(key)
+            if lane.worker is not None:
+                lane.worker.cancel()
+        for key, lane in self._lanes.items():
+            lane.callback = there[key]
+
+    def _enter(self, note: Note, known: list[Callback]) -> None:
+        for callback in known:
+            if not note.concerns(callback):
+                continue
+            lane = self._lanes.setdefault(callback.key, _Lane(callback))
+            if len(lane.waiting) == LANE:
+                self._counted("dropped")
+            lane.waiting.append(note.content)
+            if lane.worker is None or lane.worker.done():
+                lane.worker = asyncio.create_task(self._drain(lane))
+
+    async def _drain(self, lane: _Lane) -> None:
+        while lane.waiting:
+            content = lane.waiting.popleft()
+            for attempt in range(ATTEMPTS):
+                if attempt:
+                    pause = min(self._pause * 2.0 ** (attempt - 1), LAST_PAUSE)
+                    await self._rest(pause * self._jitter.uniform(0.5, 1.0))
+                async with self._poorly if lane.ill else self._well:
+                    if self._end.is_set():
+                        return
+                    outcome = await self._attempt(lane, content)
+                lane.ill = outcome != "delivered"
+                lane.turn += lane.ill
+                self._counted(outcome)
+                if outcome != "failed":
+                    break
+            else:
+                self._counted("dropped")
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._end.wait(), seconds)
+
+    async def _attempt(self, lane: _Lane, content: bytes) -> str:
+        """delivered, failed (try again) or refused (do not)."""
+        try:
+            async with asyncio.timeout(self._patience):
+                status = await self._post(lane, content)
+        except ForbiddenTargetError:
+            log.warning("webhook refused", extra={"reason": "target not allowed"})
+            return "refused"
+        except Exception as error:  # whatever a stranger's server does, the others go on
+            log.info("webhook failed", extra={"error": type(error).__name__})
+            return "failed"
+        if 200 <= status < 300:
+            return "delivered"
+        log.info("webhook failed", extra={"status": status})
+        return "refused" if status in FINAL else "failed"
+
+    async def _post(self, lane: _Lane, content: bytes) -> int:
+        callback = lane.callback
+        target: Target = await found(
+            callback.url,
+            private=self._private,
+            resolve=lambda host, port: self._resolve(host, port, lane.ill),
+            turn=lane.turn,
+        )
+        headers = {"Host": target.host, "Content-Type": "application/json"}
+        if callback.bearer:
+            headers["Authorization"] = f"Bearer {callback.bearer}"
+        async with self._http.stream(
+            "POST",
+            target.url,
+            content=content,
+            headers=headers,
+            extensions={"sni_hostname": target.name},
+        ) as answer:
+            return answer.status_code  # its body is not read: it could be endless
+
+    async def _resolve(self, host: str, port: int, ill: bool) -> list[str]:
+        rows = await asyncio.get_running_loop().run_in_executor(
+            self._names[ill], lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+        return [str(row[4][0]) for row in rows]

@@ -1,0 +1,564 @@
+"""Bodies of the feeds, each made once for a release and kept as bytes.
+
+An answer holds until the next release is due: until then a proxy may give it to a whole city.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import logging
+import math
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hushgrid.belief.rate_interval import LEVEL, given_all, given_noisy, rates_of
+from hushgrid.files.deployment import ZoneService
+from hushgrid.model.zone import public_rate
+from hushgrid.service.curator import price, utc
+from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.replay import PublicReplay
+
+# --------------------------------------------------------------------------------------------------
+# The prices of a zone over a range of time: those published, then those expected. Pure.
+
+
+DAY = 86_400  # [s]
+LIMIT = 1000  # prices of an answer where nothing else is asked for
+MOST = 10_000  # prices of an answer
+
+
+class Range(NamedTuple):
+    """The rates [currency/kWh] between which the optimal one is with 95 per cent."""
+
+    low: float
+    high: float
+
+
+class Guess(NamedTuple):
+    """A price to expect: from which instant on [UTC epoch s], and the rate [currency/kWh]."""
+
+    start: int
+    rate: float
+    within: Range | None = None
+
+
+class PriceRange(NamedTuple):
+    """What is asked for: prices that start in since..until [UTC epoch s, until not in].
+
+    None: from a day before the newest, to the end of the forecast.
+    """
+
+    since: int | None = None
+    until: int | None = None
+    limit: int = LIMIT
+
+
+USUAL = PriceRange()
+NO_RANGES: Mapping[int, Range] = {}
+
+
+class PriceEntry(NamedTuple):
+    """One price: its interval [UTC epoch s], the rate [currency/kWh], whether it is a forecast."""
+
+    start: int
+    end: int
+    rate: float
+    forecast: bool
+    source: str
+    within: Range | None = None
+
+
+class Series(NamedTuple):
+    """Prices in order of time; `following` is where the rest begins that the limit left out."""
+
+    zone: str
+    currency: str
+    seconds: int
+    simulated: bool
+    head: str
+    entries: tuple[PriceEntry, ...]
+    following: int | None
+
+
+def standing(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
+    """The releases that hold: of those for one interval, the newest.
+
+    After an outage several intervals are published together, all for the next one.
+    """
+    return list({one.applies_start: one for one in releases}.values())
+
+
+def bounds(newest: ReleaseRecord, span: PriceRange) -> tuple[int, int]:
+    """The range asked for, with what is left open filled in."""
+    since = newest.applies_start - DAY if span.since is None else span.since
+    return since, 2**53 if span.until is None else span.until
+
+
+def series(
+    zone: str,
+    currency: str,
+    seconds: int,
+    newest: ReleaseRecord,
+    releases: Iterable[ReleaseRecord],
+    guesses: Sequence[Guess],
+    span: PriceRange = USUAL,
+    ranges: Mapping[int, Range] = NO_RANGES,
+) -> Series:
+    """What is asked for. `releases` are those of the range; guesses begin after the newest.
+
+    `ranges`: where the optimal rate is, by the step of a release.
+    """
+    since, until = bounds(newest, span)
+    found = [
+        PriceEntry(
+            one.applies_start,
+            one.applies_start + seconds,
+            one.rate,
+            False,
+            one.source,
+            ranges.get(one.t),
+        )
+        for one in standing(releases)
+    ] + [
+        PriceEntry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses
+    ]
+    within = [entry for entry in found if since <= entry.start < until]
+    rest = within[span.limit : span.limit + 1]
+    return Series(
+        zone,
+        currency,
+        seconds,
+        newest.simulated,
+        newest.head,
+        tuple(within[: span.limit]),
+        rest[0].start if rest else None,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# A series of prices as each consumer reads it: per kWh, UTC with Z. Pure.
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def prices(found: Series) -> bytes:
+    """Our own: what was published and what is expected, in two lists."""
+    rest = found.following
+    return _json(
+        {
+            "zone": found.zone,
+            "currency": found.currency,
+            "unit": f"{found.currency}/kWh",
+            "interval_s": found.seconds,
+            "simulated": found.simulated,
+            "head": found.head,
+            "published": [_own(e) | {"source": e.source} for e in found.entries if not e.forecast],
+            "forecast": [_own(e) for e in found.entries if e.forecast],
+            "next": None if rest is None else utc(rest),
+        }
+    )
+
+
+def _own(entry: PriceEntry) -> dict[str, Any]:
+    said = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
+    return said if entry.within is None else said | entry.within._asdict()
+
+
+def evcc(found: Series) -> bytes:
+    """A `forecast` of evcc's custom tariff."""
+    return _json(
+        [{"start": utc(e.start), "end": utc(e.end), "value": e.rate} for e in found.entries]
+    )
+
+
+def emhass(found: Series) -> bytes:
+    """EMHASS's `load_cost_forecast`, by time."""
+    return _json({"load_cost_forecast": {utc(e.start): e.rate for e in found.entries}})
+
+
+def octopus(found: Series) -> bytes:
+    """Unit rates as Octopus's API lists them, the newest first; no VAT is known of.
+
+    `next` and `previous` are pages there; here all is on one.
+    """
+    rates = [
+        {
+            "value_exc_vat": e.rate,
+            "value_inc_vat": e.rate,
+            "valid_from": utc(e.start),
+            "valid_to": utc(e.end),
+        }
+        for e in reversed(found.entries)
+    ]
+    return _json({"count": len(rates), "next": None, "previous": None, "results": rates})
+
+
+def csv(found: Series) -> bytes:
+    """A table with a head; numbers as Python writes them."""
+    lines = [
+        f"{utc(e.start)},{utc(e.end)},{e.rate!r},{found.currency},"
+        f"{'forecast' if e.forecast else 'published'}\n"
+        for e in found.entries
+    ]
+    return ("start,end,price,currency,kind\n" + "".join(lines)).encode()
+
+
+# --------------------------------------------------------------------------------------------------
+# What tells Home Assistant over MQTT that there is a price. Pure.
+
+
+def discovery(zone: ZoneService, prefix: str, state_topic: str) -> tuple[str, str]:
+    """Topic and text of a zone's discovery message; prices come on `state_topic`."""
+    name = object_id(zone.id)
+    said = {
+        "name": "Electricity price",
+        "unique_id": name,
+        "object_id": name,
+        "state_topic": state_topic,
+        "value_template": "{{ value_json.price }}",
+        "json_attributes_topic": state_topic,
+        "unit_of_measurement": f"{zone.currency}/kWh",
+        "state_class": "measurement",
+        "suggested_display_precision": 4,
+        "device": {
+            "identifiers": [name],
+            "name": f"hushgrid {zone.id}",
+            "manufacturer": "hushgrid",
+        },
+        "origin": {"name": "hushgrid"},
+    }
+    return f"{prefix}/sensor/{name}/config", json.dumps(said)
+
+
+def object_id(zone: str) -> str:
+    """A name of letters, digits, dashes and underscores, another one for every zone.
+
+    >>> object_id("elm-street"), object_id("Ulmenstraße 7")
+    ('hushgrid_elm-street', 'hushgrid_Ulmenstra_e_7_5e2102ce')
+    """
+    plain = re.sub("[^A-Za-z0-9_-]", "_", zone)
+    if plain == zone:
+        return f"hushgrid_{zone}"
+    return f"hushgrid_{plain}_{hashlib.sha256(zone.encode()).hexdigest()[:8]}"
+
+
+# --------------------------------------------------------------------------------------------------
+# The prices to expect, from published releases and the public model: post-processing, free.
+#
+# Anybody with the model could compute the same; no meter is asked.
+
+
+RANGED = 1000  # intervals back from the newest whose releases have a range
+
+
+class ForecastPrices(NamedTuple):
+    """The prices to expect, in order, and the ranges of published ones, by step."""
+
+    guesses: tuple[Guess, ...] = ()
+    ranges: Mapping[int, Range] = {}
+
+
+NOTHING = ForecastPrices()
+
+
+class Forecaster:
+    """What the public knows of one zone after its releases, folded as they come.
+
+    Any thread may call it; one at a time.
+    """
+
+    def __init__(self, zone: ZoneService) -> None:
+        self._zone, self._first = zone, zone.begins // zone.seconds
+        self._mutex = threading.Lock()
+        self._public = PublicReplay(zone, self._first)
+        self._last: ReleaseRecord | None = None
+        self._ranges: dict[int, Range] = {}
+        self._known = NOTHING
+
+    def after(self, releases: Sequence[ReleaseRecord]) -> ForecastPrices:
+        """The prices of the day after the newest of these releases; all there are, in order.
+
+        None from private models: what they expect tells of the homes they were fitted to.
+        """
+        if self._zone.learned.private:
+            return NOTHING
+        with self._mutex:
+            newest = releases[-1] if releases else None
+            if newest is None or newest.t < self._first:
+                return NOTHING
+            if self._last is None or self._last.t < newest.t:
+                seen = self._first - 1 if self._last is None else self._last.t
+                for one in _later(releases, seen):
+                    self._fold(one, since=newest.t - RANGED)
+                ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
+                self._ranges = ranges
+                self._known = ForecastPrices(tuple(self._guesses(newest)), dict(ranges))
+            return self._known
+
+    def _fold(self, one: ReleaseRecord, since: int) -> None:
+        """A release of our epoch, with its range where it is later than `since`."""
+        self._public.reach(one.t)
+        if one.t > since and one.source != "fallback":
+            self._ranges[one.t] = self._range(one)
+        self._public.take(one)
+        self._last = one
+
+    def _range(self, one: ReleaseRecord) -> Range:
+        """Where the optimal rate lies, by what was known when the release came out."""
+        public, rates = self._public.knowledge, self._public.rates
+        if one.source != "readings" or one.load_hat is None:
+            loads = public.predicted(rates).interval(LEVEL)
+        elif self._zone.policy.publish == "raw":
+            loads = given_noisy(public, one.load_hat, one.scale, rates)
+        else:
+            loads = given_all(public, one.load_hat, one.scale, rates)
+        return Range(*rates_of(loads, self._zone.scenario.tariff))
+
+    def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
+        """The rate of the load expected at each step; each is as late as the newest is."""
+        public, scenario, made = self._public.knowledge, self._zone.scenario, list[Guess]()
+        for ahead in range(1, DAY // self._zone.seconds + 1):
+            start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
+            if newest.source == "fallback":
+                made.append(Guess(start, self._zone.fallback_rate))
+                continue
+            law = public.predicted(self._public.rates)
+            load = float((law.weights * law.mean).sum())
+            within = Range(*rates_of(law.interval(LEVEL), tariff))
+            made.append(Guess(start, public_rate(load, tariff), within))
+            public = public.passed()
+        return made
+
+
+def _later(releases: Sequence[ReleaseRecord], t: int) -> list[ReleaseRecord]:
+    """Those after step t; looked for from the end, where they are."""
+    found: list[ReleaseRecord] = []
+    for one in reversed(releases):
+        if one.t <= t:
+            break
+        found.append(one)
+    return found[::-1]
+
+
+# --------------------------------------------------------------------------------------------------
+# The releases that can be asked for: those of the ledger, then each new one as it is shown.
+#
+# Written by the loop, read by any thread. A release enters when it is durable, and never changes.
+
+
+log = logging.getLogger("hushgrid.history")
+
+KEPT = 100_000  # releases of a zone: more than two years of quarter hours
+
+ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
+
+
+class History:
+    """Releases of each zone in order of time; also a publisher."""
+
+    def __init__(self, zones: Iterable[ZoneService]) -> None:
+        self.zones = {zone.id: zone for zone in zones}
+        self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
+        self._watchers: list[tuple[ReleaseWatcher, bool]] = []
+        self._told: dict[str, int] = {}  # the last step of a zone that was made here
+        self._mutex = threading.Lock()
+
+    def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, told: bool = True) -> None:
+        """Take what a ledger holds; nobody is told. Not `told`: another may have failed to."""
+        with self._mutex:
+            self._releases[zone] = list(releases[-KEPT:])
+            if told and releases:
+                self._told[zone] = releases[-1].t
+
+    def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
+        """Have every new release told, by a call that must not wait; returns how to end that.
+
+        `own`: those alone that this process answers for, not those it only follows.
+        """
+        entry = (watcher, own)
+        with self._mutex:
+            self._watchers.append(entry)
+
+        def end() -> None:
+            with self._mutex:
+                if entry in self._watchers:
+                    self._watchers.remove(entry)
+
+        return end
+
+    def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Add a release and tell it; one that is here already is neither.
+
+        One that was only followed so far is told to those who wait for this process's own.
+        """
+        with self._mutex:
+            new, first = self._add(zone.id, release), release.t > self._told.get(zone.id, 0)
+            self._told[zone.id] = max(release.t, self._told.get(zone.id, 0))
+            some = [one for one, own in self._watchers if new or (own and first)]
+        _tell(some, zone, release)
+
+    def follow(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Add a release of another process; whoever made it tells its subscribers."""
+        with self._mutex:
+            new = self._add(zone.id, release)
+            some = [one for one, own in self._watchers if new and not own]
+        _tell(some, zone, release)
+
+    def _add(self, zone: str, release: ReleaseRecord) -> bool:
+        known = self._releases[zone]
+        if known and known[-1].t >= release.t:
+            return False
+        known.append(release)
+        del known[:-KEPT]
+        return True
+
+    def newest(self, zone: str) -> ReleaseRecord | None:
+        """The last release; None before the first."""
+        known = self._releases[zone]
+        return known[-1] if known else None
+
+    def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
+        """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
+        known = self._releases[zone]
+        low = bisect.bisect_left(known, since, key=_applies)
+        return known[low : bisect.bisect_left(known, until, key=_applies)]
+
+    def at(self, zone: str, t: int) -> ReleaseRecord | None:
+        """The release of step t, where it can be asked for."""
+        known = self._releases[zone]
+        place = bisect.bisect_left(known, t, key=_step)
+        return known[place] if place < len(known) and known[place].t == t else None
+
+    def last(self, zone: str, number: int) -> list[ReleaseRecord]:
+        """The newest releases, oldest first."""
+        return self._releases[zone][-number:] if number > 0 else []
+
+
+def _tell(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: ReleaseRecord) -> None:
+    for watcher in watchers:
+        try:
+            watcher(zone, release)
+        except Exception as error:  # a watcher's trouble is not the tick's
+            log.warning("watcher failed", extra={"error": type(error).__name__})
+
+
+def _applies(release: ReleaseRecord) -> int:
+    return release.applies_start
+
+
+def _step(release: ReleaseRecord) -> int:
+    return release.release.t
+
+
+FORM = 2  # counts on when a shape changes, so that no proxy keeps an old one
+HELD = 200  # bodies of a zone kept for other ranges than the usual one
+LARGE = 100_000  # [bytes] a larger body is made again for everyone who asks
+
+JSON, CSV = b"application/json", b"text/csv; charset=utf-8"
+
+
+class Feed(NamedTuple):
+    """One path: what it answers with, and of which type. `shape` None: the newest price alone."""
+
+    path: str
+    media: bytes
+    shape: Callable[[Series], bytes] | None
+
+
+FEEDS = (
+    Feed("/v1/price", JSON, None),
+    Feed("/v1/prices", JSON, prices),
+    Feed("/v1/prices.csv", CSV, csv),
+    Feed("/v1/evcc", JSON, evcc),
+    Feed("/v1/emhass", JSON, emhass),
+    Feed("/v1/octopus", JSON, octopus),
+)
+BY_PATH = {feed.path: feed for feed in FEEDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A body and how long it holds: `due` is when the next release is [UTC epoch s]."""
+
+    body: bytes
+    media: bytes
+    etag: bytes
+    due: int
+
+    def age(self, now: float) -> int:
+        """How long it may be kept [s]; a second where the next release is late."""
+        return max(math.ceil(self.due - now), 1)
+
+
+class Pages:
+    """The feeds of all zones."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._forecasters = {zone: Forecaster(one) for zone, one in history.zones.items()}
+        self._kept: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
+        self._mutex = threading.Lock()
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self._history.zones)
+
+    def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
+        """A page that is made already."""
+        newest = self._history.newest(zone)
+        head, pages = self._kept.get(zone, ("", None))
+        if newest is None or pages is None or head != newest.head:
+            return None
+        return pages.get((path, span))
+
+    def page(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
+        """A page of the newest release; None before the first. It may take a while."""
+        page = self.ready(path, zone, span)
+        while page is None:
+            newest = self._history.newest(zone)
+            if newest is None:
+                return None
+            made = self._made(BY_PATH[path], self._history.zones[zone], newest, span)
+            if self._history.newest(zone) is newest:  # else it was overtaken: a tag has one body
+                page = made
+                self._keep(zone, newest.head, (path, span), page)
+        return page
+
+    def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange) -> Page:
+        due = newest.start + 2 * zone.seconds + zone.grace
+        etag = f'"{FORM}-{newest.head[:40]}"'.encode()
+        return Page(self._body(feed, zone, newest, span), feed.media, etag, due)
+
+    def _body(
+        self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange
+    ) -> bytes:
+        if feed.shape is None:
+            return json.dumps(price(zone, newest), separators=(",", ":")).encode()
+        since, until = bounds(newest, span)
+        releases = self._history.between(zone.id, since, until)
+        known = NOTHING
+        if until > newest.applies_start or feed.shape is prices:
+            known = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
+        named = (zone.id, zone.currency, zone.seconds)
+        return feed.shape(series(*named, newest, releases, known.guesses, span, known.ranges))
+
+    def _keep(self, zone: str, head: str, key: tuple[str, PriceRange], page: Page) -> None:
+        if len(page.body) > LARGE and key[1] != USUAL:
+            return
+        with self._mutex:
+            known, pages = self._kept.get(zone, ("", OrderedDict()))
+            if known != head:
+                pages = OrderedDict()
+            pages[key] = page
+            while len(pages) > HELD:
+                pages.popitem(last=False)
+            self._kept[zone] = (head, pages)

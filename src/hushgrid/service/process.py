@@ -1,0 +1,366 @@
+"""The running process: stores, key, noise, a curator for each zone, ways in and out, the loop.
+
+    stop = threading.Event()
+    serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
+
+A zone whose pass fails is closed and opened again after a pause that grows; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from starlette.routing import BaseRoute
+
+from hushgrid.errors import HushgridError, MeterError
+from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
+from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
+from hushgrid.service.access import open_clients
+from hushgrid.service.access.tokens import Access
+from hushgrid.service.clock import Clock
+from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
+from hushgrid.service.http.app import make_app, page_routes
+from hushgrid.service.http.common import Board, Counted, Metrics
+from hushgrid.service.http.middleware import Front
+from hushgrid.service.http.operator import Certificates, Loads, Operator
+from hushgrid.service.http.server import Server, Stage
+from hushgrid.service.ingest import Gate
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.writer import load
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.disk import HeldMeters
+from hushgrid.service.mqtt import MqttPrices, MqttReadings
+from hushgrid.service.openadr import open_vtn
+from hushgrid.service.openadr.app import MqttEvents, Vtn, mounted
+from hushgrid.service.prices import History
+from hushgrid.service.transfer import check_arrived
+
+# --------------------------------------------------------------------------------------------------
+# One zone of a running process: open, ticking, or waiting to be opened again.
+
+
+log = logging.getLogger("hushgrid.serve")
+
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened again
+
+OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curator]]
+
+
+class ZoneRun:
+    """A zone, its curator while it is open, and when to try again while it is not."""
+
+    def __init__(
+        self,
+        service: ZoneService,
+        make: OpenCurator,
+        steady: Callable[[], float] = time.monotonic,
+        first_pause: float | None = None,
+    ) -> None:
+        self.service, self._make, self._steady = service, make, steady
+        self._first = FIRST_PAUSE if first_pause is None else first_pause
+        self.failures = 0  # in a row
+        self._stack = ExitStack()
+        self.curator: Curator | None = None
+        self._pause, self._again = self._first, 0.0
+
+    def open(self, now: float, *, new_epoch: bool = False) -> Curator:
+        """Take the zone's lock and fold its ledger."""
+        stack = ExitStack()
+        with stack:
+            self.curator = stack.enter_context(self._make(self.service, now, new_epoch))
+            self._stack = stack.pop_all()
+        log.info("zone open", extra={"zone": self.service.id, "t": self.curator.status.t})
+        return self.curator
+
+    def close(self) -> None:
+        """Let go of the zone."""
+        self.curator = None
+        self._stack.close()
+
+    def run(self, now: float) -> list[ReleaseRecord] | None:
+        """Publish what is due. None where the zone is closed, or was closed just now."""
+        if self.curator is None and self._steady() < self._again:
+            return None
+        try:
+            made = (self.curator or self.open(now)).run(now)
+        except Exception as error:  # one zone's trouble is not another's
+            self._fail(error)
+            return None
+        self.refresh()
+        return made
+
+    def refresh(self) -> None:
+        """Forget failures: what made them may be over."""
+        self._pause, self._again, self.failures = self._first, 0.0, 0
+
+    def _fail(self, error: Exception) -> None:
+        # our own errors say no secret; of others the type is all that is safe to tell
+        reason = str(error) if isinstance(error, HushgridError) else type(error).__name__
+        foreign = not isinstance(error, (HushgridError, OSError))
+        told = {"zone": self.service.id, "error": type(error).__name__, "reason": reason}
+        log.error("zone failed", extra=told, exc_info=error if foreign else None)
+        try:
+            self.close()
+        except Exception as again:
+            log.warning(
+                "zone not closed cleanly",
+                extra={"zone": self.service.id, "error": type(again).__name__},
+            )
+        self.failures += 1
+        self._again = self._steady() + self._pause
+        self._pause = min(2 * self._pause, LAST_PAUSE)
+
+    def next_due(self) -> float:
+        """When the next interval closes [UTC epoch s]; never, while the zone is closed."""
+        return self.curator.next_due() if self.curator else float("inf")
+
+
+WAKE, LEAST = 1.0, 0.01  # [s] the longest and the shortest sleep of the loop
+
+
+class Process:
+    """Everything that is open; `stack` closes it, the ways in first.
+
+    `more`: further routes of the HTTP server. `demo`: its pages show the adversary. `noise` makes
+    the noise of a simulation, in place of one with a secret seed; production takes none.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        stack: ExitStack,
+        *,
+        more: Sequence[BaseRoute] = (),
+        demo: bool = False,
+        noise: Callable[[], Noise] | None = None,
+    ) -> None:
+        self.deployment, self._stack = deployment, stack
+        self._more, self._demo = tuple(more), demo
+        simulated = deployment.mode == "simulation"
+        self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
+        self._key = load(deployment.key)
+        self._witnesses = stack.enter_context(open_witnesses(deployment))
+        self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
+        self._metrics = Metrics()
+        self.board = Board(zone.id for zone in deployment.zones)
+        self.history = History(deployment.zones)
+        self._price_file = _price_file(deployment)
+        shown: list[Publisher] = [self.history, *self._made_publishers()]
+        self._publishers = [Counted(each, self._metrics) for each in shown]
+        self._loads = Loads(deployment.zones, self._meters)
+        self._names = tuple(type(each).__name__ for each in shown)
+        self._operator: Operator | None = None
+        self._zones = self._made_zones()
+        self._gate = Gate(deployment.zones, self._meters)
+        self._renew_at, self._pause = 0.0, FIRST_PAUSE
+        self.server: Server | None = None
+
+    @property
+    def _mark(self) -> str:
+        """What this process's names have that no other's has."""
+        return ""
+
+    def _made_zones(self) -> list[ZoneRun]:
+        return [ZoneRun(zone, self._curator) for zone in self.deployment.zones]
+
+    def _made_publishers(self) -> Iterator[Publisher]:
+        if self._price_file is not None:
+            yield self._price_file
+        if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
+            # two of a name drive each other out
+            name = f"hushgrid-prices-{self._key.public[:12]}{self._mark}"
+            prices = MqttPrices(self.deployment.mqtt, name)
+            self._stack.callback(prices.stop)
+            yield prices
+        if self.deployment.mqtt is not None and self.deployment.mqtt_uris:
+            name = f"hushgrid-openadr-{self._key.public[:12]}{self._mark}"
+            events = MqttEvents(self.deployment.mqtt, name)
+            self._stack.callback(events.stop)
+            yield events
+
+    @contextmanager
+    def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
+        """A zone's curator with a ledger store of its own: what is opened again is opened whole."""
+        with (
+            open_store(self.deployment.ledger) as store,
+            Curator.open(
+                zone,
+                store,
+                self._meters,
+                self._noise(),
+                self._key,
+                self._publishers,
+                self.deployment.mode,
+                now=now,
+                new_epoch=new_epoch,
+                witness=self._witnesses.of(zone.id),
+            ) as curator,
+        ):
+            self.history.fill(zone.id, curator.releases)
+            yield curator
+
+    def open(self, now: float, new_epoch: bool) -> None:
+        """Open every zone; what is wrong with one is raised."""
+        moves = {}
+        for zone in self._zones:
+            self._stack.callback(zone.close)
+            moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
+        check_arrived(moves)
+
+    def face(self, http: Http, clock: Clock) -> Front:
+        """The app that answers over HTTP."""
+        clients = open_clients(self.deployment.client_store)
+        self._stack.callback(clients.close)
+        access = Access(
+            clients,
+            self._key.derive("access tokens"),
+            clock,
+            lifetime=http.token_lifetime,
+            static=http.tokens,
+        )
+        self._operator = Operator(
+            self.history,
+            self.board,
+            clock,
+            mode=self.deployment.mode,
+            loads=self._loads,
+            publishers=self._names,
+        )
+        more = (
+            [self._vtn(self.deployment.openadr, access, clock)] if self.deployment.openadr else []
+        )
+        if http.pages:
+            more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
+        return make_app(
+            self._gate,
+            self.board,
+            self._metrics,
+            http,
+            history=self.history,
+            access=access,
+            clock=clock,
+            lines=self._lines,
+            more=[*more, *self._more],
+            mode=self.deployment.mode,
+            operator=self._operator,
+            certify=Certificates(self.deployment, self._key.public).values,
+        )
+
+    def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
+        store = open_vtn(self.deployment.vtn_store)
+        made = Vtn(
+            self.history,
+            store,
+            access,
+            clock,
+            settings,
+            mqtt_uris=self.deployment.mqtt_uris,
+            alone=not self.deployment.share,
+            counted=self._metrics.sent,
+        )
+        return mounted(self._stack.enter_context(made).app)
+
+    def _lines(self, zone: str) -> Iterator[str]:
+        """A zone's records as they are exported: those that the witness of this process has.
+
+        A record that is stored and not witnessed yet may still be lost, and its step drawn again.
+        """
+        last = self._witnesses.of(zone).seq
+        with open_store(self.deployment.ledger, create=False) as store:
+            for record in store.records(zone):
+                if record.seq > last:
+                    return
+                yield record.line + "\n"
+
+    def listen(self, clock: Clock, stage: Stage | None = None) -> None:
+        """Open the ways in: a server of our own, or a stage on somebody else's."""
+        http = self.deployment.http
+        if http is not None and stage is not None:
+            stage.show(self.face(http, clock))
+            self._stack.callback(stage.clear)
+        elif http is not None:
+            self.server = Server(self.face(http, clock), http.host, http.port, http)
+            self.server.start()
+            self._stack.callback(self.server.stop)
+        self._listen_to_broker()
+
+    def _listen_to_broker(self) -> None:
+        readings = self._made_readings()
+        if readings is not None:
+            readings.start()
+            self._stack.callback(readings.stop)
+
+    def _made_readings(self) -> MqttReadings | None:
+        mqtt = self.deployment.mqtt
+        if mqtt is None or not mqtt.readings:
+            return None
+        name = f"hushgrid-readings-{self._key.public[:12]}"  # the same after a restart
+        return MqttReadings(mqtt, self._gate, self._metrics.received, name)
+
+    def turn(self, clock: Clock) -> None:
+        """One pass over all zones."""
+        self._mend()
+        for zone in self._zones:
+            self._pass(zone, clock)
+        self._passed()
+
+    def _pass(self, zone: ZoneRun, clock: Clock) -> None:
+        begun = time.monotonic()
+        made = zone.run(clock.now())
+        if made is None or zone.curator is None:
+            if zone.service.id not in self.board.waiting():
+                self._metrics.failed(zone.service.id)
+            self.board.failed(zone.service.id)
+            return
+        self._metrics.released(made, time.monotonic() - begun)
+        status = self._told(zone.curator.status)
+        self._metrics.stands(status)
+        self.board.passed(status)
+        if self._operator is not None:
+            self._operator.noted(zone.service.id, zone.curator.inside)
+
+    def _passed(self) -> None:
+        if self._operator is not None:
+            self._operator.passed()
+
+    def _told(self, status: Status) -> Status:
+        return status
+
+    def leave(self) -> None:
+        """What is done first when the process is to stop."""
+
+    def rest(self, clock: Clock) -> float:
+        """How long to sleep [s]: until something is due, never longer than a second."""
+        due = min((zone.next_due() for zone in self._zones), default=float("inf"))
+        return min(max(due - clock.now(), LEAST), WAKE)
+
+    def _mend(self) -> None:
+        """Open a meter store again that cannot be used any more."""
+        if not self._meters.doubtful or time.monotonic() < self._renew_at:
+            return
+        try:
+            self._meters.renew()
+            self._pause = FIRST_PAUSE
+        except (MeterError, OSError) as error:
+            log.error("meter store away", extra={"error": type(error).__name__})
+            self._pause = min(2 * self._pause, LAST_PAUSE)
+        self._renew_at = time.monotonic() + self._pause
+
+
+def _price_file(deployment: Deployment) -> PriceFile | None:
+    if deployment.price_file is None:
+        return None
+    return PriceFile(deployment.price_file, f".{deployment.name}" if deployment.share else "")
+
+
+def make_noise(deployment: Deployment) -> Noise:
+    """Of the service's mode."""
+    if deployment.mode == "production":
+        return SecureNoise()
+    return SimulatedNoise(secrets.randbits(128))

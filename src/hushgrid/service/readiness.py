@@ -1,0 +1,514 @@
+"""What `hushgrid serve` would refuse at its start, found without writing anything.
+
+Stores are opened for reading, or it is looked whether they can be made; a port is bound and let go
+at once. A broker that is away is nothing that serve refuses, so it is not asked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import sqlite3
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hushgrid.errors import (
+    ExtraError,
+    HushgridError,
+    LedgerError,
+    MeterError,
+    Problem,
+    ServiceError,
+)
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.toml import Table, TomlFile, masked, shown
+from hushgrid.service.border import opening, zone_as_begun
+from hushgrid.service.curator import Status, status_of
+from hushgrid.service.epoch import check_all_here, check_new, check_same
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
+from hushgrid.service.ledger.witness import witness_to_read
+from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
+from hushgrid.service.meters.folder import ZoneFolder
+from hushgrid.service.meters.ports import Roster
+from hushgrid.service.promise import Running
+from hushgrid.service.transfer import check_arrived
+
+# --------------------------------------------------------------------------------------------------
+# The service file that `hushgrid init` writes, and the key beside it.
+
+
+KEY_FILE = "hushgrid.key"
+
+
+def example(begins: int) -> str:
+    """A service file whose first interval starts at `begins` [UTC epoch s]."""
+    source = files("hushgrid.service").joinpath("example.toml").read_text("utf-8")
+    at = datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return source.replace("{begins}", at)
+
+
+def make_key(path: Path) -> bool:
+    """A new signing key in a file; False where this build has no ledger to sign."""
+    try:
+        keys = import_module("hushgrid.service.ledger.writer")
+    except ModuleNotFoundError:
+        return False
+    keys.create(path)
+    return True
+
+
+# --------------------------------------------------------------------------------------------------
+# Example values that are still in a service file: those of the template, and others like them.
+
+
+_WORDS = re.compile(
+    r"\b(change[ _-]?me|todo|tbd|fixme|placeholder|nobody yet|this is an example|your name)\b",
+    re.I,
+)
+# names that belong to nobody (RFC 2606, RFC 6761)
+_NOWHERE = re.compile(
+    r"://([^/]*\.)?(example|example\.(com|net|org)|invalid|test)(:\d+)?(/|$)", re.I
+)
+_SECRETS = ("", "change me", "changeme", "change-me", "secret", "token", "password", "hushgrid")
+_DIGESTS = {hashlib.sha256(word.encode()).hexdigest(): word for word in _SECRETS}
+
+
+def placeholders(path: Path) -> list[Problem]:
+    """Every value of a service file, and of the zone files it names, that is only an example."""
+    main = TomlFile(path)
+    service = main.content.get("service")
+    names = service.get("zones", ()) if isinstance(service, Mapping) else ()
+    found: list[Problem] = []
+    for file in (main, *(TomlFile(main.folder / name) for name in names)):
+        for key, value in _of_zone(file.content):
+            fix = "which is an example's; give your own"
+            file.faults.add(key, f"{key} is {value}, {fix}.")
+        for key, value in _of_service(file.content):
+            file.faults.add(key, f"{key} is {value}, which belongs to nobody; give your own.")
+        found += file.problems()
+    return found
+
+
+def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
+    """What a zone of the template has, and texts that say so themselves."""
+    template = tomllib.loads(example(0))
+    policy = content.get("policy", {})
+    texts = {"policy.eta_set_by": policy.get("eta_set_by", "") if policy.get("eta", 1) < 1 else ""}
+    first = template["houses"][0]["meters"]
+    for i, group in enumerate(content.get("houses", ())):
+        texts[f"houses[{i}].provenance"] = group.get("provenance", "")
+        meters = group.get("meters")
+        if isinstance(meters, Mapping) and {"first": 1, **meters} == first:
+            yield f"houses[{i}].meters", f'{{prefix = "{first["prefix"]}", first = 1}}'
+    for i, model in enumerate(content.get("models", ())):
+        texts[f"models[{i}].provenance"] = model.get("provenance", "")
+        texts[f"models[{i}].structural_zeros"] = model.get("structural_zeros", "")
+        if any(model.get("chains") == one["chains"] for one in template["models"]):
+            yield f"models[{i}].chains", "the occupancy of the template"
+    for key, text in texts.items():
+        if _WORDS.search(str(text)):
+            yield key, shown(text)
+
+
+def _of_service(content: Table) -> Iterator[tuple[str, str]]:
+    """Addresses of nobody, and tokens that anybody would try."""
+    openadr: Any = content.get("openadr", {})
+    for key in ("url", "mqtt_uris"):
+        given = openadr.get(key, ())
+        for address in [given] if isinstance(given, str) else given:
+            if _NOWHERE.search(address):
+                yield f"openadr.{key}", shown(address)
+    for digest in content.get("http", {}).get("token_digests", ()):
+        if digest.lower() in _DIGESTS:
+            word = _DIGESTS[digest.lower()]
+            yield "http.token_digests", f"the digest of the token {word!r}"
+
+
+_MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client")
+
+
+def refusals(
+    deployment: Deployment,
+    *,
+    new_epoch: bool = False,
+    running: dict[str, Running] | None = None,
+) -> tuple[list[str], list[str]]:
+    """What keeps a service from starting, and what only deserves a look.
+
+    Args:
+        deployment: The service as its file describes it.
+        new_epoch: Whether it would be started with `--new-epoch`.
+        running: Gets the epoch of every zone that has a ledger which serve would go on with.
+
+    Returns:
+        Problems, on each of which serve stops; and remarks. One sentence each, after its key.
+    """
+    found = _Found()
+    with found.at("hushgrid"):
+        _modules()
+    key: Signer | None = None
+    with found.at("service.key"):
+        from hushgrid.service.ledger.writer import load
+
+        key = load(deployment.key)
+    with found.at("stores.ledger"):
+        _ledger(deployment, key, new_epoch, found, {} if running is None else running)
+    if deployment.witness_needed:
+        with found.at("stores.witness"):
+            _witness(deployment.witness_folder)
+    with found.at("stores.meters"):
+        _meters(deployment, new_epoch, found)
+    if deployment.http is not None:
+        with found.at("stores.clients"):
+            _side(deployment.client_store, "hushgrid_clients", _clients)
+        if deployment.openadr is not None:
+            with found.at("stores.vtn"):
+                _side(deployment.vtn_store, "hushgrid_vtn_version", _vtn)
+        with found.at("http"):
+            _http(deployment, found)
+    if deployment.mqtt is not None and deployment.mqtt.username is not None:
+        with found.at("mqtt.password_file"):
+            from hushgrid.service.mqtt import password_of
+
+            password_of(deployment.mqtt)
+    if deployment.price_file is not None and not deployment.price_file.parent.is_dir():
+        folder = deployment.price_file.parent
+        found.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
+    return found.problems, found.remarks
+
+
+class _Found:
+    """Problems and remarks so far."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.remarks: list[str] = []
+
+    @contextmanager
+    def at(self, key: str) -> Iterator[None]:
+        """Errors raised inside are problems of this key."""
+        try:
+            yield
+        except HushgridError as error:
+            self.problems.append(f"{key}: {masked(str(error))}")
+        except OSError as error:
+            self.problems.append(f"{key}: {error.strerror or type(error).__name__}.")
+
+
+def _modules() -> None:
+    from importlib import import_module
+
+    for module in _MODULES:
+        try:
+            import_module(module)
+        except ImportError:
+            raise ExtraError(
+                f"{module} is not installed; get it with pip install 'hushgrid[serve]'."
+            ) from None
+
+
+# ---- the ledger
+
+
+def _ledger(
+    deployment: Deployment,
+    key: Signer | None,
+    new_epoch: bool,
+    found: _Found,
+    running: dict[str, Running],
+) -> None:
+    """Every record as serve would read it, and the terms against those of the epoch."""
+    url = deployment.ledger
+    opened: Callable[[], AbstractContextManager[LedgerStore | None]] = nullcontext
+    if _is_postgres(url):
+        if _in_database(url, "hushgrid_ledger"):
+            opened = partial(open_store, url, create=False)
+    else:
+        path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+        _check_file(path, lambda why: LedgerError(f"ledger {path} {why}"))
+        if _holds(path):
+            opened = partial(SqliteLedger, path, create=False, still=True)
+    moves = {}
+    with opened() as store:
+        for zone in deployment.zones:
+            if key is None:
+                break
+            with found.at(f"zone {zone.id}"):
+                witness = witness_to_read(deployment.witness_folder, zone.id)
+                ledger = Ledger.read(store, zone.id, key, deployment.mode, witness)
+                if ledger is None:
+                    continue
+                running[zone.id] = _terms(zone, ledger, key, new_epoch)
+                moves[zone.id] = ledger.standing.transfers
+    check_arrived(moves)
+
+
+def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> Running:
+    """As a curator opens the zone: the epoch it would go on with."""
+    standing = ledger.standing
+    if new_epoch or standing.epoch is None:
+        opening(zone, standing)
+    else:
+        zone = zone_as_begun(zone, standing.epoch.digest)
+    check_all_here(zone, standing, key)
+    if new_epoch:
+        check_new(zone, standing)
+    elif standing.epoch is not None:
+        check_same(zone, standing)
+        return Running(zone, standing)
+    return Running.beginning(zone, standing)
+
+
+def _witness(folder: Path) -> None:
+    there = folder if folder.exists() else folder.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise LedgerError(
+            f"the witness folder {folder} cannot be used; set stores.witness to a folder on a local"
+            " disk that the service can write."
+        )
+
+
+# ---- meters
+
+
+def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
+    """A folder that can be used, or a database; and the rosters kept there."""
+    url = deployment.meters
+    if _is_postgres(url):
+        if _in_database(url, "hushgrid_meter_zone") and not new_epoch:
+            _check_rosters(deployment, _rosters(url), found)
+        return
+    folder = Path(url)
+    if folder.exists() and not folder.is_dir():
+        raise MeterError(f"meter store {folder} is not a folder; give one that can be written.")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise MeterError(f"meter store {folder} cannot be written; give a folder that can.")
+    kept = {}
+    for zone in deployment.zones:
+        with found.at("stores.meters"):
+            epoch = ZoneFolder(folder, zone.id).read_epoch()
+            if epoch is not None:
+                kept[zone.id] = (epoch.roster.houses, epoch.roster.interval, epoch.roster.digest)
+    if not new_epoch:
+        _check_rosters(deployment, kept, found)
+
+
+def _check_rosters(
+    deployment: Deployment, kept: dict[str, tuple[int, int, str]], found: _Found
+) -> None:
+    from hushgrid.service.meters.ports import RosterEpoch
+
+    for zone in deployment.zones:
+        if zone.id in kept:
+            with found.at("stores.meters"):
+                roster = Roster.of(zone.id, zone.meters, zone.seconds)
+                RosterEpoch(Roster(*kept[zone.id])).check_same(roster, zone.id)
+
+
+# ---- databases
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+@contextmanager
+def _session(url: str) -> Iterator[Any]:
+    """A session that only reads."""
+    try:
+        import psycopg
+    except ImportError:
+        raise ExtraError(
+            "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
+        ) from None
+    try:
+        with psycopg.connect(url, autocommit=True, connect_timeout=10) as session:
+            session.read_only = True
+            yield session
+    except psycopg.ProgrammingError:  # its message would show the URL, password and all
+        raise ServiceError(
+            "this is no URL that PostgreSQL knows; give postgresql://USER@HOST/DATABASE."
+        ) from None
+    except psycopg.Error as error:
+        why = (" ".join(str(error).split()) or type(error).__name__)[:200]
+        raise ServiceError(f"the database cannot be used ({why}); start it.") from None
+
+
+def _in_database(url: str, table: str) -> bool:
+    """Whether the table is there; where it is not, it must be possible to make it."""
+    with _session(url) as session:
+        (sync,) = session.execute("SHOW fsync").fetchone()
+        if sync != "on":
+            raise ServiceError("the server has fsync off, so nothing is durable; turn it on.")
+        if session.execute("SELECT to_regclass(%s)", (table,)).fetchone()[0]:
+            return True
+        allowed = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+        if not session.execute(allowed).fetchone()[0]:
+            raise ServiceError(f"the database has no table {table} and lets none be made.")
+    return False
+
+
+def _rosters(url: str) -> dict[str, tuple[int, int, str]]:
+    with _session(url) as session:
+        rows = session.execute("SELECT zone, houses, interval_s, roster FROM hushgrid_meter_zone")
+        return {zone: (houses, seconds, roster) for zone, houses, seconds, roster in rows}
+
+
+# ---- files
+
+
+def _holds(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
+    """A file that can be written, in a folder in which others can be made beside it."""
+    if not path.parent.is_dir():
+        raise error(f"is in no folder; make {path.parent} first.")
+    if path.exists() and not path.is_file():
+        raise error("is not a file; give another name.")
+    written = [path.parent, *([path] if path.exists() else [])]
+    if not all(os.access(one, os.W_OK) for one in written):
+        raise error("cannot be written; see whose it and its folder are.")
+
+
+def _side(url: str, table: str, kind: tuple[str, int, int]) -> None:
+    """A store beside the ledger: absent, or of the right kind."""
+    if _is_postgres(url):
+        _in_database(url, table)
+        return
+    name, application, version = kind
+    path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+    _check_file(path, lambda why: ServiceError(f"{name} {path} {why}"))
+    if not _holds(path):
+        return
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True)
+        try:
+            found = [
+                database.execute(f"PRAGMA {one}").fetchone()[0]
+                for one in ("application_id", "user_version")
+            ]
+        finally:
+            database.close()
+    except sqlite3.Error as error:
+        raise ServiceError(f"{name} {path} cannot be used ({error}); give another name.") from None
+    if found != [application, version]:
+        raise ServiceError(
+            f"{name} {path} is a database of something else, or of another version of hushgrid;"
+            " give another name."
+        )
+
+
+def _kinds() -> tuple[tuple[str, int, int], tuple[str, int, int]]:
+    from hushgrid.service.access import clients
+    from hushgrid.service.openadr import store as vtn
+    from hushgrid.service.openadr.store import VERSION
+
+    return (
+        ("clients", clients.APPLICATION, clients.VERSION),
+        ("vtn", vtn.APPLICATION, VERSION),
+    )
+
+
+_clients, _vtn = _kinds()
+
+
+# ---- ways in
+
+
+def _http(deployment: Deployment, found: _Found) -> None:
+    """Certificates that can be used and a port that is free, or taken by this very service."""
+    from hushgrid.service.http.server import bound, check_tls
+
+    assert deployment.http is not None
+    check_tls(deployment.http)
+    try:
+        bound(deployment.http.host, deployment.http.port).close()
+    except ServiceError as error:
+        if not _running(deployment):
+            raise
+        found.remarks.append(f"http: {error} The service runs already.")
+
+
+def _running(deployment: Deployment) -> bool:
+    """Whether a process holds the ledger of one of the zones."""
+    if _is_postgres(deployment.ledger):
+        from hushgrid.service.ledger.postgres import lock_of
+
+        with suppress(HushgridError), _session(deployment.ledger) as session:
+            query = (
+                "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
+                " WHERE locktype = 'advisory'"
+            )
+            held = {row[0] for row in session.execute(query)}
+            return any(lock_of(zone.id) in held for zone in deployment.zones)
+        return False
+    path = Path(deployment.ledger.removeprefix("sqlite:").removeprefix("//"))
+    return any(_locked(sidecar_path(path, zone.id)) for zone in deployment.zones)
+
+
+def _locked(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+# --------------------------------------------------------------------------------------------------
+# Where zones stand, read from a ledger that others may be writing, or from a running service.
+
+
+def from_ledger(deployment: Deployment, now: float) -> list[Status]:
+    """Every zone by its records, each checked; takes no lock."""
+    with open_store(deployment.ledger, create=False) as store:
+        found = []
+        for zone in deployment.zones:
+            report = check(store.records(zone.id), verify_signature, {})
+            if report.first_bad is not None:
+                raise LedgerError(
+                    f"the ledger of zone {zone.id!r} is bad at record {report.first_bad}"
+                    f" ({report.reason}); see hushgrid ledger verify."
+                )
+            found.append(status_of(zone, report.standings.get(zone.id), now))
+    if deployment.share:
+        from hushgrid.service.cluster.leases import owners
+
+        who = owners(deployment.ledger)
+        found = [replace(one, curator=who.get(one.zone)) for one in found]
+    return found
+
+
+def from_service(url: str, token: str = "") -> list[Status]:
+    """Every zone as a running service answers; `missing` where the token is an operator's."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        answer = httpx.get(url.rstrip("/") + "/v1/status", timeout=10, headers=headers)
+        answer.raise_for_status()
+        zones: list[dict[str, Any]] = answer.json()["zones"]
+        return [Status(**({"missing": None} | zone)) for zone in zones]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        raise ServiceError(
+            f"service {url} does not tell its status ({type(error).__name__}); give the address"
+            " of a running hushgrid serve, or its service file."
+        ) from None

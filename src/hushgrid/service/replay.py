@@ -1,0 +1,251 @@
+"""A ledger replayed: the mechanism's state, public knowledge, and what is spent.
+
+Everything in it is public: whoever has the ledger and the zone file has it too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from copy import copy
+from typing import Self
+
+from hushgrid._numbers import Spent
+from hushgrid.belief.estimate import PublicKnowledge
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.policy import largest_so_far
+from hushgrid.mechanism.release import State, bring, carry, first_public, replay, skip
+from hushgrid.service.epoch import first_state
+from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord
+
+
+class PublicReplay:
+    """What the public knows of a zone after releases that are taken in order.
+
+    Args:
+        service: The zone.
+        first: Its step that the epoch begins with.
+
+    Attributes:
+        knowledge: Belief about occupancy, and the step it is about.
+        rates: What was shown at each step of the epoch so far [currency/kWh].
+    """
+
+    def __init__(self, service: ZoneService, first: int) -> None:
+        scenario = service.scenario
+        self._first, self._fallback = first, service.fallback_rate
+        self.knowledge = first_public(scenario.models, scenario.consumption, service.policy)
+        self.rates: list[float] = []
+
+    def reach(self, t: int) -> None:
+        """Go on to the zone's step t: what is not published leaves the last rate as it is."""
+        while self._first + len(self.rates) < t:
+            self._pass(self.rates[-1] if self.rates else self._fallback)
+
+    def take(self, one: ReleaseRecord, learned: PublicKnowledge | None = None) -> None:
+        """Learn from the next release.
+
+        Args:
+            one: The release.
+            learned: What the public knows after it, where that was computed already.
+        """
+        self.reach(one.t)
+        if one.source != "readings":
+            self._pass(one.rate)
+            return
+        if learned is None:
+            learned = self.knowledge.after(one.load_hat, one.scale, self.rates)
+        self.knowledge = learned
+        self.rates.append(one.rate)
+
+    def _pass(self, rate: float) -> None:
+        self.knowledge = self.knowledge.passed()
+        self.rates.append(rate)
+
+
+class Replay:
+    """A ledger turned into what holds after it; the one account of curator, feeds and commands.
+
+    `follow` goes on from where it was. Spending is added up at once, state and public knowledge
+    when they are asked for. Only an audit does not use it: it recomputes a record on its own, so
+    that a fault here is not repeated there.
+
+    Args:
+        service: The zone.
+
+    Attributes:
+        spent: All that is lost in the present epoch, exactly.
+    """
+
+    spent: Spent
+
+    def __init__(self, service: ZoneService) -> None:
+        self._service = service
+        self._standing: LedgerState | None = None
+        self._terms: object = None  # what a fold begins with
+        self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
+        self._public: PublicReplay | None = None
+        self._state: State | None = None
+        self._pending = deque[ReleaseRecord]()  # that state and public knowledge do not have
+
+    def follow(self, standing: LedgerState) -> Self:
+        """Take the releases that are new."""
+        releases = standing.current
+        terms = (standing.epoch, standing.transfers, dict(standing.charged), standing.booked)
+        last = releases[self._taken - 1].head if 0 < self._taken <= len(releases) else ""
+        self._standing = standing
+        if terms != self._terms or last != self._last:
+            self.spent, self._terms = spent_before(self._service, standing), terms
+            self._taken, self._last = 0, ""
+            self._public, self._state, self._pending = None, None, deque()
+        new = releases[self._taken :]
+        self.spent = self.spent.add(*(one.epsilon for one in new if one.source == "readings"))
+        self._pending.extend(new)
+        if new:
+            self._taken, self._last = len(releases), new[-1].head
+        return self
+
+    def copy(self) -> Replay:
+        """One that goes on by itself."""
+        made = copy(self)
+        made._pending = deque(self._pending)
+        if self._public is not None:
+            made._public = copy(self._public)
+            made._public.rates = list(self._public.rates)
+        return made
+
+    @property
+    def epoch(self) -> EpochRecord:
+        """The present epoch.
+
+        Raises:
+            LedgerError: There is none.
+        """
+        if self._standing is None or self._standing.epoch is None:
+            raise LedgerError(
+                f"the ledger of zone {self._service.id!r} has no epoch; open it again."
+            )
+        return self._standing.epoch
+
+    @property
+    def state(self) -> State:
+        """The mechanism's, before the step that is next."""
+        return self.fold()[0]
+
+    @property
+    def public(self) -> PublicKnowledge:
+        """What is known before the step that is next."""
+        return self.fold()[1].knowledge
+
+    def reach(self, t: int) -> None:
+        """Go on to the zone's step t; those before it that have no release get none."""
+        state, public = self.fold()
+        public.reach(t)
+        for rate in public.rates[len(state.rates) :]:
+            state = skip(state, rate)
+        self._state = state
+
+    def fold(self) -> tuple[State, PublicReplay]:
+        """Bring state and public knowledge up to the last release.
+
+        Raises:
+            LedgerError: The ledger has no epoch.
+            PolicyError: The releases are of other terms than the zone's.
+        """
+        epoch, standing = self.epoch, self._standing
+        assert standing is not None
+        if self._state is None or self._public is None:
+            self._state = begun(self._service, standing)
+            self._public = PublicReplay(self._service, epoch.first)
+        while self._pending:
+            self._take(self._state, self._public, self._pending[0])
+            self._pending.popleft()
+        return self._state, self._public
+
+    def _take(self, state: State, public: PublicReplay, one: ReleaseRecord) -> None:
+        assert self._standing is not None
+        public.reach(one.t)
+        for rate in public.rates[len(state.rates) :]:
+            state = skip(state, rate)
+        if len(self._pending) == self._taken:  # the first of the epoch
+            state = bring(state, brought_now(self._standing))
+        if one.source == "readings":
+            state = replay(state, one.in_epoch(self.epoch))
+        else:
+            state = skip(state, one.rate)
+        public.take(one, state.public)
+        self._state = state
+
+
+def begun(service: ZoneService, standing: LedgerState) -> State:
+    """The mechanism before step 1 of the present epoch, with what windows count from before it."""
+    epoch = standing.epoch
+    state = first_state(service, None if epoch is None else epoch.digest)
+    return carry(state, lost_before(standing, service.policy.schedule.shared_by))
+
+
+def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
+    """What the last `steps` - 1 steps before the present epoch lost, latest last.
+
+    Counted by the epoch's own steps and by those published under, whichever reaches back further,
+    and with the loss of any house whatever it consumes. A house that came in before the epoch's
+    first release may have lost all it had spent at the last step before the release that follows
+    its record; where that is a release of the present epoch, `brought_now` has it.
+    """
+    lost, epoch = [Spent() for _ in range(steps - 1)], standing.epoch
+    if epoch is None or not lost:
+        return ()
+    begins = epoch.first * epoch.seconds
+    furthest = (steps - 1) * max(one.seconds for one in standing.epochs)
+    for one in reversed(standing.releases):
+        if one.t >= epoch.first or one.source != "readings":
+            continue
+        if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
+            break
+        seconds = standing.epoch_of(one).seconds
+        gap = begins - (one.start + seconds)
+        ago = max(gap // max(seconds, epoch.seconds), 0) + 1
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
+    moves: dict[int, float] = {}
+    for epsilon, after in _brought(standing):
+        if after is not None and after.t < epoch.first:
+            longest = max(standing.epoch_of(after).seconds, epoch.seconds)
+            ago = max(begins - after.start, 0) // longest + 1
+            moves[ago] = max(moves.get(ago, 0.0), epsilon)
+    for ago, epsilon in largest_so_far(moves).items():
+        if ago < steps:
+            lost[-ago] = lost[-ago].add(epsilon)
+    return tuple(each.total for each in lost)
+
+
+def brought_now(standing: LedgerState) -> float:
+    """The most that a house brought along which came since the release before the present epoch.
+
+    It counts as lost at the last step before the epoch's first release, whenever that is made.
+    """
+    first = standing.epoch.first if standing.epoch else 0
+    late = (e for e, after in _brought(standing) if after is None or after.t >= first)
+    return max(late, default=0.0)
+
+
+def _brought(standing: LedgerState) -> Iterator[tuple[float, ReleaseRecord | None]]:
+    """What each house that moved in had spent, and the first release after its record.
+
+    As of the present epoch's first release: a house that came later is not in its roster.
+    """
+    first = next((one.seq for one in standing.current), None)
+    moved = {one.house: one for one in standing.transfers if first is None or one.seq < first}
+    for move in moved.values():
+        if move.direction == "in":
+            after = bisect_right(standing.releases, move.seq, key=lambda one: one.seq)
+            late = after == len(standing.releases)
+            yield move.epsilon, None if late else standing.releases[after]
+
+
+def spent_before(service: ZoneService, standing: LedgerState) -> Spent:
+    """What is lost besides an epoch's releases: the most a house brought along, models, gaps."""
+    gaps = (one.epsilon for one in standing.booked_now)
+    return Spent().add(standing.carried, service.learned.epsilon, *gaps)

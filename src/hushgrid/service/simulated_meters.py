@@ -1,0 +1,239 @@
+"""A simulated fleet: the people of a service's zones, their meters, and a way to a curator."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from hushgrid.compare.simulation import World
+from hushgrid.errors import ServiceError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.intake.readings import Readings
+from hushgrid.service.curator import utc
+from hushgrid.service.ingest import Receipt
+
+ATTEMPTS, PAUSE = 6, 0.5  # how often a delivery is tried; the pause [s] doubles
+BODY, MESSAGE = 50_000, 1000  # readings in an HTTP body, in an MQTT message
+
+
+class MeterChannel(Protocol):
+    """Where a fleet sends its readings."""
+
+    def send(self, readings: Readings) -> Receipt | None:
+        """Deliver; the receipt where the way gives one."""
+        ...
+
+    def rate(self, zone: str) -> float | None:
+        """The rate that holds, as far as the way tells it."""
+        ...
+
+    def shut(self) -> None:
+        """Hang up."""
+        ...
+
+
+class Fleet:
+    """The meters of one zone, interval by interval from the one that `now` lies in."""
+
+    def __init__(self, zone: ZoneService, seed: int, now: float) -> None:
+        self.zone = zone
+        step = max(int(now - zone.begins) // zone.seconds, 0)
+        self.start = zone.begins + step * zone.seconds
+        self.world = World(zone.scenario.starting(step), (seed,))
+        self._codes = np.arange(len(zone.meters), dtype=np.int32)
+        self._heard: list[float] = []
+
+    @property
+    def end(self) -> int:
+        """When the next interval ends [UTC epoch s]."""
+        return self.start + self.zone.seconds
+
+    def interval(self, rate: float | None) -> Readings:
+        """Everybody's reading of the next interval, after hearing a rate."""
+        if rate is not None:
+            self._heard.append(rate)
+        self.world.step(self._heard)
+        alike = np.full(len(self._codes), 1, np.int64)
+        made = Readings(
+            self.zone.meters,
+            self._codes,
+            start=self.start * alike,
+            duration=self.zone.seconds * alike,
+            wh=self.world.readings.astype(np.int64),
+        )
+        self.start = self.end
+        return made
+
+
+def parts(readings: Readings, size: int) -> Iterator[Readings]:
+    """The same readings, so many at a time."""
+    ids = readings.ids
+    for at in range(0, len(readings), size):
+        some = slice(at, at + size)
+        used, code = np.unique(readings.code[some], return_inverse=True)
+        yield Readings(
+            [ids[i] for i in used],
+            code.astype(np.int32),
+            start=readings.start[some],
+            duration=readings.duration[some],
+            wh=readings.wh[some],
+        )
+
+
+def ndjson(readings: Readings) -> bytes:
+    """One object a line.
+
+    >>> ndjson(Readings.of(["a"], [0], [900], [7]))
+    b'{"meter_id": "a", "start_utc": "1970-01-01T00:00:00Z", "duration_s": 900, "wh": 7}\\n'
+    """
+    at = {start: utc(start) for start in np.unique(readings.start).tolist()}
+    return "".join(
+        f'{{"meter_id": {json.dumps(m)}, "start_utc": "{at[s]}", "duration_s": {d}, "wh": {w}}}\n'
+        for m, s, d, w in readings.rows()
+    ).encode()
+
+
+def arrow_stream(readings: Readings) -> bytes:
+    """An Arrow IPC stream."""
+    from hushgrid.intake.tables import arrow
+
+    pa = arrow()
+    at = pa.array(readings.start).cast(pa.timestamp("s", "UTC"))
+    columns = {
+        "meter_id": pa.array(readings.meter.tolist(), pa.string()),
+        "start_utc": at,
+        "duration_s": pa.array(readings.duration),
+        "wh": pa.array(readings.wh),
+    }
+    table = pa.table(columns)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+class HttpWay:
+    """POST /v1/readings, tried again while the service is away or its store is."""
+
+    def __init__(self, url: str, token: str, form: str = "ndjson") -> None:
+        import httpx
+
+        self._client = httpx.Client(base_url=url, timeout=60)
+        self._write, media = {
+            "ndjson": (ndjson, "application/x-ndjson"),
+            "arrow": (arrow_stream, "application/vnd.apache.arrow.stream"),
+        }[form]
+        self._headers = {"Content-Type": media}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def send(self, readings: Readings) -> Receipt:
+        """Deliver and add up the receipts."""
+        total = Receipt()
+        for part in parts(readings, BODY):
+            total += self._post(self._write(part))
+        return total
+
+    def _post(self, body: bytes) -> Receipt:
+        import httpx
+
+        said = "no answer"
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = self._client.post("/v1/readings", content=body, headers=self._headers)
+            except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
+                said = type(error).__name__
+                break
+            except httpx.TransportError as error:
+                said = type(error).__name__
+            else:
+                if answer.status_code == 200:
+                    found = answer.json()
+                    return Receipt(*(found[name] for name in Receipt._fields))
+                said = f"{answer.status_code} {_detail(answer)}"
+                if answer.status_code < 500:
+                    break
+            time.sleep(PAUSE * 2**attempt)
+        raise ServiceError(
+            f"service {self._client.base_url} took no readings ({said}); see that it runs and"
+            " that the token is one of its own."
+        )
+
+    def rate(self, zone: str) -> float | None:
+        """The newest price."""
+        import httpx
+
+        try:
+            answer = self._client.get("/v1/price", params={"zone": zone})
+            return float(answer.json()["price"]) if answer.status_code == 200 else None
+        except (httpx.HTTPError, ValueError, KeyError):
+            return None
+
+    def shut(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+
+def _detail(answer: Any) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+class MqttWay:
+    """Messages of NDJSON, QoS 1, each confirmed by the broker; it tells no receipts."""
+
+    def __init__(self, host: str, port: int, topic: str) -> None:
+        import paho.mqtt.client as paho
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self._topic, self._place = topic, f"{host}:{port}"
+        self._client = paho.Client(CallbackAPIVersion.VERSION2)
+        try:
+            self._client.connect(host, port)
+        except OSError as error:
+            raise ServiceError(
+                f"broker {self._place} does not answer ({type(error).__name__}); start it first."
+            ) from None
+        self._client.loop_start()
+
+    def send(self, readings: Readings) -> None:
+        """Deliver to the broker."""
+        for part in parts(readings, MESSAGE):
+            sent = self._client.publish(self._topic, ndjson(part), qos=1)
+            with suppress(RuntimeError, ValueError):
+                sent.wait_for_publish(60)
+            if not sent.is_published():
+                raise ServiceError(f"broker {self._place} confirms nothing; see that it runs.")
+
+    def rate(self, zone: str) -> None:
+        """Not told."""
+        del zone
+
+    def shut(self) -> None:
+        """Hang up."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def way_to(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
+    """The way to a URL; `pattern` is the topic that the service listens to."""
+    found = urlsplit(target)
+    try:
+        host, port = found.hostname or "", found.port
+    except ValueError:
+        host, port = "", None
+    if found.scheme in ("http", "https") and host:
+        return HttpWay(target, token, form)
+    if found.scheme == "mqtt" and host:
+        topic = (pattern or "hushgrid/+/readings").replace("+", "fleet").replace("#", "fleet")
+        return MqttWay(host, port or 1883, topic)
+    raise ServiceError(f"to is {target!r}; give http://HOST:PORT or mqtt://HOST:PORT.")

@@ -1,0 +1,249 @@
+"""What one house has spent in a zone: on releases, as an account books them, and on models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid._numbers import sum_up
+from hushgrid.accounting.composition import compose
+from hushgrid.accounting.events import Event, noise_event
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.mechanism.release import State
+from hushgrid.service.border import as_begun
+from hushgrid.service.epoch import check_same, house_names
+from hushgrid.service.gaps import look_for_loss
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, ResumeRecord, TransferRecord
+from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.writer import Ledger, load
+from hushgrid.service.replay import Replay
+
+
+class Cost(NamedTuple):
+    """What was lost: epsilon at the policy's trust, and delta where the noise is Gaussian."""
+
+    epsilon: float
+    delta: float = 0.0
+
+
+class _Step(NamedTuple):
+    t: int  # in the mechanism's own count
+    rates: tuple[float, ...]  # before it
+    shown: ReleaseRecord
+
+
+def spent_here(
+    service: ZoneService, standing: LedgerState, house: int, name: str, span: int = 0
+) -> Cost:
+    """All that a house takes along when it leaves the zone.
+
+    Args:
+        service: The zone under the terms of its present epoch.
+        standing: What the zone's ledger says.
+        house: Its place in the roster.
+        name: Its public name, as in a transfer.
+        span: Time [s] over which a budget of the zone it goes to may count. What was lost within
+            this time, or within the longest horizon of any epoch here, is taken along.
+
+    Returns:
+        What it came with; the releases of the present epoch at its own loss; those of earlier
+        epochs since it came and within the span, at the loss they state, which is that of the
+        house most is learnt about; gaps as they are booked; all that the zone's houses have spent
+        on models, unless it took that along when it left before.
+    """
+    came = standing.moved.get(name)
+    gone = [one.seq for one in standing.transfers if one.house == name and one.direction == "out"]
+    before = standing.spent.get(name, (0.0, 0.0))
+    earlier = list(_earlier(standing, 0 if came is None else came.seq, span))
+    models = [one.epsilon for one in standing.charges if one.seq > max(gone, default=0)]
+    present = spent_by(service, standing, house)
+    epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in earlier)])
+    delta = sum_up([before[1], present.delta, *(one.delta for one in earlier)])
+    return Cost(epsilon, min(delta, 1.0))
+
+
+def _earlier(
+    standing: LedgerState, since: int, span: int
+) -> Iterator[ReleaseRecord | ResumeRecord]:
+    """Releases and gaps of earlier epochs after record `since` that a budget may count.
+
+    The present epoch may be shorter than those before it, and have published nothing: neither
+    takes anything out of the account. A step counts until the span after its end is over.
+    """
+    epoch = standing.epoch
+    if epoch is None:
+        return
+    last = _end(standing, standing.releases[-1]) if standing.releases else 0
+    reach = last - max(span, standing.longest)
+    for one in standing.releases:
+        if one.t < epoch.first and one.seq > since and _end(standing, one) > reach:
+            yield one
+    for gap in standing.booked:
+        if gap.first < epoch.first and gap.seq > since:
+            # by the longest of the steps it may have had, so rather later than earlier
+            seconds = max(one.seconds for one in standing.epochs if one.first <= gap.first)
+            if (gap.last + 1) * seconds > reach:
+                yield gap
+
+
+def _end(standing: LedgerState, one: ReleaseRecord) -> int:
+    return one.start + standing.epoch_of(one).seconds
+
+
+def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
+    """The cost of the present epoch for a house, by its place in the roster."""
+    state = Replay(service).follow(standing).state
+    steps = list(_steps(state, standing))
+    if not state.policy.schedule.per_release:
+        delta = state.policy.schedule.delta
+        events = [e for step in steps for e in _event(state, step.t, step.rates, step.shown.scale)]
+        return Cost(compose([*events, *_lost(state, standing)], delta), delta)
+    gaps = [one.epsilon for one in standing.booked_now]
+    return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
+
+
+def _steps(state: State, standing: LedgerState) -> Iterator[_Step]:
+    """Releases from readings, each with the rates that were shown before it, gaps filled."""
+    for shown in standing.current:
+        if shown.source == "readings" and standing.epoch is not None:
+            own = standing.epoch.step(shown.t)
+            yield _Step(own, state.rates[: own - 1], shown)
+
+
+def _loss(state: State, step: _Step, house: int) -> float:
+    if not step.shown.scale:  # published without noise: what is booked is 0 or without a bound
+        return step.shown.release.epsilon
+    scales = [scale for scale in (step.shown.scale, step.shown.look) if scale]
+    lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
+    return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
+
+
+def _lost(state: State, standing: LedgerState) -> Iterator[Event]:
+    """Steps of booked gaps, as if each was published at the scale of the schedule."""
+    if standing.epoch is None:
+        return
+    for gap in standing.booked_now:
+        first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
+        for t in range(first, min(last, state.policy.horizon) + 1):
+            yield from _event(state, t, (), state.scheduler.at(t).scale)
+
+
+def _event(state: State, t: int, rates: Sequence[float], scale: float) -> Iterator[Event]:
+    """As if the house were the one about which the release could reveal most; none if certain."""
+    cases = state.scheduler.booked(t, rates).cases
+    if cases:
+        reach = max(case.reach for case in cases)
+        yield noise_event(state.policy.schedule.noise, reach, scale)
+
+
+# --------------------------------------------------------------------------------------------------
+# A house moves to another zone of the service: what it has spent goes with it.
+#
+# Two records, each durable before the next: out of the one zone, into the other. Who stops between
+# them does the same again; the second record is then made from the first.
+
+
+class Moved(NamedTuple):
+    """A house in both ledgers: its public name, what it has spent, the records' digests."""
+
+    house: str
+    epsilon: float
+    delta: float
+    out: str
+    into: str
+    anew: bool  # False where both records were there already
+
+
+def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
+    """Write both records; the service must be stopped, its rosters still the old ones."""
+    deployment = as_begun(deployment)
+    leaves, comes = _zone(deployment, source), _zone(deployment, target)
+    if source == target:
+        raise LedgerError(f"the house is in zone {source!r} already; give another zone to go to.")
+    key = load(deployment.key)
+    (name,) = house_names(key, [meter])
+    with open_store(deployment.ledger) as store, open_witnesses(deployment) as witnesses:
+        if store.head(source) is None:
+            raise LedgerError(
+                f"zone {source!r} has published nothing, so nothing is to be carried; move the"
+                " meter in the service file."
+            )
+        with (
+            Ledger.open(
+                store, source, key, deployment.mode, now, witness=witnesses.of(source)
+            ) as old,
+            Ledger.open(
+                store, comes.id, key, deployment.mode, now, witness=witnesses.of(comes.id)
+            ) as new,
+        ):
+            out = _left(old.standing, name, target)
+            anew = out is None
+            if out is None:
+                look_for_loss(deployment, leaves, old, now)  # a gap lets no house leave
+                span = max(new.standing.longest, comes.policy.horizon * comes.seconds)
+                out = _leave(leaves, old, meter, name, target, span)
+            into = _came(new.standing, out)
+            if into is None:
+                anew = True
+                entry = TransferRecord(name, "in", source, out.epsilon, out.delta, out.head)
+                into = TransferRecord.from_record(new.write(entry))
+    return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
+
+
+def _zone(deployment: Deployment, name: str) -> ZoneService:
+    for zone in deployment.zones:
+        if zone.id == name:
+            return zone
+    known = ", ".join(zone.id for zone in deployment.zones)
+    raise LedgerError(f"zone is {name!r}; give one of the service file: {known}.")
+
+
+def _left(standing: LedgerState, name: str, target: str) -> TransferRecord | None:
+    """The record by which the house has left already."""
+    last = standing.moved.get(name)
+    if last is None or last.direction == "in":
+        return None
+    if last.other != target:
+        raise LedgerError(f"the house has left zone {standing.zone!r} for {last.other!r} already.")
+    return last
+
+
+def _came(standing: LedgerState, out: TransferRecord) -> TransferRecord | None:
+    return next((one for one in standing.transfers if one.out == out.head), None)
+
+
+def _leave(
+    leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int
+) -> TransferRecord:
+    check_same(leaves, old.standing)
+    if meter not in leaves.meters:
+        raise LedgerError(
+            f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
+            " file, and change rosters after the transfer."
+        )
+    cost = spent_here(leaves, old.standing, leaves.meters.index(meter), name, span)
+    if math.isinf(cost.epsilon):
+        raise LedgerError(
+            f"what the house has spent in zone {leaves.id!r} has no bound: a release states no"
+            " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
+            " releases are older than the longest horizon of both zones."
+        )
+    entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta))
+    return TransferRecord.from_record(old.write(entry))
+
+
+def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:
+    """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
+    came = {one.out for some in moves.values() for one in some}
+    for zone, some in moves.items():
+        for one in some:
+            if one.direction == "out" and one.other in moves and one.head not in came:
+                raise LedgerError(
+                    f"a house left zone {zone!r} for {one.other!r} (record {one.seq}) and has not"
+                    " come in; run the same hushgrid ledger transfer again."
+                )

@@ -1,0 +1,284 @@
+"""How well a belief about occupancy fits the truth: AUC, log loss, Brier score, accuracy.
+
+Each comes with the same figure of the prior, so that what somebody learnt can be told from what
+everybody knew. Steps of one house are not independent, so intervals resample whole clusters: a
+house's day each, or pieces of the day where there is one house alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.errors import ModelError
+
+# --------------------------------------------------------------------------------------------------
+# Means with their uncertainty.
+
+
+class Summary(NamedTuple):
+    """Mean, standard deviation and 95 % interval of the mean over independent days."""
+
+    mean: float
+    sd: float
+    ci95: tuple[float, float]
+
+
+def summarise(values: ArrayLike) -> Summary:
+    """Student's interval for a mean.
+
+    >>> summarise([1.0, 2.0, 3.0]).mean
+    2.0
+    """
+    x = np.asarray(values, np.float64)
+    mean = float(x.mean())
+    if x.size < 2:
+        return Summary(mean, math.nan, (math.nan, math.nan))
+    sd = float(x.std(ddof=1))
+    half = _student(x.size - 1) * sd / math.sqrt(x.size)
+    return Summary(mean, sd, (mean - half, mean + half))
+
+
+def ratio_of_means(above: ArrayLike, below: ArrayLike) -> Summary:
+    """mean(above)/mean(below) of paired days, with the interval of the linearised ratio.
+
+    NaN where nothing lies below.
+    """
+    a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    if b.mean() == 0:
+        return Summary(math.nan, math.nan, (math.nan, math.nan))
+    ratio = float(a.mean() / b.mean())
+    centred = summarise((a - ratio * b) / b.mean())
+    low, high = centred.ci95
+    return Summary(ratio, centred.sd, (ratio + low, ratio + high))
+
+
+def next_one(values: ArrayLike, chance: float) -> tuple[float, float]:
+    """Where one more value of the same kind lies with that chance; positive values, by their logs.
+
+    >>> low, high = next_one([0.9, 1.0, 1.1], 0.95)
+    >>> round(low, 1), round(high, 1)
+    (0.6, 1.6)
+    """
+    x = np.log(np.asarray(values, np.float64))
+    spread = float(x.std(ddof=1)) * math.sqrt(1 + 1 / x.size)
+    half = _student(x.size - 1, (1 + chance) / 2) * spread
+    return math.exp(float(x.mean()) - half), math.exp(float(x.mean()) + half)
+
+
+def _student(freedom: int, quantile: float = 0.975) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, quantile))
+
+
+RESAMPLES = 1000
+PIECE = 8  # steps: two hours of quarter hours, about as long as a chain remembers
+LEAST = 1e-12  # no belief is surer than this when its log is taken
+_MOST = 2000  # clusters; more houses than that are drawn several together
+_FEW = 8  # clusters below which a house's day is cut into pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A figure of the belief, the same of the prior, and 95 % intervals of both and of the gain.
+
+    `gain` is belief minus prior.
+    """
+
+    value: float
+    prior: float
+    ci95: tuple[float, float]
+    prior_ci95: tuple[float, float]
+    gain_ci95: tuple[float, float]
+
+    @property
+    def gain(self) -> float:
+        """Belief minus prior."""
+        return self.value - self.prior
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """All figures of one belief; `clusters` is what the intervals resample."""
+
+    auc: Score
+    log_loss: Score
+    brier: Score
+    accuracy: Score
+    steps: int
+    houses: int
+    clusters: int
+
+
+def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int = 1) -> Scores:
+    """Score a belief, (T, N) chances of being at home, against the truth (T, N) of 0 and 1.
+
+    NaN for AUC where nobody ever was at home, or always.
+
+    >>> found = scores([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]], [[0.5]] * 4)
+    >>> found.auc.value, found.auc.prior, found.accuracy.value
+    (0.75, 0.5, 0.75)
+    """
+    s, p, q = _checked(truth, belief, prior)
+    groups = _clusters(*s.shape)
+    n = int(groups.max()) + 1
+    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    made = [_score(figure, s, p, q, groups, draws) for figure in (_auc, _log_loss, _brier, _right)]
+    auc, log_loss, brier, accuracy = made
+    return Scores(auc, log_loss, brier, accuracy, s.shape[0], s.shape[1], n)
+
+
+def auc(truth: ArrayLike, belief: ArrayLike) -> float:
+    """Chance that a step at home is believed in more than one away, ties half; exact.
+
+    NaN where nobody ever was at home, or always.
+
+    >>> auc([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]])
+    0.75
+    """
+    s, p, _ = _checked(truth, belief, belief)
+    home = s.ravel() == 1
+    n, away = int(home.sum()), int((~home).sum())
+    if not n or not away:
+        return float("nan")
+    _, place, count = np.unique(p, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2  # of ties: their mean
+    return float((rank[place.ravel()][home].sum() - n * (n + 1) / 2) / (n * away))
+
+
+def _checked(*given: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    s, p, q = (np.asarray(each, np.float64) for each in given)
+    if s.ndim != 2 or s.size == 0 or p.shape != s.shape or q.shape != s.shape:
+        raise ModelError(
+            f"truth, belief and prior have shapes {s.shape}, {p.shape}, {q.shape};"
+            " give the same (steps, houses) for each."
+        )
+    if not np.isin(s, (0.0, 1.0)).all():
+        raise ModelError("truth is not 0 or 1 everywhere; give occupancy.")
+    if not (((p >= 0) & (p <= 1)).all() and ((q >= 0) & (q <= 1)).all()):
+        raise ModelError("belief or prior is not within 0 to 1 everywhere; give chances.")
+    return s, p, q
+
+
+def _clusters(steps: int, houses: int) -> Ints:
+    """(T, N): which steps are drawn together."""
+    if houses >= _FEW:
+        return np.broadcast_to(np.arange(houses) % _MOST, (steps, houses))
+    pieces = max(steps // PIECE, 1)
+    piece = np.minimum(np.arange(steps) // PIECE, pieces - 1)
+    return np.asarray(piece[:, None] + pieces * np.arange(houses))
+
+
+_Figure = Callable[[Floats, Floats, Ints, Ints], Floats]
+
+
+def _score(
+    figure: _Figure,
+    s: Floats,
+    p: Floats,
+    q: Floats,
+    groups: Ints,
+    draws: Ints,
+) -> Score:
+    """The figure itself comes from one draw of each cluster once."""
+    weights = np.concatenate([np.ones((1, draws.shape[1]), np.int64), draws])
+    of_p, of_q = (figure(s, each, groups, weights) for each in (p, q))
+    return Score(
+        float(of_p[0]),
+        float(of_q[0]),
+        _middle(of_p[1:]),
+        _middle(of_q[1:]),
+        _middle(of_p[1:] - of_q[1:]),
+    )
+
+
+def _middle(values: Floats) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return (float("nan"), float("nan"))
+    low, high = np.quantile(known, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _mean(each: Floats, groups: Ints, weights: Ints) -> Floats:
+    n = weights.shape[1]
+    sums = np.bincount(groups.ravel(), each.ravel(), n)
+    sizes = np.bincount(groups.ravel(), minlength=n)
+    return np.asarray((weights @ sums) / (weights @ sizes))
+
+
+def _log_loss(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
+    of_truth = np.where(s == 1, p, 1 - p)
+    return _mean(-np.log(np.maximum(of_truth, LEAST)), groups, weights)
+
+
+def _brier(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
+    return _mean((p - s) ** 2, groups, weights)
+
+
+def _right(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
+    """A guess at exactly one half is right half of the time."""
+    right = np.where(p == 0.5, 0.5, (p > 0.5) == (s == 1))
+    return _mean(right, groups, weights)
+
+
+def _auc(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
+    """Chance that a step at home is believed in more than one away, ties half (Mann-Whitney).
+
+    Beliefs are put into at most 2,000 bins of equal count, each a tie: the resamples then cost a
+    matrix product. With fewer distinct beliefs than that nothing is lost, else at most 2.5e-4.
+    """
+    rank = _bins(p.ravel())
+    n, bins = weights.shape[1], int(rank.max()) + 1
+    home = s.ravel() == 1
+    flat = groups.ravel().astype(np.int64) * bins + rank
+    of_home = np.bincount(flat[home], minlength=n * bins).reshape(n, bins)
+    of_away = np.bincount(flat[~home], minlength=n * bins).reshape(n, bins)
+    found = np.empty(len(weights))
+    for first in range(0, len(weights), 100):
+        some = weights[first : first + 100].astype(np.float64)
+        at_home, away = some @ of_home, some @ of_away
+        below = np.cumsum(away, axis=1) - away
+        won = (at_home * (below + away / 2)).sum(axis=1)
+        pairs = at_home.sum(axis=1) * away.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            found[first : first + 100] = np.where(pairs > 0, won / pairs, np.nan)
+    return found
+
+
+_BINS = 2000
+
+
+def _bins(p: Floats) -> Ints:
+    distinct, rank = np.unique(p, return_inverse=True)
+    if len(distinct) <= _BINS:
+        return np.asarray(rank, np.int64)
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    return np.asarray(np.searchsorted(edges, p, side="right"), np.int64)
+
+
+def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
+    """Mean over houses that were both at home and away; a column a house.
+
+    >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    there = np.asarray(home) > 0
+    n1 = there.sum(axis=0)
+    n0 = len(home) - n1
+    both = (n1 > 0) & (n0 > 0)
+    if not both.any():
+        return float("nan")
+    ranks = rankdata(chance[:, both], axis=0)
+    above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
+    wins = above - n1[both] * (n1[both] + 1) / 2
+    return float((wins / (n1[both] * n0[both])).mean())

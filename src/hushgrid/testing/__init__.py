@@ -1,0 +1,158 @@
+"""Conformance checks: what every calibrator and every noise source must hold, ours and yours.
+
+    from hushgrid.testing import check_calibrator
+    check_calibrator(MyCalibrator)
+
+Each check raises AssertionError with what failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from itertools import product
+
+import numpy as np
+
+from hushgrid._numbers import Floats, Ints
+from hushgrid.errors import NoiseError
+from hushgrid.mechanism.calibrators import Calibrator
+from hushgrid.mechanism.exposure import Case
+from hushgrid.mechanism.noise import Noise, pmf
+from hushgrid.mechanism.policy import BlockRule, Policy
+from hushgrid.mechanism.scheduler import exposures_of
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Histogram, Law, Uniform
+from hushgrid.model.occupancy import OccupancyModel
+from hushgrid.model.zone import Zone
+
+NamedZone = tuple[str, Zone, list[OccupancyModel], Consumption]
+
+
+def check_calibrator(
+    make: Callable[[], Calibrator],
+    *,
+    etas: Iterable[float] = (0.0, 0.1, 1.0),
+    blocks: BlockRule = "block",
+) -> None:
+    """Small worlds, enumerated: the noise suffices, is never zero, and depends on nothing else."""
+    for name, zone, models, f in small_worlds():
+        for eta, epsilon in product(etas, (0.2, 1.0)):
+            policy = Policy(epsilon, horizon=3, eta=eta, blocks=blocks)
+            exposures = exposures_of(models, zone, f, policy)
+            calibrator, another = make(), make()
+            for t in range(1, policy.horizon + 1):
+                exposure = exposures.at(t)
+                found, same = (c.scale(exposure, policy) for c in (calibrator, another))
+                place = f"{name}, eta {eta}, epsilon {epsilon}, step {t}"
+                assert 0 < found.scale < math.inf, f"{place}: scale {found.scale}"
+                assert found.scale == same.scale, f"{place}: two calibrators, two scales"
+                worst = max(worst_ratio(case, found.scale, eta) for case in exposure.cases)
+                assert worst <= epsilon + 1e-9, f"{place}: loses {worst}"
+                assert worst - 1e-9 <= found.loss <= epsilon + 1e-9, f"{place}: books {found.loss}"
+
+
+def small_worlds() -> Iterator[NamedZone]:
+    """Zones small enough to enumerate: one house, two, contradicting models, a locked pair."""
+    stay, always, never = [[0.9, 0.1], [0.2, 0.8]], [[0.0, 1.0]] * 2, [[1.0, 0.0]] * 2
+    skewed = Histogram([0.5, 0.3, 0.1, 0.05, 0.05]), Histogram([0.1, 0.1, 0.2, 0.3, 0.3])
+    split = Histogram([0.5, 0, 0, 0, 0.5]), Histogram([0, 0, 1.0])
+    two = Consumption.by_class(absent=[skewed[0], Uniform(2)], present=[skewed[1], Uniform(6)])
+
+    def factored(*chains: list[list[float]]) -> OccupancyModel:
+        return OccupancyModel.factored([row[0] for row in chains], [chains])
+
+    yield "one house", Zone("z", [4]), [factored(stay)], _of(skewed)
+    yield "bound above the laws", Zone("z", [9]), [factored(stay)], _of(skewed)
+    yield "interior maximum", Zone("z", [4]), [factored(stay)], _of(split)
+    yield "two houses", Zone("z", [4, 6]), [factored(stay, stay)], two
+    yield "one certain", Zone("z", [4, 6]), [factored(stay, never)], two
+    yield "contradicting", Zone("z", [4]), [factored(always), factored(never)], _of(skewed)
+    yield "nothing open", Zone("z", [4]), [factored(never)], _of(skewed)
+    locked = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
+    yield "locked", Zone("z", [4, 6]), [locked], two
+
+
+def _of(pair: tuple[Law, Law]) -> Consumption:
+    return Consumption.by_class(absent=[pair[0]], present=[pair[1]])
+
+
+def worst_ratio(case: Case, scale: float, eta: float) -> float:
+    """The largest |log ratio| of any output for a case, by enumeration of outputs and worlds.
+
+    Worlds within eta: each law mixed with a point mass anywhere, free on either side.
+    """
+    befores = [_contaminated(law, u, eta) for law, u in zip(case.before, case.bound, strict=True)]
+    afters = [_contaminated(law, u, eta) for law, u in zip(case.after, case.bound, strict=True)]
+    ends = [_outputs(list(some), scale) for some in product(*befores)]
+    others = [_outputs(list(some), scale) for some in product(*afters)]
+    high, low = np.max(ends, axis=0), np.min(ends, axis=0)
+    high2, low2 = np.max(others, axis=0), np.min(others, axis=0)
+    return float(np.log(np.maximum(high / low2, high2 / low)).max())
+
+
+def _contaminated(law: Law, bound: int, eta: float) -> list[Floats]:
+    f = np.zeros(bound + 1)
+    f[: law.top + 1] = law.pmf
+    if eta == 0:
+        return [f]
+    return [(1 - eta) * f + eta * point for point in np.eye(bound + 1)]
+
+
+def _outputs(laws: list[Floats], scale: float, margin: int = 20) -> Floats:
+    """Probabilities of load + noise, from `margin` below the least load to beyond the most."""
+    load = reduce(np.convolve, laws)
+    k = np.arange(-margin, load.size + margin)
+    return np.asarray(pmf(k[:, None] - np.arange(load.size), scale) @ load)
+
+
+def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
+    """Whole numbers with the integer Laplace law (chi-square), and no draw at a useless scale.
+
+    Outcomes are pooled until each cell expects 25 draws or more, where the chi-square law holds:
+    the test fails a perfect source about once in a million runs.
+    """
+    reach = int(scale * math.log(draws)) + 1
+    _check_law([noise.draw(scale) for _ in range(draws)], pmf(np.arange(-reach, reach + 1), scale))
+    for useless in (0.0, -1.0, math.nan, math.inf):
+        try:
+            noise.draw(useless)
+        except NoiseError:
+            continue
+        raise AssertionError(f"scale {useless} was not refused")
+
+
+def check_gaussian(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
+    """The same for a source's integer Gaussian noise, of standard deviation about `scale`."""
+    k = np.arange(-math.ceil(6 * scale), math.ceil(6 * scale) + 1)
+    chance = np.exp(-(k**2) / (2 * scale**2))
+    _check_law([noise.draw_gaussian(scale) for _ in range(draws)], chance / chance.sum())
+
+
+def _check_law(sample: list[int], chance: Floats) -> None:
+    """Draws against the chances of -reach..reach: chi-square at one in a million."""
+    from scipy.special import chdtri
+
+    assert all(isinstance(k, int) for k in sample), "draws are not whole numbers"
+    draws, reach = len(sample), len(chance) // 2
+    cell_of, expected = _pooled(draws * chance, least=25.0)
+    assert expected.size > 1, f"{draws} draws are nearly all 0: give more draws or a larger scale"
+    expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
+    inside = np.clip(np.array(sample), -reach, reach) + reach
+    seen = np.bincount(cell_of[inside], minlength=expected.size)
+    statistic = float(((seen - expected) ** 2 / expected).sum())
+    limit = float(chdtri(expected.size - 1, 1e-6))
+    assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
+
+
+def _pooled(expected: Floats, least: float) -> tuple[Ints, Floats]:
+    """Neighbouring outcomes joined until each cell expects `least`: (cell of outcome, cells)."""
+    cells, filled, cell = np.empty(expected.size, np.int64), 0.0, 0
+    for k, count in enumerate(expected):
+        cells[k] = cell
+        filled += count
+        if filled >= least:
+            cell, filled = cell + 1, 0.0
+    cells[cells == cell] = cell - 1  # the rest joins the last full cell
+    return cells, np.bincount(cells, expected).astype(np.float64)

@@ -1,0 +1,540 @@
+"""Conformance check of meter stores: what every one must hold, ours and yours.
+
+    from hushgrid.testing.stores import check_meter_store
+    check_meter_store(lambda: MyMeters("/some/place"))
+
+`make` opens the store, always at the same place, which is empty at first; it is called again after
+`shut`, as after a restart. AssertionError says what failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid.errors import LedgerError, MeterError
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.records import (
+    NOTHING,
+    EpochRecord,
+    GenesisRecord,
+    LedgerEntry,
+    Record,
+    ReleaseRecord,
+    ScheduleRecord,
+    seal,
+)
+from hushgrid.service.meters.ports import Counts, MeterStore
+
+# --------------------------------------------------------------------------------------------------
+# Conformance checks of the living parts: what every store must hold, ours and yours.
+#
+#     from hushgrid.testing.stores import check_ledger_store
+#     check_ledger_store(lambda: MyStore(address))
+#
+# Each check raises AssertionError with what failed.
+
+
+ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
+MakeLedgerStore = Callable[[], LedgerStore]
+
+
+def unsigned(digest: str) -> str:
+    """What stands for a signature where no store looks at it."""
+    return hashlib.sha512(digest.encode()).hexdigest()
+
+
+def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[Record]:
+    """A small valid chain: genesis, epoch, schedule, then fallbacks."""
+    entries: list[LedgerEntry] = [
+        GenesisRecord(mode, "0" * 64, 1_700_000_000),
+        EpochRecord("a" * 64, first=1, horizon=96, seconds=900),
+        ScheduleRecord.of("a" * 64, [1 / 3] * 96),
+    ]
+    records: list[Record] = []
+    for entry in entries:
+        records.append(following(zone, records, entry))
+    for t in range(1, releases + 1):
+        records.append(fallback(zone, records, t, mode=mode))
+    return records
+
+
+def following(zone: str, records: list[Record], entry: LedgerEntry) -> Record:
+    """The next record of a chain."""
+    prev = records[-1].digest if records else NOTHING
+    return seal(zone, len(records) + 1, entry.kind, entry.to_body(), prev, unsigned)
+
+
+def fallback(zone: str, records: list[Record], t: int, *, mode: Any = "simulation") -> Record:
+    """The next record of a chain, a release of step t that costs nothing."""
+    start = 1_700_000_100 + 900 * t
+    entry = ReleaseRecord.stand_in(
+        zone,
+        "fallback",
+        t=t,
+        rate=0.1 * t,
+        mode=mode,
+        start=start,
+        applies_start=start + 900,
+        published_at=start + 901,
+    )
+    return following(zone, records, entry)
+
+
+def check_ledger_store(make: MakeLedgerStore) -> None:
+    """A store that is empty at first; `make` opens it anew, as another process would."""
+    with make() as store, make() as other:
+        assert isinstance(store, LedgerStore), "the store lacks a method of LedgerStore"
+        assert store.zones() == (), "a new store has zones"
+        assert store.head("nobody") is None, "a zone without records has a head"
+        assert list(store.records("nobody")) == [], "a zone without records has some"
+        _check_lock(store, other)
+        for zone in ZONES:
+            _check_zone(store, other, chain_of(zone, 4))
+        assert store.zones() == tuple(sorted(ZONES)), f"zones are {store.zones()}"
+        _check_pages(store, "many")
+    with make() as again:
+        for zone in ZONES:
+            kept = list(again.records(zone))
+            assert kept == chain_of(zone, 5), f"zone {zone}: a new session reads other records"
+            assert check(kept).first_bad is None, f"zone {zone}: the chain does not verify"
+
+
+def _check_lock(store: LedgerStore, other: LedgerStore) -> None:
+    record = chain_of("locked", 0)[0]
+    _refused(store, record, "without a writer", "writer")
+    with store.writer("locked"):
+        for second in (other, store):
+            said = _said(second.writer("locked").__enter__)
+            assert said, "a second writer of a zone was let in"
+            assert "'locked'" in said, f"the message does not name the zone: {said}"
+        with other.writer("open"):
+            _refused(other, record, "by one who does not hold the lock", "writer")
+    with other.writer("locked"):
+        pass
+    _refused(other, record, "after the lock was let go", "writer")
+    try:
+        with store.writer("locked"):
+            raise KeyError
+    except KeyError:
+        pass
+    with other.writer("locked"):  # an error inside lets go of it too
+        pass
+    assert store.zones() == (), "a refused record is there"
+
+
+def _check_zone(store: LedgerStore, other: LedgerStore, records: list[Record]) -> None:
+    zone = records[0].zone
+    with store.writer(zone):
+        _refused(store, records[1], "second before first", zone)
+        for record in records:
+            store.append(record)
+            head = other.head(zone)
+            assert head == record, f"zone {zone}: another session sees {head} as the head"
+        for record in records:
+            _refused(store, record, f"again record {record.seq}", "exists")
+        _check_next(store, records)
+        assert list(other.records(zone)) == records, f"zone {zone}: other records came back"
+        assert list(other.records(zone, 2)) == records[2:], f"zone {zone}: wrong records after 2"
+        assert list(other.records(zone, 99)) == [], f"zone {zone}: records after the last"
+        noted = store.witness(zone)
+        assert noted in (None, records[-1].digest), f"zone {zone}: the witness says {noted}"
+        store.append(fallback(zone, records, 5))
+
+
+def _check_next(store: LedgerStore, records: list[Record]) -> None:
+    zone, after = records[0].zone, fallback(records[0].zone, records, 5)
+    _refused(store, fallback(zone, records, 4), "a second release of step 4", "step 4")
+    _refused(store, fallback(zone, records, 1), "a second release of step 1", "step 1")
+    _refused(store, replace(after, digest="b" * 64), "another digest than its own", "digest")
+    changed = replace(after, body={**after.body, "rate": 7.0})
+    _refused(store, changed, "a changed body", "digest")
+    forked = seal(zone, after.seq, after.kind, after.body, records[-2].digest, unsigned)
+    _refused(store, forked, "a wrong prev", "follow")
+    ahead = seal(zone, after.seq + 1, after.kind, after.body, records[-1].digest, unsigned)
+    _refused(store, ahead, "a number left out", "follow")
+    assert store.head(zone) == records[-1], f"zone {zone}: a refused record is there"
+
+
+def _check_pages(store: LedgerStore, zone: str, releases: int = 600) -> None:
+    """More records than are read at once."""
+    records = chain_of(zone, releases)
+    with store.writer(zone):
+        for record in records:
+            store.append(record)
+    assert list(store.records(zone)) == records, "many records came back in another way"
+
+
+def _refused(store: LedgerStore, record: Record, what: str, says: str) -> None:
+    said = _said(lambda: store.append(record))
+    assert said, f"zone {record.zone}: {what} was not refused"
+    assert says in said, f"zone {record.zone}: {what} was refused for another reason: {said}"
+
+
+def _said(act: Callable[[], object]) -> str | None:
+    """The message of the LedgerError that an act ends in, if it does."""
+    try:
+        act()
+    except LedgerError as error:
+        return str(error)
+    return None
+
+
+MakeMeterStore = Callable[[], MeterStore]
+
+_SECRET = 714_285_714  # [Wh] a reading that no message may show
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def check_meter_store(make: MakeMeterStore) -> None:
+    """Each promise of `MeterStore` in turn, each in a zone of its own."""
+    for each in (
+        _counts, _marks, _each, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
+        _many_intervals,
+        _rosters, _purges, _threads, _bad_input,
+    ):  # fmt: skip
+        each(make, each.__name__)
+
+
+def _put(store: MeterStore, zone: str, *readings: tuple[int, int, int, int]) -> Counts:
+    """Readings given as (house, start, duration, wh)."""
+    return store.put(zone, *(list(column) for column in zip(*readings, strict=True)))
+
+
+def _expect(found: object, wanted: object, what: str) -> None:
+    assert found == wanted, f"{what}: {found}, not {wanted}"
+
+
+def _holds(store: MeterStore, zone: str, start: int, wanted: Sequence[int | None]) -> None:
+    """The readings of an interval, None where missing."""
+    found = store.get(zone, start)
+    types = found.wh.dtype, found.present.dtype
+    _expect(types, (np.dtype(np.int64), np.dtype(np.bool_)), "types of an interval")
+    shown = [
+        wh if there else None
+        for wh, there in zip(found.wh.tolist(), found.present.tolist(), strict=True)
+    ]
+    _expect(shown, list(wanted), f"{zone}: readings of interval {start}")
+    _expect(int(np.abs(found.wh[~found.present]).sum()), 0, f"{zone}: Wh where none is present")
+
+
+@contextmanager
+def _testing_meters_refused(what: str) -> Iterator[None]:
+    try:
+        yield
+    except MeterError as error:
+        text = str(error)
+        assert str(_SECRET) not in text, f"{what}: the message shows a reading"
+        assert text.endswith("."), f"{what}: the message is no sentence"
+        return
+    raise AssertionError(f"{what} was not refused")
+
+
+def _counts(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        _expect(store.last_closed(zone), None, "last closed of a new zone")
+        _expect(store.open_intervals(zone), (), "open intervals of a new zone")
+        _holds(store, zone, 0, [None] * 3)
+        _expect(store.put(zone, [], [], [], []), Counts(), "counts of nothing")
+        odd = [(3, 0), (-1, 0), (0, -900), (0, 450), (0, 1)]
+        malformed = [(house, start, 900, 5) for house, start in odd]
+        malformed += [(0, 0, duration, 5) for duration in (0, -900, 1800, 600, 901, 7)]
+        malformed += [(0, 850, 100, 5), (0, 50, 100, 5), (0, 2**62, 900, 5)]
+        _expect(_put(store, zone, *malformed), Counts(malformed=len(malformed)), "malformed")
+        _expect(store.open_intervals(zone), (), "open intervals after malformed readings")
+        good = [(0, 0, 900, 10), (1, 0, 900, -20), (0, 0, 900, 10), (1, 0, 900, 21), (9, 0, 9, 9)]
+        _expect(_put(store, zone, *good), Counts(2, 1, 1, 0, 1), "a mixed batch")
+        _holds(store, zone, 0, [10, -20, None])
+        _expect(store.open_intervals(zone), (0,), "open intervals")
+
+
+def _marks(make: MakeMeterStore, zone: str) -> None:
+    """Of the marked readings those are counted that are accepted, in this batch and in no other."""
+    readings = [
+        (0, 900, 900, 1), (0, 900, 900, 1), (0, 900, 900, 2), (1, 900, 450, 3), (1, 1350, 450, 4),
+        (2, 0, 900, 5), (9, 900, 900, 6), (2, 1800, 900, 7), (2, 900, 900, 8),
+    ]  # fmt: skip
+    accepted = [True, False, False, True, True, False, False, True, True]
+    with make() as store:
+        for one in range(len(readings)):
+            name = f"{zone}-{one}"
+            store.open_zone(name, ["a", "b", "c"], 900)
+            store.close(name, 0)
+            for marks, wanted in (
+                ([place == one for place in range(len(readings))], int(accepted[one])),
+                ([True] * len(readings), 0),
+            ):
+                columns = (list(column) for column in zip(*readings, strict=True))
+                found = store.put(name, *columns, marked=marks)
+                _expect(found.marked, wanted, f"marked and accepted, mark at {one}")
+        name = f"{zone}-all"
+        store.open_zone(name, ["a", "b", "c"], 900)
+        columns = (list(column) for column in zip(*readings[3:5], strict=True))
+        _expect(store.put(name, *columns, marked=[True, True]), Counts(2, marked=2), "all marked")
+        _expect(store.put(name, [], [], [], [], marked=[]), Counts(), "marks of nothing")
+        for odd in ([True], [1, 0], [[True], [False]]):
+            with _testing_meters_refused("marks that are none"):
+                store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=odd)
+        _expect(store.put(name, [0], [0], [900], [1]), Counts(1), "no marks")
+
+
+def _each(make: MakeMeterStore, zone: str) -> None:
+    """Deliveries put together are counted as if each had come alone, in their order."""
+    readings = [
+        (0, 0, 900, 1), (1, 0, 900, 2), (0, 0, 900, 1), (1, 0, 900, 3), (9, 0, 900, 4),
+        (1, 900, 300, 5), (0, 0, 900, 1),
+    ]  # fmt: skip
+    ends, marks = [0, 2, 2, 5, 6, 7], [False, True, True, True, True, True, True]
+    wanted = [
+        Counts(), Counts(2, marked=1), Counts(), Counts(0, 1, 1, 0, 1), Counts(1, marked=1),
+        Counts(0, 1),
+    ]  # fmt: skip
+    columns = [list(column) for column in zip(*readings, strict=True)]
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        found = store.put_each(zone, *columns, ends=ends, marked=marks)
+        _expect(found, wanted, "counts of each delivery")
+        _expect(store.put_each(zone, [], [], [], [], ends=[0, 0]), [Counts()] * 2, "of none")
+        for odd in ([], [6], [8], [3, 2, 7], [-1, 7]):
+            with _testing_meters_refused(f"ends {odd} of 7 readings"):
+                store.put_each(zone, *columns, ends=odd)
+        _holds(store, zone, 0, [1, 2])
+
+
+def _first_stays(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 0, 900, 10), (1, 0, 300, 1))
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        again = [(0, 0, 900, 10), (0, 0, 900, 11), (0, 0, 300, 10), (0, 300, 300, 10)]
+        again += [(1, 0, 300, 1), (1, 0, 300, 2), (1, 0, 900, 1), (1, 0, 450, 1)]
+        _expect(_put(store, zone, *again), Counts(0, 2, 6), "second readings")
+        _holds(store, zone, 0, [10, None])
+        rest = [(1, 300, 300, 2), (1, 600, 300, 3), (1, 300, 300, 4)]
+        _expect(_put(store, zone, *rest), Counts(2, 0, 1), "the other pieces")
+        _holds(store, zone, 0, [10, 6])
+
+
+def _pieces(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c", "d"], 1800)
+        minutes = [(0, 1800 + 60 * k, 60, k) for k in range(30)]
+        gap = [(1, 1800 + 60 * k, 60, 1) for k in range(30) if k != 17]
+        halves = [(2, 2700, 900, -7), (2, 1800, 900, 3)]
+        whole = [(3, 1800, 1800, 0)]
+        mixed = [*minutes[::-1], *gap, *whole, *halves]
+        _expect(_put(store, zone, *mixed), Counts(len(mixed)), "pieces")
+        _holds(store, zone, 1800, [sum(range(30)), None, -4, 0])
+        _put(store, zone, (1, 1800 + 60 * 17, 60, 1))
+        _holds(store, zone, 1800, [sum(range(30)), 30, -4, 0])
+        store.close(zone, 1800)
+        _holds(store, zone, 1800, [sum(range(30)), 30, -4, 0])
+
+
+def _extremes(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c", "d", "e"], 900)
+        wide = [(0, 0, 900, _MOST), (1, 0, 900, _LEAST)]
+        wide += [(2, 300 * k, 300, wh) for k, wh in enumerate([_MOST, _MOST, _LEAST])]
+        wide += [(3, 300 * k, 300, _MOST) for k in range(3)]
+        wide += [(4, 300 * k, 300, _LEAST) for k in range(3)]
+        _expect(_put(store, zone, *wide), Counts(len(wide)), "numbers of 64 bits")
+        _holds(store, zone, 0, [_MOST, _LEAST, _MOST - 1, _MOST, _LEAST])
+
+
+def _closes(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 900, 900, 1), (0, 1800, 900, 2), (0, 2700, 900, 3))
+        store.close(zone, 1800)
+        store.close(zone, 1800)
+        store.close(zone, 900)
+        _expect(store.last_closed(zone), 1800, "last closed")
+        _expect(store.open_intervals(zone), (2700,), "open intervals")
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        _expect(store.last_closed(zone), 1800, "last closed after a restart")
+        late = [(0, 900, 900, 1), (1, 900, 900, 7), (1, 1800, 300, 7), (1, 0, 900, 7)]
+        fresh = [(1, 2700, 900, 8), (5, 0, 900, 9)]
+        _expect(_put(store, zone, *late, *fresh), Counts(1, 0, 0, 4, 1), "late readings")
+        _holds(store, zone, 900, [1, None])
+        _holds(store, zone, 1800, [2, None])
+        _holds(store, zone, 2700, [3, 8])
+        store.close(zone, 90_000)
+        _expect(_put(store, zone, (0, 90_000, 900, 1)), Counts(late=1), "an empty closed interval")
+        _holds(store, zone, 90_000, [None, None])
+        _expect(store.open_intervals(zone), (), "open intervals when all are closed")
+
+
+def _goes_round(make: MakeMeterStore, zone: str) -> None:
+    """Interval after interval, each with other durations: nothing of the last one is left."""
+    lengths = (900, 300, 450, 900, 100)
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        for k in range(1, 12):
+            start, wanted = 900 * k, []
+            for house in range(3):
+                length = lengths[(house + k) % 5]
+                missing = (house + k) % 4 == 0
+                pieces = [
+                    (house, start + at, length, k + at) for at in range(0, 900 - missing, length)
+                ][missing:]
+                if pieces:
+                    _expect(_put(store, zone, *pieces), Counts(len(pieces)), f"interval {start}")
+                wanted.append(None if missing else sum(piece[3] for piece in pieces))
+            _holds(store, zone, start, wanted)
+            store.close(zone, start)
+            _holds(store, zone, start, wanted)
+
+
+def _restarts(make: MakeMeterStore, zone: str) -> None:
+    for k in range(4):
+        with make() as store:
+            store.open_zone(zone, ["a", "b", "c", "d"], 900)
+            _expect(_put(store, zone, (k, 0, 900, k)), Counts(1), f"restart {k}")
+            _holds(store, zone, 0, [j if j <= k else None for j in range(4)])
+            _expect(_put(store, zone, (0, 0, 900, 0)), Counts(0, 1), "a duplicate after restarts")
+
+
+def _many_intervals(make: MakeMeterStore, zone: str) -> None:
+    starts = np.random.default_rng(1).permutation(np.repeat(np.arange(50) * 900, 2))
+    house = np.zeros(100, np.int32)
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        found = store.put(zone, house, starts, np.full(100, 900), starts)
+        _expect(found, Counts(50, 50), "a batch over 50 intervals")
+        _expect(store.open_intervals(zone), tuple(range(0, 45_000, 900)), "open intervals")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        for start in (0, 900, 44_100):
+            _holds(store, zone, start, [start])
+
+
+def _rosters(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a", "b"], 900)
+        store.open_zone(zone, ["a", "b"], 900)
+        _put(store, zone, (0, 0, 900, _SECRET), (1, 900, 900, 2))
+        store.close(zone, 0)
+        for other, interval in ((["b", "a"], 900), (["a"], 900), (["a", "b"], 1800)):
+            with _testing_meters_refused("another roster"):
+                store.open_zone(zone, other, interval)
+        with _testing_meters_refused("a new epoch while an interval is open"):
+            store.reopen(zone, ["b"], 1800)
+        with _testing_meters_refused("a new epoch that begins in an interval with readings"):
+            store.reopen(zone, ["b"], 1800, 900)
+        store.close(zone, 900)
+    with make() as store:
+        with _testing_meters_refused("another roster after a restart"):
+            store.open_zone(zone, ["b"], 900)
+        store.reopen(zone, ["c", "b", "a"], 1200)
+        # the old epoch ended at 1800, in the middle of the interval from 1200
+        _expect(store.last_closed(zone), 1200, "last closed on the new grid")
+        _expect(
+            _put(store, zone, (0, 1200, 1200, 1), (2, 2400, 1200, 5)), Counts(1, 0, 0, 1), "new"
+        )
+        _holds(store, zone, 2400, [None, None, 5])
+        with _testing_meters_refused("an interval of the old epoch"):
+            store.get(zone, 0)
+    with make() as store:
+        with _testing_meters_refused("the old roster"):
+            store.open_zone(zone, ["a", "b"], 900)
+        store.open_zone(zone, ["c", "b", "a"], 1200)
+        _holds(store, zone, 2400, [None, None, 5])
+        with _testing_meters_refused("a new epoch of a zone that is not there"):
+            store.reopen(zone + " other", ["a"], 900)
+        store.reopen(zone, ["d"], 1200, 3600)  # closes the interval from 2400 with its readings
+        _expect(store.last_closed(zone), 2400, "last closed before the new epoch")
+        _expect(_put(store, zone, (0, 2400, 1200, 1)), Counts(late=1), "of the old epoch")
+        _expect(_put(store, zone, (0, 3600, 1200, 6)), Counts(1), "of the new epoch")
+    with make() as store:
+        store.open_zone(zone, ["d"], 1200)
+        _holds(store, zone, 3600, [6])
+        with _testing_meters_refused("an interval of the old epoch"):
+            store.get(zone, 2400)
+
+
+def _purges(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        _put(store, zone, *((0, 900 * k, 900, k) for k in range(6)))
+        _expect(store.purge(zone, 10**9), 0, "purged before any is closed")
+        store.close(zone, 2700)
+        _expect(store.purge(zone, 1799), 1, "purged by 1799")
+        _holds(store, zone, 900, [1])
+        with _testing_meters_refused("a purged interval"):
+            store.get(zone, 0)
+        _expect(store.purge(zone, 1799), 0, "purged again")
+    with make() as store:
+        store.open_zone(zone, ["a"], 900)
+        with _testing_meters_refused("a purged interval after a restart"):
+            store.get(zone, 0)
+        _expect(_put(store, zone, (0, 0, 900, 0)), Counts(late=1), "a reading that was purged")
+        _expect(store.purge(zone, 10**9), 3, "purged, only what is closed")
+        _holds(store, zone, 3600, [4])
+        _expect(store.open_intervals(zone), (3600, 4500), "open intervals after a purge")
+
+
+def _threads(make: MakeMeterStore, zone: str, workers: int = 8, batches: int = 12) -> None:
+    """Every reading comes from two threads; one of them wins, whichever."""
+    houses = 40
+    rng = np.random.default_rng(2)
+    jobs = [rng.permutation(houses).astype(np.int32) for _ in range(workers // 2)] * 2
+
+    def work(job: int) -> list[Counts]:
+        start = 900 * (job % (workers // 2))
+        parts = np.array_split(jobs[job], batches)
+        return [
+            store.put(zone, part, np.full(part.size, start), np.full(part.size, 900), part + start)
+            for part in parts
+        ]
+
+    with make() as store:
+        store.open_zone(zone, [str(k) for k in range(houses)], 900)
+        with ThreadPoolExecutor(workers) as pool:
+            found = [counts for each in pool.map(work, range(workers)) for counts in each]
+        many = houses * workers // 2
+        _expect(Counts(*map(sum, zip(*found, strict=True))), Counts(many, many), "all threads")
+    with make() as store:
+        store.open_zone(zone, [str(k) for k in range(houses)], 900)
+        for start in store.open_intervals(zone):
+            _holds(store, zone, start, [k + start for k in range(houses)])
+
+
+def _bad_input(make: MakeMeterStore, zone: str) -> None:
+    with make() as store:
+        with _testing_meters_refused("a zone that is not open"):
+            _put(store, zone, (0, 0, 900, _SECRET))
+        for meters, interval in (([], 900), (["a", "a"], 900), (["a", ""], 900), (["a"], 0)):
+            with _testing_meters_refused("a roster that is none"):
+                store.open_zone(zone, meters, interval)
+        for name in ("", "x" * 65):
+            with _testing_meters_refused("a zone name that is none"):
+                store.open_zone(name, ["a"], 900)
+        store.open_zone(zone, ["a"], 900)
+        with _testing_meters_refused("columns of two lengths"):
+            store.put(zone, [0, 0], [0], [900], [_SECRET])
+        for wh in ([float(_SECRET)], [[_SECRET]], np.array([2**63 + _SECRET], np.uint64)):
+            with _testing_meters_refused("Wh that are no whole numbers"):
+                store.put(zone, [0], [0], [900], wh)
+        for start in (-900, 450, 2**62):
+            with _testing_meters_refused("an interval that is none"):
+                store.get(zone, start)
+            with _testing_meters_refused("an interval that is none"):
+                store.close(zone, start)
+        with _testing_meters_refused("a time to purge before that is none"):
+            store.purge(zone, float("nan"))  # type: ignore[arg-type]
+        _expect(store.open_intervals(zone), (), "open intervals after bad input")
+    with _testing_meters_refused("a store that is shut"):
+        store.get(zone, 0)
+    with _testing_meters_refused("a store that is shut"):
+        _put(store, zone, (0, 0, 900, _SECRET))

@@ -1,0 +1,239 @@
+"""Leakage across epochs: never below the truth, and a plan that still holds in the next epoch."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone, plan
+from hushgrid.accounting.epochs import FORGOTTEN, continued_leakage, kept_by_silence, running_steps
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.cli import main
+from hushgrid.compare.paper import scenario
+from hushgrid.errors import PlanError, PolicyError
+from hushgrid.model.occupancy import Calendar
+from tests.accounting.leakage_oracle import true_leakage
+from tests.accounting.leakage_worlds import (
+    SHARP,
+    Blocks,
+    Setup,
+    booked_losses,
+    random_setup,
+    singles,
+)
+
+SLACK = 1e-9
+SILENT = 1e13  # [Wh]; noise that says nothing
+STAY = [[0.9, 0.1], [0.2, 0.8]]
+LAWS = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
+TARIFF = Tariff(1.0, 62.5)
+
+
+def _epochs(
+    rng: np.random.Generator, blocks: Blocks
+) -> tuple[Setup, list[slice], npt.NDArray[np.float64]]:
+    """A random world cut into two or three epochs, some steps between them silent."""
+    while True:
+        setup = random_setup(rng, blocks, most=12_000, zeros=(0.0, 0.25)[rng.integers(2)])
+        if setup.horizon >= 3:
+            break
+    scales = rng.uniform(0.6, 3.0, setup.horizon)
+    cuts = [slice(0, 1), slice(1, 2), slice(2, setup.horizon)]
+    if rng.random() < 0.5:  # two epochs with a gap between them
+        cuts = [slice(0, 1), slice(2, setup.horizon)]
+        scales[1] = SILENT
+    return setup, cuts, scales
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_epochs_leak_no_less_than_the_truth(seed: int) -> None:
+    """Two and three epochs, all occupancies and outputs summed; blocks of houses too."""
+    rng = np.random.default_rng([91, seed])
+    blocks = [singles(1), singles(2), [(0, 1)]][seed % 3]
+    setup, cuts, scales = _epochs(rng, blocks)
+    losses = booked_losses([setup.model()], setup, scales)
+    gaps = [b.start - a.stop for a, b in pairwise(cuts)]
+    found = continued_leakage(setup.model(), [losses[cut] for cut in cuts], gaps)
+    truth = true_leakage(setup.world(scales))
+    for cut, one in zip(cuts, found, strict=True):
+        assert (truth[cut] <= one.total + SLACK).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_epochs_of_a_step_each_attain_it(seed: int) -> None:
+    """Where a reading is occupancy itself, the figure of two epochs is the truth."""
+    rng = np.random.default_rng([92, seed])
+    setup = random_setup(rng, singles(1), most=100, longest=2, zeros=0.2, kinds=(SHARP,))
+    scales = rng.uniform(0.6, 3.0, setup.horizon)
+    losses = booked_losses([setup.model()], setup, scales)
+    found = continued_leakage(setup.model(), [losses[:1], losses[1:]][: setup.horizon])
+    truth = true_leakage(setup.world(scales))
+    assert np.concatenate([one.total for one in found]) == pytest.approx(truth, abs=1e-9)
+
+
+def test_epochs_and_gaps_must_fit() -> None:
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[STAY]])
+    whole = temporal_leakage(theta, [0.5, 0.0, 0.0, 0.4, 0.3]).total
+    first, second = continued_leakage([theta], [[0.5], [[0.4], [0.3]]], [2])
+    assert first.total == pytest.approx(whole[:1])
+    assert second.total == pytest.approx(whole[3:])
+    for gaps in ([1, 1], [-1]):
+        with pytest.raises(PolicyError, match="a gap of 0 steps or more"):
+            continued_leakage(theta, [[0.5], [0.4]], gaps)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_silence_keeps_no_more_than_stated(seed: int) -> None:
+    """Forward through M, and backward whatever the law before it; likelihoods as they come."""
+    rng = np.random.default_rng([93, seed])
+    states, steps = (2, 4)[seed % 2], int(rng.integers(1, 5))
+    a = rng.dirichlet(np.full(states, 0.5), (steps + 1, states)) + 1e-4
+    a /= a.sum(axis=2, keepdims=True)
+    theta = OccupancyModel.blocked(
+        [range(states // 2)],
+        [np.full(states, 1 / states)],
+        [a],
+        calendar=Calendar(range(steps + 1)),
+    )
+    kept, m = kept_by_silence([theta], 1, steps + 1), np.linalg.multi_dot([np.eye(states), *a[1:]])
+    worst = 0.0
+    for _ in range(200):
+        size = 10 ** rng.uniform(-2, 1)
+        told = np.exp(size * (rng.random(states) < 0.5))
+        law = rng.dirichlet(np.full(states, 0.3)) + 1e-9
+        for after in (m @ told, ((law * told) @ m) / (law @ m)):
+            worst = max(worst, float(np.ptp(np.log(after))) / size)
+    assert worst <= kept + 1e-9
+    assert kept_by_silence([theta], 1, 1) == 1.0
+
+
+def test_what_never_changes_is_never_forgotten() -> None:
+    stays = OccupancyModel.factored([[0.5, 0.5]], [[np.eye(2)]])
+    assert kept_by_silence([stays], 1, 1000) == 1.0
+    assert running_steps([stays], 96, 96) is None
+    sure = OccupancyModel.factored([[1.0, 0.0]], [[np.eye(2)]])
+    assert kept_by_silence([sure], 1, 2) == 0.0, "who is certain has nothing to remember"
+    other = OccupancyModel.factored([[0.0, 1.0]], [[np.eye(2)]])
+    assert kept_by_silence([sure, other], 1, 2) == 1.0, "models that contradict each other"
+
+
+def test_a_promise_holds_in_the_next_epoch() -> None:
+    """A day on its own may lose .0376 a step, day after day .0374 (cut off after four digits)."""
+    world = scenario(0.0, 1)
+    (theta,) = world.models
+    one = OccupancyModel.factored(
+        theta.chains[0].initial[:1], theta.chains[0].transition[:, :1], calendar=theta.calendar
+    )
+    asked = {"secret": "interval", "epsilon": 1.0, "rho": None, "terms": Policy(1.0, horizon=96)}
+    given = (Zone("z", [1000]), TARIFF, [one], LAWS)
+    alone = plan(*given, **asked)  # type: ignore[arg-type]
+    assert alone.policy.epsilon == pytest.approx(0.0376, abs=5e-5)
+    assert alone.running is None
+    two = continued_leakage(one, [alone.losses, alone.losses])
+    assert max(each.worst for each in two) == pytest.approx(1.0033, abs=1e-4)
+    running = running_steps([one], 96, 96)
+    found = plan(*given, **asked, running=running)  # type: ignore[arg-type]
+    assert 0.0374 <= found.policy.epsilon < 0.0375
+    assert found.running == running
+    assert found.policy.horizon == 96
+    for gaps in ([0] * 6, [0, 96, 0, 192, 0, 96]):
+        many = continued_leakage(one, [found.losses] * 7, gaps)
+        assert max(each.worst for each in many) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_continued_plan_holds_for_any_number_of_epochs(seed: int) -> None:
+    """Random chains and houses, two models, horizons that are no whole number of days."""
+    rng = np.random.default_rng([94, seed])
+    turn, horizon = int(rng.integers(2, 5)), int(rng.integers(2, 9))
+    thetas = []
+    for _ in range(1 + seed % 2):
+        a = rng.dirichlet([0.8, 0.8], (turn, 2, 2)) * 0.9 + 0.05
+        thetas.append(
+            OccupancyModel.factored(rng.dirichlet([1.0, 1.0], 2), a, calendar=Calendar(range(turn)))
+        )
+    running = running_steps(thetas, horizon, turn)
+    assert running is not None
+    found = plan(
+        Zone("z", [1000, 400]),
+        TARIFF,
+        thetas,
+        Consumption.by_class(
+            absent=[Uniform(500), Uniform(100)],
+            present=[Uniform(1000), Uniform(400)],
+            class_of=[0, 1],
+        ),
+        secret="interval",
+        epsilon=0.7,
+        rho=None,
+        terms=Policy(1.0, horizon=horizon, eta=(1.0, 0.2)[seed % 2]),
+        running=running,
+    )
+    gaps = rng.integers(0, 4, 9).tolist()
+    many = continued_leakage(thetas, [found.losses] * 10, gaps)
+    assert max(one.worst for one in many) <= 0.7 * (1 + 1e-6)
+    assert max(one.worst for one in many) > 0.5 * 0.7
+    assert kept_by_silence(thetas, 1, 1 + running) <= FORGOTTEN
+
+
+def test_a_run_must_fit_its_schedule() -> None:
+    theta = OccupancyModel.factored([[0.5, 0.5]], [[STAY], [STAY]], calendar=Calendar([0, 1]))
+    asked = {"secret": "interval", "epsilon": 1.0, "rho": None}
+    given = (Zone("z", [1000]), TARIFF, [theta], LAWS)
+    with pytest.raises(PlanError, match="running is 3; give a whole number, 5 steps or more"):
+        plan(*given, **asked, terms=Policy(1.0, horizon=5), running=3)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="no whole number of turns"):
+        plan(*given, **asked, terms=Policy(1.0, horizon=5), running=50, slotwise=True)  # type: ignore[arg-type]
+    found = plan(*given, **asked, terms=Policy(1.0, horizon=4), running=80, slotwise=True)  # type: ignore[arg-type]
+    many = continued_leakage(theta, [found.losses] * 9)
+    assert max(one.worst for one in many) <= 1 + 1e-6
+
+
+ZONE = """
+[zone]
+id = "z"
+[tariff]
+alpha = 1.0
+beta = 62.5
+[policy]
+epsilon = 1.0
+horizon = 12
+[[houses]]
+count = 3
+bound = 1000
+chain = "any"
+absent = {{ law = "uniform", top = 500 }}
+present = {{ law = "uniform", top = 1000 }}
+[[models]]
+name = "survey"
+[models.chains.any]
+home_at_start = 0.5
+periods = [{{ from = "00:00", leave = {leave}, come = {leave} }}]
+"""
+
+
+def _asked(folder: Path, leave: float, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    path = folder / "zone.toml"
+    path.write_text(ZONE.format(leave=leave))
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", "--config", str(path), "--no-tables", "--continued", "--json", "-"])
+    told = capsys.readouterr()
+    return int(stopped.value.code or 0), told.out, told.err
+
+
+def test_the_command_says_which_plan_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _asked(tmp_path, 0.1, capsys)
+    assert code == 0, err
+    values = json.loads(out)
+    assert values["running"] % 12 == 0
+    assert values["leakage_endless"] == pytest.approx(1.0, abs=1e-5)
+    code, out, err = _asked(tmp_path, 1e-5, capsys)
+    assert (code, out) == (2, "")
+    assert "does not fade in 32 days" in err

@@ -1,0 +1,184 @@
+"""Commands as a user types them: words in; text, files and an exit code out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hushgrid.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "zone.toml"
+
+
+def hushgrid(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command run in this process, which has the heavy imports behind it."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main([str(word) for word in words])
+    told, said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    assert ended.value.code in (0, 1, 2)
+    return subprocess.CompletedProcess(words, int(ended.value.code or 0), told, said)
+
+
+def hushgrid_process(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, where every warning is an error from the first import."""
+    command = [sys.executable, "-W", "error", "-c", "from hushgrid.cli import main; main()"]
+    return subprocess.run(
+        [*command, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+COMMANDS = ("demo", "paper", "plan", "simulate")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    found = hushgrid(command, "--help")
+    assert found.returncode == 0
+    assert f"Example: hushgrid {command}" in " ".join(found.stdout.split())
+    assert "--json" in found.stdout
+    assert "--seed" in found.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom hushgrid.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numba', 'scipy', 'opendp', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+PAPER = ("paper", "--days", 3, "--sweep-days", 2, "--seed", 4)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder that the command filled, and what it told."""
+    folder = tmp_path_factory.mktemp("paper")
+    found = hushgrid_process(*PAPER, "--out", folder)
+    assert (found.returncode, found.stderr) == (0, "")
+    return folder, found.stdout
+
+
+def test_paper_writes_what_it_names(written: tuple[Path, str]) -> None:
+    tmp_path, stdout = written
+    named = [Path(line.strip()) for line in stdout.split("Written:")[1].splitlines()[1:]]
+    assert sorted(named) == sorted(tmp_path.iterdir())
+    assert {p.suffix for p in named} == {".md", ".json", ".png", ".svg"}
+    assert len([p for p in named if p.suffix == ".png"]) == 6
+    values = json.loads((tmp_path / "paper.json").read_text())
+    assert values["days"] == 3
+    assert set(values["mechanisms"]) == {"naive", "naive_max", "bound", "exact"}
+    assert set(values["ratios"]) == {"naive_over_bound", "naive_over_exact"}
+
+
+def test_paper_json_on_standard_output_stands_alone(
+    written: tuple[Path, str], tmp_path: Path
+) -> None:
+    one = json.loads(hushgrid(*PAPER, "--out", tmp_path, "--json", "-").stdout)
+    two = json.loads((written[0] / "paper.json").read_text())
+    assert one == two  # equal seeds, equal results, in another process too
+    assert one["mechanisms"]["exact"]["rmsre_paper"]["mean"] > 0
+
+
+def test_simulate(tmp_path: Path) -> None:
+    target = tmp_path / "figures.json"
+    found = hushgrid("simulate", "--config", EXAMPLE, "--days", 8, "--json", target)
+    assert (found.returncode, found.stderr) == (0, "")
+    values = json.loads(target.read_text())
+    assert values["days"] == 8
+    for key in ("rmsre_paper", "rmsre", "mismatch_cost", "revenue_change"):
+        assert isinstance(values[key], float)
+    assert str(target) in found.stdout
+    other = hushgrid("simulate", "--config", EXAMPLE, "--days", 8, "--json", "-", "--seed", 2)
+    assert json.loads(other.stdout)["rmsre"] != values["rmsre"]
+
+
+def test_a_missing_extra_is_said_before_the_work(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.modules['matplotlib'] = None\nfrom hushgrid.cli import main\n"
+        f"main(['paper', '--days', '100000', '--out', {str(tmp_path / 'out')!r}])\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert found.returncode == 2
+    assert "pip install 'hushgrid[plot]'" in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_version_and_a_folder_for_a_file(tmp_path: Path) -> None:
+    assert hushgrid_process("--version").stdout.startswith("hushgrid 0.")
+    words = ("simulate", "--config", EXAMPLE, "--days", "1", "--json", tmp_path)
+    found = hushgrid(*words)
+    assert found.returncode == 2
+    assert [p for p in tmp_path.parent.iterdir() if p.name.startswith(f".{tmp_path.name}")] == []
+
+
+def test_bad_input_ends_a_process_with_2() -> None:
+    found = hushgrid_process("simulate", "--config", "absent.toml")
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["simulate"], "--config"),
+        (["simulate", "--config", "absent.toml"], "absent.toml does not exist"),
+        (["simulate", "--config", "Makefile", "--days", "2"], "Makefile:2: this is not TOML"),
+        (["paper", "--days", "x"], "--days"),
+        (["paper", "--days", "1"], "--days"),
+        (["paper", "--sigma", "-0.1"], "--sigma"),
+        (["paper", "--days", "2", "--out", "README.md"], "README.md is not a folder"),
+        (["paper", "--seed", "-1"], "--seed"),
+        (["paper", "--sigma", "inf"], "--sigma"),
+        (["no-such-command"], "no-such-command"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> None:
+    found = hushgrid(*words)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert says in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert "Traceback" not in found.stderr
+
+
+def test_plan_answers_a_promise(tmp_path: Path) -> None:
+    asked = ("plan", "--config", ROOT / "examples" / "zone.toml", "--no-tables")
+    found = hushgrid(*asked, "--out", tmp_path, "--json", tmp_path / "plan.json")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "Assumptions:" in found.stdout
+    values = json.loads((tmp_path / "plan.json").read_text())
+    keys = "secret epsilon delta eta epsilon_t scale clamp epsilon_any leakage_max rmsre_paper"
+    assert {*keys.split(), "assumptions"} <= set(values)
+    assert values["leakage_max"] <= values["epsilon"] == 1
+    assert len(values["epsilon_t"]) == len(values["scale"]) == 96
+    assert (tmp_path / "plan.png").stat().st_size > 10_000
+    for extra, words in (
+        (("--within", "0.01"), "is asked, most of it from"),
+        (("--secret", "day"), "secret is 'day'"),
+        (("--delta", "1e-6"), "without exceptions"),
+    ):
+        refused = hushgrid(*asked, *extra)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1

@@ -1,0 +1,82 @@
+"""Real readings as local days: which days are whole, and which model each of them has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
+from hushgrid.compare.datasets import Real, Recorded, real_days
+from hushgrid.errors import PolicyError
+from hushgrid.files.deployment import local_seconds
+from hushgrid.learn.histories import Histories
+
+HOUR, DAY = 3600, 86_400
+FRIDAY = 1_364_515_200  # 29 March 2013, 00:00 UTC; clocks in Zurich went forward on the 31st
+
+
+def histories(begins: int, wh: np.ndarray, zone: str) -> Histories:
+    shown = local_seconds(begins, HOUR, wh.shape[1], zone)
+    ids = tuple(f"m{i}" for i in range(len(wh)))
+    return Histories(ids, wh.astype(float), HOUR, begins, shown, {})
+
+
+def test_days_are_local_and_whole() -> None:
+    """Five days of hours from a Friday: local midnight is 23:00 UTC, and Sunday has 23 hours."""
+    wh = np.tile(np.arange(120), (2, 1))
+    found = real_days(histories(FRIDAY, wh, "Europe/Zurich"))
+    assert found.weekday.tolist() == [5, 0, 1]  # Sunday lacks an hour
+    assert found.readings[0, :, 0].tolist() == list(range(23, 47))
+    assert found.readings[1, 0, 0] == 70  # Sunday 22:00 UTC: summer time by then
+    assert real_days(histories(FRIDAY, wh, "UTC")).weekday.tolist() == [4, 5, 6, 0, 1]
+
+
+def test_missing_and_exported() -> None:
+    wh = np.full((2, 72), 7.0)
+    wh[0, 3], wh[1, 4], wh[:, 30] = np.nan, -5, np.nan
+    found = real_days(histories(FRIDAY, wh, "UTC"))
+    assert found.weekday.tolist() == [4, 6]  # nobody told an hour of Saturday
+    assert found.readings[0, 3].tolist() == [-1, 7]
+    assert found.readings[0, 4].tolist() == [7, 0]
+
+
+def weekly() -> Scenario:
+    """Two houses, surely away on weekdays and at home at weekends, for readings of 10 and 90."""
+    come, leave = [[0.01, 0.99], [0.01, 0.99]], [[0.99, 0.01], [0.99, 0.01]]
+    theta = OccupancyModel.factored(
+        [[0.5, 0.5]],
+        [[leave], [come]],
+        calendar=Calendar.week(weekday=[0] * 24, weekend=[1] * 24),
+        chain_of=[0, 0],
+    )
+    at = [np.eye(100)[wh] for wh in (10, 90)]
+    f = Consumption.by_class(absent=[Histogram(at[0])], present=[Histogram(at[1])], class_of=[0, 0])
+    return Scenario(Zone("z", [99, 99]), Tariff(1.0, 1.0), (theta,), f)
+
+
+def test_every_day_has_the_model_of_its_weekday() -> None:
+    readings = np.full((3, 24, 2), 50, np.int32)
+    readings[:, 12, 0] = -1
+    found = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([4, 5, 0])))
+    assert [found.zone_of(d) for d in range(3)] == [0, 1, 0]
+    assert len(found.scenarios) == 2
+    # what is missing is what that day's model expects: 10 + 0.01 * 80, 90 - 0.01 * 80
+    assert found.readings[:, 12, 0].tolist() == [11, 89, 11]
+    assert (found.day(1).readings[:, 1] == 50).all()
+    with pytest.raises(PolicyError, match="day 3 is asked of 3"):
+        found.zone_of(3)
+
+
+def test_meters_are_put_in_the_order_of_houses() -> None:
+    real = Real(("a", "b", "c"), np.arange(6).reshape(1, 2, 3).astype(np.int32), np.array([0]))
+    some = real.of(("c", "a"))
+    assert some.meters == ("c", "a")
+    assert some.readings.tolist() == [[[2, 0], [5, 3]]]
+
+
+def test_digests_tell_other_readings_apart() -> None:
+    readings = np.full((2, 24, 2), 50, np.int32)
+    one = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([0, 1])))
+    readings[1, 3, 0] = 51
+    other = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([0, 1])))
+    assert one.digest != other.digest

@@ -1,0 +1,536 @@
+"""hushgrid learn from readings to a zone that other commands take, and bad input on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hushgrid.cli import main
+from hushgrid.errors import ConfigError, IntakeError, ModelError, PolicyError
+from hushgrid.files.service_file import load_deployment
+from hushgrid.files.zone_file import load_zone
+from hushgrid.intake.readings import Readings
+from hushgrid.learn.evaluation import (
+    clopper_pearson,
+    held_against,
+    marginal_scores,
+    trust_of,
+    welch,
+)
+from hushgrid.learn.export import ZoneChoices, figures, offered
+from hushgrid.learn.habits import assumed
+from hushgrid.learn.histories import (
+    Axis,
+    Histories,
+    ailments,
+    axis_of,
+    fit_to_learn,
+    histories_of,
+    of_meters,
+    vacant_days,
+    with_labels,
+)
+from hushgrid.learn.learner import LearningTerms, learn
+from hushgrid.mechanism.noise import SimulatedNoise
+from hushgrid.model.laws import LogNormal, Mixture, Uniform
+from hushgrid.report.learn import learned_prose, learned_values
+from tests.learn.test_learn_survey import columns
+
+STEPS = 28 * 48
+BEGINS = 1_357_000_200 // 86_400 * 86_400 + 3 * 86_400  # a Friday
+SHOWN = (np.arange(STEPS) * 1800 + 4 * 86_400) % (7 * 86_400)
+
+
+def lived_in(homes: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Homes that follow the assumed habits: readings [Wh] and who is at home."""
+    rng = np.random.default_rng(seed)
+    habits = assumed(1800)
+    slot = SHOWN % 86_400 // 1800 + 48 * (SHOWN >= 5 * 86_400)
+    state = np.ones((homes, STEPS), int)
+    for t in range(1, STEPS):
+        row = np.cumsum(habits.transition[slot[t]][state[:, t - 1]], axis=1)
+        state[:, t] = (rng.random((homes, 1)) > row).sum(axis=1).clip(max=2)
+    size = rng.uniform(0.7, 1.4, (homes, 1))
+    median = np.where(state == 2, 250.0, 40.0) * size
+    return np.rint(median * rng.lognormal(0, 0.45, state.shape)), (state > 0).astype(np.int8)
+
+
+def histories(wh: np.ndarray, labels: np.ndarray | None = None) -> Histories:
+    ids = tuple(f"m{i:03d}" for i in range(len(wh)))
+    return Histories(ids, wh.astype(float), 1800, BEGINS, SHOWN, {}, labels)
+
+
+def csv(path: Path, wh: np.ndarray, begins: int = BEGINS) -> Path:
+    lines = ["meter_id,start_utc,duration_s,wh"]
+    for i, row in enumerate(wh):
+        for t, x in enumerate(row):
+            if np.isfinite(x):
+                stamp = np.datetime64(begins + 1800 * t, "s")
+                lines.append(f"m{i:03d},{stamp}Z,1800,{int(x)}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def public(folder: Path, homes: int = 16) -> list[str]:
+    """The axis and the list of meters as arguments, which a budget needs."""
+    meters = folder / "meters.txt"
+    meters.write_text("".join(f"m{i:03d}\n" for i in range(homes)))
+    first, last = (f"{np.datetime64(at, 's')}Z" for at in (BEGINS, BEGINS + 1800 * STEPS))
+    return ["--from", first, "--to", last, "--interval", "PT30M", "--meters", str(meters)]
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("learned")
+    wh, _ = lived_in(16)
+    csv(root / "readings.csv", wh)
+    asked = ["--readings", str(root / "readings.csv"), "--law", "lognormal", "--prototypes", "2"]
+    out = ["--out", str(root / "zone"), "--json", str(root / "zone.json")]
+    assert run("learn", *asked, *out) == 0
+    return root
+
+
+def documented(column: int) -> set[str]:
+    """The files that docs/learn.md says are written: 1 from readings, 2 from a survey alone."""
+    text = (Path(__file__).parents[2] / "docs" / "learn.md").read_text()
+    rows = [line.split("|")[1:-1] for line in re.findall(r"^\| `.*\|$", text, re.M)]
+    rows = [row for row in rows if len(row) > 2 and row[1].strip() in ("yes", "no")]
+    assert len(rows) == 6
+    return {name for row in rows if row[column].strip() == "yes"
+            for name in re.findall(r"`([^`]+)`", row[0])}  # fmt: skip
+
+
+def test_learn_writes_what_its_guide_says(folder: Path, tmp_path: Path) -> None:
+    assert {path.name for path in (folder / "zone").iterdir()} == documented(1)
+    given = columns()
+    rows = zip(*given.values(), strict=True)
+    survey = tmp_path / "chains.csv"
+    survey.write_text("\n".join([",".join(given), *(",".join(map(str, row)) for row in rows)]))
+    out = tmp_path / "zone"
+    asked = ["--survey", str(survey), "--mix", "2:3", "--begins", "2026-01-05", "--out", str(out)]
+    assert run("learn", *asked) == 0
+    assert {path.name for path in out.iterdir()} == documented(2)
+    said = tmp_path / "check.json"
+    assert run("check", str(out / "service.toml"), "--json", str(said)) == 1
+    (problem,) = json.loads(said.read_text())["problems"]  # three homes drown in the noise
+    assert "above the 50.0% of service.accept_error" in problem
+    (zone,) = load_deployment(out / "service.toml").zones
+    assert (zone.begins, len(zone.meters)) == (1_767_571_200, 3)
+    assert "data:image/png" in (out / "report.html").read_text()
+    assert run("learn", *asked, "--no-figures", "--out", str(tmp_path / "bare")) == 0
+    pictures = {name for name in documented(2) if name.endswith((".png", ".svg", ".html"))}
+    assert {path.name for path in (tmp_path / "bare").iterdir()} == documented(2) - pictures
+
+
+def test_a_learned_zone_goes_through_the_other_commands(folder: Path) -> None:
+    values = json.loads((folder / "zone.json").read_text())
+    assert values["houses"] == 16
+    assert values["provenance"] == "private"
+    assert values["eta"] == 1.0
+    assert {"log_likelihood", "eta_basis"} <= set(values)
+    zone = load_zone(folder / "zone" / "zone.toml")
+    assert zone.seconds == 1800
+    assert zone.scenario.zone.n_houses == 16
+    assert zone.learned.private
+    config = str(folder / "zone" / "zone.toml")
+    assert run("simulate", "--config", config, "--days", "1") == 0
+    assert run("plan", "--config", config, "--no-tables", "--secret", "step") == 0
+    service = load_deployment(folder / "zone" / "service.toml").zones[0]
+    assert service.seconds == 1800
+    assert sorted(service.meters) == [f"m{i:03d}" for i in range(16)]
+    page = (folder / "zone" / "report.html").read_text()
+    assert page.count("data:image/png") == 3
+    assert "http" not in page.replace("https://", "http://").split("<img")[0]
+
+
+def test_model_commands(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learned = str(folder / "zone")
+    page = tmp_path / "page.html"
+    assert run("model", "show", learned, "--html", str(page), "--json", "-") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["houses"] == 16
+    assert len(shown["prototypes"]) == 2
+    assert run("model", "compare", learned, learned, "--json", "-") == 0
+    assert all(row["laws"] < 1e-9 for row in json.loads(capsys.readouterr().out)["groups"])
+    wh, _ = lived_in(16, seed=1)
+    same = csv(tmp_path / "same.csv", wh[:, : 14 * 48], BEGINS)
+    assert run("model", "validate", learned, "--readings", str(same), "--json", "-") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["drifted"] == []
+    wh[3] *= 4  # a heat pump came
+    new = np.concatenate([wh, wh[:1]])
+    later = csv(tmp_path / "later.csv", new[:, : 14 * 48], BEGINS + 28 * 86_400)
+    asked = ["--readings", str(later), "--html", str(page), "--json", "-"]
+    assert run("model", "validate", learned, *asked) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert page.read_text().count("data:image/png") == 3
+    assert told["drifted"] == ["m003"]
+    assert told["new_homes"] == ["m016"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("eta = 1.0", "eta = 0.05", "policy.eta"),
+        ('publish = "raw"', 'publish = "estimate"', "policy.publish"),
+        ('publish = "raw"', 'publish = "raw"\nclamp = [300, 300]', "policy.clamp"),
+        ('publish = "raw"', 'publish = "raw"\nrho = 0.2', "policy.rho"),
+        ('publish = "raw"', 'publish = "raw"\nsecret = "interval"', "policy.secret"),
+        ('publish = "raw"', 'publish = "raw"\nnegligible = 0.01', "policy.negligible"),
+        ('publish = "raw"', 'publish = "raw"\non_empty = "publish_exact"', "policy.on_empty"),
+        ('provenance = "private"', 'provenance = "secret"', "learned.provenance"),
+        ('provenance = "private"', 'provenance = "pooled"', "learned.provenance"),
+    ],
+)
+def test_check_holds_private_models_back(
+    folder: Path, tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    for name in ("theta.json", "service.toml", "hushgrid.key"):
+        (tmp_path / name).write_bytes((folder / "zone" / name).read_bytes())
+    text = (folder / "zone" / "zone.toml").read_text()
+    assert old in text
+    (tmp_path / "zone.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(tmp_path / "service.toml")
+    assert key in {problem.key for problem in caught.value.problems}
+
+
+def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -> None:
+    asked = ["--readings", str(folder / "readings.csv"), "--pool-budget", "3", "--bound", "5000"]
+    out = ["--out", str(tmp_path), "--no-figures", "--json", str(tmp_path / "x.json")]
+    asked += public(tmp_path)
+    assert run("learn", *asked, *out, "--eta", "0.2", "--eta-set-by", "a test") == 0
+    values = json.loads((tmp_path / "x.json").read_text())
+    assert (values["provenance"], values["epsilon_spent"], values["eta"]) == ("pooled", 3.0, 0.2)
+    assert values["held_out"]["noise"]
+    for name in ("zone.toml", "service.toml", "theta.json"):
+        text = (tmp_path / name).read_text()
+        assert f"{values['held_out']['log_likelihood']:.4g}" not in text
+        assert "held" not in text
+    service = tmp_path / "service.toml"
+    service.write_text(service.read_text().replace("[service]", "[service]\nbudget = 13.0"))
+    (zone,) = load_deployment(service).zones
+    assert zone.learned.epsilon == 3.0
+    from hushgrid.service.promise import releases_within
+
+    assert releases_within(zone) == 20  # (13 - 3) / 0.5
+    service.write_text(service.read_text().replace("budget = 13.0", "budget = 2.0"))
+    with pytest.raises(ConfigError, match=r"learned\.epsilon"):
+        load_deployment(service)
+
+
+def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
+    """A true model is misdescribed nowhere: the bound is positive, and small with many days."""
+    wh, home = lived_in(12, seed=5)
+    found = learn(histories(wh, home), assumed(1800), LearningTerms(law="histogram", prototypes=1))
+    assert found.accuracy["without_labels"]["all"] > 0.87  # quiet and away look the same
+    assert found.trust.upper is not None
+    assert 0 < found.trust.upper < 0.6
+    assert found.trust.lower < 0.2
+    bare = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1))
+    assert bare.trust.upper is None
+    assert bare.trust.suggested == 1.0
+    assert "assumption" in bare.trust.reasoning
+    # laws that are wrong by a factor are found out, labels or not
+    wrong = trust_of(histories(wh * 3), bare.public, bare.shared.which, bare.terms.starts, 5000)
+    assert wrong.lower > 0.3
+
+
+def test_bounds_on_the_misdescribed_share_cover_the_truth() -> None:
+    """A law mixed with 20 % of another: 0.2 is not above the upper nor below the lower bound."""
+    law, other = LogNormal(60.0, 0.5, 2000), Uniform(3)
+    rng = np.random.default_rng(2)
+    days = np.repeat(np.arange(200), 40)
+    misses = 0
+    for _ in range(40):
+        truth = Mixture([law, other], [0.8, 0.2])
+        x = truth.sample(rng.random(8000)).astype(float)
+        cell = held_against("x", law, x, days, 0.95, 1)
+        misses += not cell.lower <= 0.2 <= cell.upper
+        assert cell.upper < 0.3
+    assert misses <= 6  # 5 % of 40 is 2; 7 or more has a chance below 0.4 %
+    low, high = clopper_pearson(np.array([0.5]), np.array([10.0]), 0.025)
+    assert (low[0], high[0]) == pytest.approx(
+        (0.187086, 0.812914), abs=1e-6
+    )  # R: binom.test(5, 10)
+
+
+def test_welch_is_scipys() -> None:
+    from scipy.stats import ttest_ind
+
+    rng = np.random.default_rng(1)
+    old, new = rng.normal(0, 1, 30), rng.normal(0.5, 2, 12)
+    t, p = welch((float(old.mean()), float(old.std(ddof=1)), 30), new)
+    theirs = ttest_ind(new, old, equal_var=False)
+    assert (t, p) == pytest.approx((theirs.statistic, theirs.pvalue), rel=1e-9)
+
+
+def test_what_ails_a_home_is_named_and_the_others_are_learned() -> None:
+    wh, _ = lived_in(9, seed=3)
+    wh[0] = np.nan
+    wh[1] = 50.0
+    wh[2] = np.rint(wh[2] / 1000)  # kWh told as Wh
+    wh[3] *= 1000
+    wh[4, 96:] = np.nan
+    wh[5, ::7] *= -1
+    wh[6, :] = np.where(np.arange(STEPS) % 48 < 24, 30, 42)
+    wh[7, 10 * 48 : 16 * 48] = 31
+    ails = ailments(histories(wh))
+    assert ails[0] == ("empty",)
+    assert "constant" in ails[1]
+    assert "units" in ails[2]
+    assert "units" in ails[3]
+    assert "short" in ails[4]
+    assert "export" in ails[5]
+    assert "vacant" in ails[6]
+    assert "vacant at times" in ails[7]
+    assert ails[8] == ()
+    assert vacant_days(wh[7], 1800).sum() == 6
+    assert [fit_to_learn(a) for a in ails] == [False] * 5 + [True] * 4
+    found = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=2))
+    assert found.usable.tolist() == [5, 6, 7, 8]
+    assert found.home_share[1] < 0.01  # nobody there
+    assert 0.5 < found.home_share[3] < 0.95
+    with pytest.raises(ModelError, match="none of the 1 homes"):
+        learn(histories(wh[:1]), assumed(1800))
+
+
+def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
+    start = [0, 1800, 1800, 3600, 9000]
+    readings = Readings.of(["a"] * 5, start, [1800] * 5, [1, 2, 2, 3, 9])
+    axis = axis_of(readings)
+    assert (axis.begins, axis.seconds, axis.steps) == (0, 1800, 6)
+    found = histories_of(readings, axis, np.zeros(6, np.int64))
+    assert found.counts["duplicates"] == 1
+    assert np.isnan(found.wh[0]).tolist() == [False, False, False, True, True, False]
+    with pytest.raises(IntakeError, match="no readings"):
+        axis_of(Readings.empty())
+    with pytest.raises(IntakeError, match="divides a day"):
+        axis_of(Readings.of(["a"], [0], [1700], [1]))
+    with pytest.raises(IntakeError, match="is a date wrong"):
+        axis_of(Readings.of(["a", "a"], [0, 4_000_000_000], [60, 60], [1, 1]))
+    with pytest.raises(IntakeError, match="'b'"):
+        with_labels(found, ["b"], np.array([0]), np.array([1], np.int8))
+    with pytest.raises(IntakeError, match="label"):
+        with_labels(found, ["a"], np.array([0]), np.array([5], np.int8))
+    with pytest.raises(IntakeError, match="no label is of a time"):
+        with_labels(found, ["a"], np.array([-9000]), np.array([1], np.int8))
+
+
+def test_meters_that_tell_nothing_are_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A home of missing values, one in kWh, rounded to whole Wh, and one that only feeds back."""
+    text = (folder / "readings.csv").read_text()
+    rows = [line.split(",") for line in text.splitlines() if line.startswith("m000,")]
+    for name, values in (("gone", [""]), ("kwh", ["0.25", "1.75"]), ("sun", ["-30"])):
+        text += "".join(
+            f"{name},{when},{length},{values[i % len(values)]}\n"
+            for i, (_, when, length, _) in enumerate(rows)
+        )
+    readings = tmp_path / "readings.csv"
+    readings.write_text(text)
+    asked = ["--law", "lognormal", "--prototypes", "1", "--no-figures", "--out", str(tmp_path)]
+    assert run("learn", "--readings", str(readings), *asked, "--json", "-") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ailments"]["empty"] == ["gone"]
+    assert told["ailments"]["units"] == ["kwh"]
+    assert told["ailments"]["constant"] == told["ailments"]["export"] == ["sun"]
+    assert (told["houses"], told["fitted"]) == (19, 16)
+    assert told["readings"]["malformed rows"] == len(rows)
+    assert "value is missing" in told["problems"][0]
+    only = tmp_path / "only.csv"
+    kwh = [line for line in text.splitlines() if line.startswith("kwh,")]
+    only.write_text("\n".join([text.splitlines()[0], *kwh]))
+    assert run("learn", "--readings", str(only), *asked) == 2
+    assert "kWh taken for Wh" in capsys.readouterr().err
+    only.write_text("\n".join([text.splitlines()[0], "gone,2013-01-05T00:00:00Z,1800,\n"]))
+    assert run("learn", "--readings", str(only), *asked) == 2
+    assert "none of its 1 rows is a reading" in capsys.readouterr().err
+
+
+def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
+    folder: Path, tmp_path: Path
+) -> None:
+    """But through noise: with the noise left out, two utilities' files differ in the sums alone."""
+    asked = ["--pool-budget", "2", "--bound", "5000", "--no-figures", *public(tmp_path)]
+    asked += ["--begins", "2013-03-01"]
+    told = []
+    for seed in (1, 2):
+        wh, home = lived_in(16, seed=seed)
+        out = tmp_path / str(seed)
+        labels = tmp_path / "labels.csv"
+        stamps = np.datetime64(BEGINS, "s") + 1800 * np.arange(STEPS)
+        lines = [f"m000,{at}Z,{x}" for at, x in zip(stamps, home[0], strict=True)]
+        labels.write_text("\n".join(["meter_id,start_utc,occupied", *lines]))
+        given = ["--readings", str(csv(tmp_path / f"{seed}.csv", wh)), "--labels", str(labels)]
+        assert run("learn", *given, *asked, "--out", str(out)) == 0
+        content = tomllib.loads((out / "zone.toml").read_text())
+        (group,) = content["houses"]
+        del group["absent"], group["present"], content["learned"]["digest"]
+        told.append((content, (out / "service.toml").read_text()))
+    assert told[0] == told[1]
+    assert told[0][0]["policy"]["eta_set_by"] == "nobody set eta"
+
+
+def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> None:
+    """Fifteen homes, the fewest: one lives there, is never seen, stands still, or has other days.
+
+    Which meters are listed, how many, in which order, when the service begins, whether there is a
+    model at all: nothing of it depends on that home. A meter that is not listed has no part in it.
+    """
+    wh, _ = lived_in(16)
+    wh = wh[:, : 8 * 48]
+    worlds = [wh.copy() for _ in range(4)]
+    worlds[1][7] = np.nan
+    worlds[2][7] = 50
+    worlds[3][7, : 7 * 48] = np.nan
+    asked = ["--pool-budget", "2", "--bound-budget", "1", "--no-figures", *public(tmp_path, 15)]
+    told = []
+    for i, world in enumerate(worlds):
+        file, out = csv(tmp_path / f"{i}.csv", world), tmp_path / str(i)
+        if i == 3:
+            file.write_text(file.read_text() + "m007,2030-01-01T00:00:00Z,3600,77\n")
+        assert run("learn", "--readings", str(file), *asked, "--out", str(out)) == 0
+        content = tomllib.loads((out / "zone.toml").read_text())
+        (group,) = content["houses"]
+        assert group["meters"] == [f"m{i:03d}" for i in range(15)]
+        del group["absent"], group["present"], group["bound"], content["learned"]["digest"]
+        theta = json.loads((out / "theta.json").read_text())
+        begins = tomllib.loads((out / "service.toml").read_text())["service"].pop("begins")
+        assert begins.year < 2030
+        told.append((content, theta["chains"][0]["chain_of"]))
+    assert all(one == told[0] for one in told)
+
+
+def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> None:
+    wh, _ = lived_in(15)
+    found = histories(wh[:, : 5 * 48])
+    found = replace(found, shown=found.shown[: 5 * 48])
+    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    auto = replace(result, terms=LearningTerms())
+    for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
+        with pytest.raises(PolicyError, match="begin, end, step and meters"):
+            offered(result, found, asked, SimulatedNoise(1))
+    public = replace(found, declared=True)
+    assert offered(result, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1)).epsilon == 1.0
+    with pytest.raises(PolicyError, match="'auto'"):
+        offered(auto, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
+
+
+def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
+    """And nothing public has the score: it is computed from readings."""
+    found = replace(histories(lived_in(15)[0]), declared=True)
+    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    asked = ZoneChoices(pool_budget=0.5, bound=5000)
+    made = offered(result, found, asked, SimulatedNoise(1))
+    judged = figures(result, made, found, assumed(1800), asked)
+    values = learned_values(result, made, judged, asked, found)
+    late = found.steps(slice(21 * 48, 28 * 48))
+    score = marginal_scores(late, made.public, np.zeros(15, np.intp), 5000)
+    assert values["held_out"]["log_likelihood"] == pytest.approx(np.nanmean(score), abs=1e-12)
+    assert result.held_out is not None
+    assert values["held_out"]["log_likelihood"] < result.held_out.log_likelihood - 0.1
+    prose = learned_prose(values)
+    assert f"with its noise, the last 7 days score {np.nanmean(score):.3f}" in prose
+    assert "For the operator only" in prose
+    assert f"{result.held_out.log_likelihood:.3f}" not in prose
+
+
+def test_one_absurd_reading_does_not_stop_the_others() -> None:
+    """Too rare to be wrong units, it would make tables of laws with 60 million entries."""
+    wh, _ = lived_in(3)
+    wh[1, 700] = 6e7
+    result = learn(
+        histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
+    )
+    assert result.usable.tolist() == [0, 1, 2]
+    assert result.top == 500_000  # 1 MW for half an hour
+
+
+def test_a_list_of_meters_is_kept_in_its_order() -> None:
+    readings = Readings.of(["a", "b"], [0, 0], [1800] * 2, [1, 2])
+    found = histories_of(readings, Axis(0, 1800, 1), np.zeros(1, np.int64))
+    listed = of_meters(found, ["c", "b"])
+    assert listed.ids == ("c", "b")
+    assert np.isnan(listed.wh[0]).all()
+    assert listed.wh[1].tolist() == [2.0]
+    with pytest.raises(IntakeError, match="'b' is listed twice"):
+        of_meters(found, ["b", "a", "b"])
+    with pytest.raises(IntakeError, match="empty"):
+        of_meters(found, [])
+    # whether a label fits is up to single homes: of a declared axis it is dropped
+    kept = with_labels(
+        replace(listed, declared=True), ["x", "b", "b"], np.array([0, -9000, 0]),
+        np.array([1, 1, 0], np.int8),
+    )  # fmt: skip
+    assert kept.labels is not None
+    assert kept.labels.tolist() == [[-1], [0]]
+
+
+def test_a_pooled_model_is_validated_by_itself(folder: Path, tmp_path: Path) -> None:
+    """Scores of the homes that it was made of, under it and no other: nobody has drifted."""
+    readings = ["--readings", str(folder / "readings.csv")]
+    asked = ["--pool-budget", "50", "--bound", "5000", "--no-figures", "--out", str(tmp_path)]
+    assert run("learn", *readings, *asked, *public(tmp_path)) == 0
+    assert run("model", "validate", str(tmp_path), *readings) == 0
+    content = json.loads((tmp_path / "model.json").read_text())
+    hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
+    shown = np.array(content["prototypes"][0]["transition"])
+    assert hidden.shape[0] == shown.shape[0]
+    # leaving home: all that goes from quiet or active to away, by the hidden model's own shares
+    assert shown[:, 0, 0] == pytest.approx(hidden[:, 0, 0], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--law", "weibull"], "law is 'weibull'"),
+        (["--days", "0"], "days is 0"),
+        (["--time-zone", "Mars/Base"], "time zone is 'Mars/Base'"),
+        (["--eta", "0.1"], "eta-set-by"),
+        (["--pool-budget", "-1"], "pool budget"),
+        (["--survey", "nowhere.csv"], "nowhere.csv does not exist"),
+        (["--interval", "700"], "divides a day"),
+        (["--interval", "half an hour"], "interval is 'half an hour'"),
+        (["--from", "soon"], "from is 'soon'"),
+        (["--from", "2013-01-04T00:10Z"], "from is 2013-01-04T00:10:00Z"),
+        (["--to", "2012-01-01"], "from is not before to"),
+        (["--meters", "nowhere.txt"], "nowhere.txt does not exist"),
+        (["--bound-budget", "0"], "bound budget"),
+        (["--bound-budget", "1", "--interval", "1800"], "--from, --to, --meters are not"),
+        (["--pool-budget", "1"], "give --from, --to, --interval and --meters"),
+    ],
+)
+def test_bad_options_are_one_sentence(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    asked = ["--readings", str(folder / "readings.csv"), "--out", str(tmp_path), "--no-figures"]
+    assert run("learn", *asked, *arguments) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_prototypes_do_not_grow_with_homes_and_take_new_ones(folder: Path) -> None:
+    content = json.loads((folder / "zone" / "model.json").read_text())
+    assert len(content["prototypes"]) == 2
+    theta = json.loads((folder / "zone" / "theta.json").read_text())
+    assert np.array(theta["chains"][0]["transition"]).shape == (96, 2, 2, 2)
+    assert (np.array(theta["chains"][0]["transition"]) > 0).all()

@@ -1,0 +1,203 @@
+"""The demo's parts: its clock, its scores, its stage, and the panel against whole-day attacks."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from hushgrid.adversary.factored import Factored
+from hushgrid.adversary.filter import watch
+from hushgrid.adversary.knowledge import Knowledge, KnownReadings
+from hushgrid.compare.attack import bared, prior_of, record
+from hushgrid.errors import ServiceError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.mechanism.release import Release
+from hushgrid.service.demo.living import SimulatedPace
+from hushgrid.service.demo.panel import BINS, KNOWS, SHOWN, Panel, Rolling
+from hushgrid.service.demo.setting import Dials, Secrets, lay_out
+from hushgrid.service.http import server as staging
+from hushgrid.service.http.server import Stage
+from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.promise import sentence
+from hushgrid.statistics import auc
+from tests.service.http.test_web import Face
+from tests.service.test_feeds import release
+
+BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z
+NEVER = threading.Event()
+
+
+@pytest.fixture(scope="module")
+def zone(tmp_path_factory: pytest.TempPathFactory) -> ZoneService:
+    folder = tmp_path_factory.mktemp("demo")
+    made = lay_out(folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=8080, horizon=40)
+    return made.zones[0]
+
+
+class TestPace:
+    def test_it_waits_for_the_work_and_does_not_run_to_catch_up(self) -> None:
+        now = [0.0]
+        clock = SimulatedPace(1000.0, 10.0, steady=lambda: now[0])
+        assert clock.now() == 1000.0
+        now[0] = 50.0  # nobody has told it to go on
+        assert clock.now() == 1000.0
+        assert clock.reach(1100.0, NEVER)
+        assert clock.now() == 1100.0  # 500 s have passed on it, but no more were asked
+        now[0] = 51.0
+        assert clock.now() == 1100.0
+        set_before = threading.Event()
+        set_before.set()
+        assert not clock.reach(1200.0, set_before)
+        assert clock.now() == 1110.0  # from where the last work ended, not from the start
+
+    def test_without_end_it_never_sleeps(self) -> None:
+        clock = SimulatedPace(0.0, math.inf)
+        assert clock.reach(1e9, NEVER)
+        assert clock.now() == 1e9
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6), st.integers(1, 12))
+def test_rolling_scores_are_those_of_the_last_steps(
+    seed: int, window: int, houses: int, steps: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 2, (steps, houses))
+    belief = rng.integers(0, BINS + 1, (steps, houses)) / BINS  # what the bins keep apart
+    rolling = Rolling(window)
+    for each, chance in zip(truth, belief, strict=True):
+        rolling.add(each, chance)
+    exact = auc(truth[-window:], belief[-window:])
+    found = math.nan if rolling.auc is None else rolling.auc
+    assert found == pytest.approx(exact, nan_ok=True)
+
+
+def published(made: Release, zone: ZoneService) -> ReleaseRecord:
+    first = zone.begins // zone.seconds
+    own = replace(made, t=made.t + first - 1, applies_from=made.applies_from + first - 1)
+    return ReleaseRecord(own, "readings", 0, 0, 0, {}, seq=1)
+
+
+def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
+    day = record(zone.scenario, zone.policy, seed=5)
+    truth = day.truth
+    assert truth is not None
+    panel, left_out = Panel(zone), 7
+    seen = [
+        panel.fold(published(one, zone), truth.readings[t], truth.occupancy[t])
+        for t, one in enumerate(day.releases)
+        if t != left_out  # a release that never came: she only predicts
+    ]
+    assert [one.t for one in seen] == [t + 1 for t in range(40) if t != left_out]
+    pairs = zip(day.releases, truth.readings, strict=True)
+    bare = tuple(bared(*each, zone.scenario) for each in pairs)
+    for knows in KNOWS:
+        for shown, releases in zip(SHOWN, (bare, day.releases), strict=True):
+            some = [one for one in releases if one.t != left_out + 1]
+            others = KnownReadings(truth.readings) if knows == "others" else None
+            world = (zone.scenario.zone, zone.scenario.models, zone.scenario.consumption)
+            whole = watch(Factored(Knowledge(*world, others=others)), some).averaged
+            mine = np.array([one.home[f"{knows} {shown}"] for one in seen])
+            np.testing.assert_allclose(mine, np.delete(whole, left_out, axis=0), atol=1e-12)
+    prior = np.delete(prior_of(zone.scenario.models, 40), left_out, axis=0)
+    np.testing.assert_allclose(np.array([one.home["prior"] for one in seen]), prior, atol=1e-12)
+    assert [one.load for one in seen[:3]] == truth.readings[:3].sum(axis=1).tolist()
+
+
+def test_the_panel_passes_over_what_is_no_release_from_readings(zone: ZoneService) -> None:
+    day = record(zone.scenario, zone.policy, seed=5)
+    shown = published(day.releases[0], zone)
+    own = replace(shown.release, load_hat=None)  # type: ignore[arg-type]
+    stand_in = replace(shown, source="forecast", release=own)
+    nobody = np.zeros(len(zone.meters), np.int32)
+    seen = Panel(zone).fold(stand_in, nobody, nobody.astype(np.uint8))
+    for each in seen.home.values():
+        np.testing.assert_array_equal(each, seen.home["prior"])
+
+
+class TestSetting:
+    def test_the_folder_says_what_is_promised(self, zone: ZoneService) -> None:
+        assert len(zone.meters) == 1000
+        assert sentence(zone).startswith(
+            "All prices together, of this epoch and of those before and after it under the same"
+            " terms, shift the odds that a home is occupied in any one interval by at most"
+            " a factor of 2.72 (e^1), if the published occupancy model is true"
+        )
+        assert zone.budget is not None
+        assert 0 < zone.budget - 40 * zone.policy.epsilon < 0.25  # enough, and not much more
+
+    @pytest.mark.parametrize(
+        ("dials", "says"),
+        [
+            ({"epsilon": 0.0}, "epsilon is 0.0; give a number from 0.1 to 20"),
+            ({"epsilon": math.nan}, "epsilon is nan"),
+            ({"eta": 1.5}, "eta is 1.5; give a number from 0 to 1"),
+        ],
+    )
+    def test_dials_have_ends(self, dials: dict[str, float], says: str) -> None:
+        with pytest.raises(ServiceError, match=says):
+            Dials(**dials)
+
+
+def get(app: Stage, path: str, **headers: str) -> httpx.Response:
+    async def asked() -> httpx.Response:
+        way = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=way, base_url="http://demo") as client:
+            return await client.get(path, headers=headers)
+
+    return asyncio.run(asked())
+
+
+class TestStage:
+    def stage(self, **changes: bool) -> Stage:
+        async def between(request: Request) -> Response:
+            return JSONResponse({"between": True})
+
+        return Stage([Route("/demo/state", between)], **changes)
+
+    def test_requests_wait_for_the_next_app(self) -> None:
+        stage, face = self.stage(), Face("elm-street")
+        threading.Timer(0.3, lambda: stage.show(face.app)).start()
+        assert get(stage, "/healthz").json() == {"status": "ok"}
+        assert get(stage, "/demo/state").status_code == 404  # the app's own answer
+        stage.clear()
+        found = get(stage, "/demo/state")
+        assert found.json() == {"between": True}
+        assert found.headers["x-content-type-options"] == "nosniff"
+
+    def test_nobody_waits_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(staging, "PATIENCE", 0.1)
+        stage = self.stage()
+        found = get(stage, "/v1/price")
+        assert (found.status_code, found.headers["retry-after"]) == (503, "5")
+        monkeypatch.setattr(staging, "PATIENCE", 1e9)
+        stage.end()
+        assert get(stage, "/v1/price").status_code == 503
+
+    @pytest.mark.parametrize(("stale", "says"), [(True, "no-cache"), (False, "public, max-age")])
+    def test_a_fast_day_is_asked_for_each_time(self, stale: bool, says: str) -> None:
+        stage, face = self.stage(stale=stale), Face("elm-street")
+        stage.show(face.app)
+        face.history.publish(face.zone, release(1))
+        found = get(stage, "/v1/price")
+        assert found.headers["cache-control"].startswith(says)
+        again = get(stage, "/v1/price", **{"If-None-Match": found.headers["etag"]})
+        assert again.status_code == 304
+
+
+def test_the_day_is_kept_in_the_package() -> None:
+    import hushgrid.live.demo
+
+    assert (Path(hushgrid.live.demo.__file__).parent / "service.toml").exists()

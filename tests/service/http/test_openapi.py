@@ -1,0 +1,86 @@
+"""The description tells the truth: requests made up from it are answered as it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from hushgrid.files.deployment import Http
+from hushgrid.service.access.tokens import sealed
+from hushgrid.service.http.common import ways
+from hushgrid.service.http.openapi import described
+from hushgrid.service.http.server import Server
+from tests.service.http.test_access import KEY
+from tests.service.http.test_matrix import NOW, WHO, Guarded
+from tests.service.worlds import TOKEN
+
+EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "5"))  # requests of each kind; 25 in make soak
+TABLE = ways(Http())
+SCHEMA = schemathesis.openapi.from_dict(described(TABLE))
+FINITE = [way for way in TABLE if way.path != "/v1/stream"]  # that one has tests of its own
+CHECKS: list[Any] = [
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    made = Guarded(Path(tmp_path_factory.mktemp("openapi")))
+    server = Server(made.app, "127.0.0.1", 0)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+    made.clients.close()
+
+
+def test_the_service_describes_itself(url: str) -> None:
+    answer = httpx.get(f"{url}/v1/openapi.json")
+    assert answer.json() == described(TABLE)
+    assert set(answer.json()["paths"]) == {way.path for way in TABLE}
+
+
+@pytest.mark.parametrize("way", FINITE, ids=lambda way: f"{way.method} {way.path}")
+def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, url: str) -> None:
+    operation = SCHEMA[way.path][way.method]
+    modes = [schemathesis.GenerationMode.POSITIVE]
+    if {"parameters", "requestBody"} & set(operation.definition.raw):
+        modes.append(schemathesis.GenerationMode.NEGATIVE)
+    for mode in modes:
+        made = operation.as_strategy(generation_mode=mode)
+        for token in (None, TOKEN, *map(token_of, way.scopes[:1])):
+            check(made, url, None if token is None else {"Authorization": f"Bearer {token}"})
+
+
+def token_of(scope: str) -> str:
+    return sealed(KEY, str(WHO[scope]), [scope], NOW + 60, b"n")
+
+
+def check(made: Any, url: str, headers: dict[str, str] | None) -> None:
+    """Requests, answered as described."""
+
+    @given(case=made)
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
+    def answered(case: Any) -> None:
+        answer = case.call(base_url=url, headers=headers)
+        assert answer.status_code != 500
+        case.validate_response(answer, checks=CHECKS)
+
+    answered()

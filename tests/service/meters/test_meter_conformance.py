@@ -1,0 +1,143 @@
+"""Every meter store keeps every promise; a store that breaks one is found out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.meters import QUESTIONS
+
+from hushgrid.errors import ExtraError, MeterError, MeterRetryError
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.folder import SegmentMeters
+from hushgrid.service.meters.ports import Counts, Interval, MeterStore
+from hushgrid.testing.stores import check_meter_store
+from tests.services import Postgres, free_port
+
+
+@pytest.mark.parametrize("kind", ["segments", "sqlite", "postgres"])
+def test_stores_conform(kind: str, place: Callable[[str], str]) -> None:
+    where = place(kind)
+    check_meter_store(lambda: open_meters(where))
+
+
+class Forgetful(SegmentMeters):
+    """Closes in memory only."""
+
+    def close(self, zone: str, start: int) -> None:
+        pass
+
+
+class Trusting(SegmentMeters):
+    """Takes a house for present as soon as anything came."""
+
+    def get(self, zone: str, start: int) -> Interval:
+        found = super().get(zone, start)
+        return Interval(found.wh, found.present | (start in self.open_intervals(zone)))
+
+
+class Generous(SegmentMeters):
+    """Counts repeated readings as accepted."""
+
+    def put(self, zone: str, *columns: Any, **more: Any) -> Counts:
+        found = super().put(zone, *columns, **more)
+        return found._replace(accepted=found.accepted + found.duplicate, duplicate=0)
+
+
+class Lax(SegmentMeters):
+    """Changes the roster whenever asked."""
+
+    def open_zone(self, zone: str, meters: Any, interval: int) -> None:
+        try:
+            super().open_zone(zone, meters, interval)
+        except MeterError:
+            super().reopen(zone, meters, interval)
+
+
+class Hoarding(SegmentMeters):
+    """Purges nothing."""
+
+    def purge(self, zone: str, before: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Trusting, Generous, Lax, Hoarding])
+def test_a_broken_store_is_found_out(broken: type[SegmentMeters], tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_meter_store(lambda: broken(tmp_path / "meters"))
+
+
+def test_open_meters_refuses_other_schemes(tmp_path: Path) -> None:
+    with pytest.raises(MeterError, match="give a folder, sqlite:///path or postgresql://"):
+        open_meters("mysql://host/name")
+    with pytest.raises(MeterError, match="URL cannot be read"):
+        open_meters("postgresql://user:hidden@host/name?nonsense=1")
+
+
+def test_intervals_hide_readings(tmp_path: Path) -> None:
+    with open_meters(tmp_path) as store:
+        store.open_zone("z", ["a"], 900)
+        store.put("z", [0], [0], [900], [4321])
+        found = store.get("z", 0)
+        assert "4321" not in repr(found)
+        assert not found.wh.flags.writeable
+        assert not found.present.flags.writeable
+
+
+def test_files_are_for_their_owner(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "sql" / "meters.db"
+    for url in (str(folder), f"sqlite:///{file}"):
+        with open_meters(url) as store:
+            store.open_zone("z", ["a"], 900)
+            store.put("z", [0], [0], [900], [1])
+            paths = [*folder.rglob("*"), *file.parent.rglob("*")]
+            assert all(path.stat().st_mode & 0o077 == 0 for path in paths)
+
+
+def test_postgres_commits_wait_for_the_disk(postgres: Postgres) -> None:
+    from hushgrid.service.meters.sql import PostgresMeters
+
+    store: MeterStore = PostgresMeters(postgres.url + "?options=-c%20synchronous_commit%3Doff")
+    with store, store._write() as link:  # type: ignore[attr-defined]
+        assert link.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    from hushgrid.service.meters.sql import SqliteMeters
+
+    with SqliteMeters(tmp_path / "meters.db") as store, store._write() as link:
+        full, overwritten = 2, 1
+        assert link.execute("PRAGMA synchronous").fetchone() == (full,)
+        assert link.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert link.execute("PRAGMA secure_delete").fetchone() == (overwritten,)
+
+
+def test_postgres_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "hushgrid.service.meters.sql", raising=False)
+    with pytest.raises(ExtraError, match=r"install hushgrid\[postgres\]"):
+        open_meters("postgresql://user@host/name")
+
+
+def test_an_unreachable_database_can_be_tried_again() -> None:
+    with pytest.raises(MeterRetryError, match="cannot be reached") as caught:
+        open_meters(f"postgresql://user:hidden@127.0.0.1:{free_port()}/name")
+    assert "hidden" not in str(caught.value)
+
+
+def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "meter-store.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["counts"] == Counts(4)
+    assert names["interval"].wh.tolist() == [120, 90, 0]
+    assert names["interval"].present.tolist() == [True, True, False]
+    assert names["load"] == 210
+    questions = re.findall(r"meters_\w+", guide)
+    assert set(questions) - set(QUESTIONS) <= {"meters_postgres_1k", "meters_postgres_100k"}

@@ -1,0 +1,496 @@
+"""Who may do what on which route, and what everybody is answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from hushgrid.service.access.clients import SCOPES
+from hushgrid.service.openadr import app as module
+from hushgrid.service.openadr.app import OPERATIONS, Operation
+from hushgrid.service.openadr.objects import event_id, event_of
+from tests.service.openadr.judge import standard
+from tests.service.openadr.setup import (
+    FIRST,
+    HOSTILE,
+    SECONDS,
+    ZONES,
+    World,
+    release,
+    report,
+    resource,
+    subscription,
+    ven,
+    world,
+)  # fmt: skip
+
+# ---- the matrix
+
+
+def test_the_table_is_the_standards() -> None:
+    book = standard()
+    if book is None:
+        pytest.skip("The standard's description is not at hand.")
+    theirs = {
+        (method.upper(), path): operation["operationId"]
+        for path, item in book["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters" and not path.startswith("/auth")
+    }
+    assert {(one.method, one.path): one.name for one in OPERATIONS} == theirs
+    for one in OPERATIONS:
+        asked = book["paths"][one.path][one.method.lower()].get("parameters", ())
+        assert {name for name, _ in one.query} == {each["name"] for each in asked}, one.name
+
+
+BODIES: dict[str, Any] = {
+    "venRequest": ven(), "resourceRequest": resource("x"),
+    "subscriptionRequest": subscription(), "reportRequest": report(),
+}  # fmt: skip
+# the standard's scope of each operation; read_bl, which it uses undeclared, is read_all here
+WANTED = {
+    "GET programs": "read_targets", "GET events": "read_targets", "GET notifiers": "read_all",
+    "GET reports": "read_ven_objects", "GET subscriptions": "read_ven_objects",
+    "GET vens": "read_ven_objects", "GET resources": "read_ven_objects",
+    "reports": "write_reports", "subscriptions": "write_subscriptions", "vens": "write_vens",
+    "resources": "write_vens",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """No anonymous readers; one client for each scope, and one with none of OpenADR's."""
+    clients = {f"only-{scope}": (scope,) for scope in SCOPES}
+    with world(tmp_path_factory.mktemp("closed"), clients=clients, anonymous=False) as made:
+        yield made
+
+
+@pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.name)
+def test_every_route_wants_one_of_its_scopes(closed: World, one: Operation) -> None:
+    path = one.path.replace("{programID}", "elm-street").replace("{eventID}", "none")
+    path = path.replace("{", "").replace("}", "")
+    body = None if one.body is None else BODIES[one.body]
+    answer = closed.ask(one.method, path, json=body)
+    assert answer.status_code == (403 if one.closed else 401)
+    assert one.closed or answer.headers["www-authenticate"] == "Bearer"
+    for scope in SCOPES:
+        answer = closed.ask(one.method, path, f"only-{scope}", json=body)
+        may = not one.closed and scope in one.scopes
+        assert (answer.status_code != 403) == may, (one.name, scope, answer.text)
+    if not one.closed:
+        first = one.path.split("/")[1]
+        wanted = WANTED.get(f"{one.method} {first}") or WANTED[first]
+        assert wanted in one.scopes, "the standard's own scope is enough"
+
+
+def test_anonymous_readers_see_prices_and_nothing_else(vtn: World) -> None:
+    for one in OPERATIONS:
+        path = one.path.replace("{programID}", "elm-street").replace("{eventID}", "none")
+        path = path.replace("{", "").replace("}", "")
+        if one.closed:
+            continue
+        body = None if one.body is None else BODIES[one.body]
+        status = vtn.ask(one.method, path, json=body).status_code
+        assert (status != 401) == one.public, one.name
+    assert {one.path.split("/")[1] for one in OPERATIONS if one.public} == {
+        "programs", "events", "notifiers",
+    }  # fmt: skip
+
+
+def test_a_bad_token_is_told_even_where_none_is_needed(vtn: World) -> None:
+    for value in ("Bearer nonsense", "Bearer", "bearer a.b", "Bearer é".encode().decode("latin1")):
+        answer = vtn.get("/programs", headers={"Authorization": value.encode("latin1")})
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_token_expires(vtn: World) -> None:
+    kept = vtn.auth("ven-1", "read_ven_objects")
+    assert vtn.get("/vens", headers=kept).status_code == 200
+    vtn.clock.wall += 3601
+    try:
+        answer = vtn.get("/vens", headers=kept)
+    finally:
+        vtn.clock.wall -= 3601
+    assert answer.status_code == 401
+    assert "expired" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("client", [None, "business", "operator"])
+def test_programs_and_events_are_the_curators_alone(vtn: World, client: str | None) -> None:
+    before = vtn.get("/programs").content, vtn.get("/events").content
+    event = vtn.get("/events").json()[0]
+    one = f"/events/{event['id']}"
+    for method, path in (
+        ("POST", "/programs"), ("PUT", "/programs/elm-street"), ("DELETE", "/programs/elm-street"),
+        ("POST", "/events"), ("PUT", one), ("DELETE", one),
+    ):  # fmt: skip
+        assert vtn.ask(method, path, client, json=event).status_code == 403
+    assert (vtn.get("/programs").content, vtn.get("/events").content) == before
+
+
+# ---- programs and events
+
+
+def test_programs_are_the_zones(vtn: World) -> None:
+    programs = vtn.get("/programs").json()
+    assert [one["id"] for one in programs] == [zone.id for zone in ZONES]
+    assert vtn.get("/programs/oak-lane").json() == programs[1]
+    assert vtn.get("/programs/other").status_code == 404
+    assert vtn.get("/programs?limit=1&skip=1").json() == programs[1:]
+    assert vtn.get("/programs?targets=group-1&targets=b").json() == programs, "none has targets"
+
+
+def test_events_are_the_releases_newest_first(vtn: World) -> None:
+    events = vtn.get("/events?programID=elm-street").json()
+    known = vtn.history.last("elm-street", 99)
+    assert events == [event_of(ZONES[0], one) for one in reversed(known)]
+    both = vtn.get("/events").json()
+    starts = [one["intervalPeriod"]["start"] for one in both]
+    assert starts == sorted(starts, reverse=True)
+    assert {one["programID"] for one in both} == {"elm-street", "oak-lane"}
+    pages = [vtn.get(f"/events?skip={i}&limit=2").json() for i in (0, 2, 4, 6)]
+    assert [one for page in pages for one in page] == both
+    assert vtn.get("/events?limit=0").json() == []
+    for one in both:
+        assert vtn.get(f"/events/{one['id']}").json() == one
+    assert vtn.get("/events?programID=other").json() == []
+    later = both[0]["id"].replace("T", "X"), both[0]["id"][:-1], both[0]["id"] + "1", "é", "a%00"
+    for wrong in later:
+        assert vtn.get(f"/events/{wrong}").status_code == 404
+
+
+def test_active_leaves_out_what_is_over(vtn: World) -> None:
+    # the clock stands in step FIRST: the price of step FIRST - 2 applies, that of FIRST - 3 is over
+    active = vtn.get("/events?active=true&programID=elm-street").json()
+    assert [one["id"] for one in active] == [
+        event_id(release("elm-street", t)) for t in (FIRST - 1, FIRST - 2)
+    ]
+    assert len(vtn.get("/events?active=false&programID=elm-street").json()) == 3
+
+
+def test_of_several_prices_for_one_interval_the_newest_comes_first(tmp_path: Any) -> None:
+    with world(tmp_path) as made:
+        applies = (FIRST + 6) * SECONDS
+        for t in range(FIRST, FIRST + 5):
+            made.history.publish(ZONES[0], release("elm-street", t, applies_start=applies))
+        events = made.get("/events?programID=elm-street&limit=5").json()
+        assert len({one["id"] for one in events}) == 5
+        assert {one["intervalPeriod"]["start"] for one in events} == {
+            events[0]["intervalPeriod"]["start"]
+        }
+        best = min(events, key=lambda one: one["priority"])
+        assert best["id"] == event_id(release("elm-street", FIRST + 4, applies_start=applies))
+        assert best == events[0]
+        assert len({one["priority"] for one in events}) == 5
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=51", "limit=-1", "limit=x", "skip=-1", "skip=2147483648", "skip=1.0", "active=maybe",
+     "programID=a/b", "programID=", "limit=1&limit=2", "targets=", "skip=１", "limit="],
+)  # fmt: skip
+def test_parameters_that_do_not_fit_are_refused(vtn: World, query: str) -> None:
+    assert vtn.get(f"/events?{query}").status_code == 400
+
+
+def test_parameters_that_are_not_known_are_ignored(vtn: World) -> None:
+    plain = vtn.get("/events").content
+    odd = "dateStart=2026-01-01T00:00:00Z&targetType=GROUP&targetValues=a&clientName=x&venName=y"
+    assert vtn.get(f"/events?{odd}").content == plain
+
+
+def test_the_same_is_answered_byte_for_byte(vtn: World) -> None:
+    for path in ("/programs", "/events", "/notifiers", "/openapi.json", "/events?limit=1"):
+        first = vtn.http.get(path)
+        vtn.clock.wall += 1
+        assert vtn.http.get(path).content == first.content
+
+
+# ---- vens, resources, subscriptions, reports
+
+
+def made(vtn: World, path: str, body: Any, client: str) -> dict[str, Any]:
+    answer = vtn.post(path, body, client)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_ven_keeps_its_objects_and_nobody_else_sees_them(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        mine = made(vtn, "/vens", ven("VEN-1", attributes=None), "ven-1")
+        assert mine["clientID"] == "ven-1"
+        assert mine["objectType"] == "VEN"
+        thing = made(vtn, "/resources", resource(mine["id"]), "ven-1")
+        hook = subscription("http://192.0.2.1/h", programID="elm-street")
+        hook["objectOperations"][0]["bearerToken"] = "a-bearer"
+        heard = made(vtn, "/subscriptions", hook, "ven-1")
+        used = made(vtn, "/reports", report(), "ven-1")
+        assert used["programID"] == "elm-street", "named by its event"
+        places = {
+            f"/vens/{mine['id']}": mine, f"/resources/{thing['id']}": thing,
+            f"/subscriptions/{heard['id']}": heard, f"/reports/{used['id']}": used,
+        }  # fmt: skip
+        for path, one in places.items():
+            above = path.rpartition("/")[0]
+            assert vtn.get(path, "ven-1").headers["cache-control"] == "no-store"
+            assert vtn.get(path, "ven-1").json() == one
+            assert vtn.get(above, "ven-1").json() == [one]
+            assert vtn.get(path, "ven-2").status_code == 404
+            assert vtn.get(above, "ven-2").json() == []
+            assert vtn.delete(path, "ven-2").status_code == 404
+            assert vtn.put(path, one, "ven-2").status_code in (400, 404)
+            assert vtn.get(path, "meters").status_code == 403
+            other = vtn.get(path, "business")
+            if above == "/reports":
+                assert other.status_code == 404, "raw usage is for its owner and operators"
+                assert vtn.get(above, "business").json() == []
+            else:
+                assert other.status_code == 200
+                assert "a-bearer" not in other.text
+            assert vtn.get(path, "operator").status_code == 200
+        gone = vtn.delete(f"/vens/{mine['id']}", "ven-1")
+        assert gone.json() == mine
+        assert vtn.get("/resources", "ven-1").json() == [], "a ven takes its resources along"
+        assert vtn.get(f"/vens/{mine['id']}", "ven-1").status_code == 404
+
+
+def test_what_is_changed_keeps_its_id_and_first_time(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        first = made(vtn, "/vens", ven(), "ven-1")
+        vtn.clock.wall += 60
+        second = vtn.put(f"/vens/{first['id']}", ven("VEN-1b", x=[None]), "ven-1").json()
+        assert second["id"] == first["id"]
+        assert second["createdDateTime"] == first["createdDateTime"]
+        assert second["modificationDateTime"] > first["modificationDateTime"]
+        assert second["venName"] == "VEN-1b"
+        assert second["x"] == [None], "what is not known is kept"
+        assert vtn.get("/vens?venName=VEN-1b", "ven-1").json() == [second]
+        assert vtn.get("/vens?venName=VEN-1", "ven-1").json() == []
+
+
+def test_what_the_server_says_cannot_be_said_by_a_client(vtn: World) -> None:
+    lies = {"id": "mine", "createdDateTime": "x", "clientID": "ven-2", "targets": ["group-1"]}
+    one = made(vtn, "/vens", ven("liar", **lies), "ven-1")
+    assert one["id"] != "mine"
+    assert one["clientID"] == "ven-1"
+    assert one["targets"] is None
+    vtn.delete(f"/vens/{one['id']}", "ven-1")
+
+
+def test_business_logic_sets_targets_and_a_ven_cannot(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        asked = {"objectType": "BL_VEN_REQUEST", "clientID": "ven-1", "venName": "VEN-1"}
+        assert vtn.post("/vens", asked, "ven-1").status_code == 403
+        one = made(vtn, "/vens", asked | {"targets": ["group-1"]}, "business")
+        assert one["clientID"] == "ven-1"
+        path = f"/vens/{one['id']}"
+        assert vtn.get(path, "ven-1").json() == one
+        after = vtn.put(path, ven("VEN-1", targets=["group-2"]), "ven-1").json()
+        assert after["targets"] == ["group-1"]
+        assert vtn.get("/vens?targets=group-1&targets=z", "business").json() == [after]
+        assert vtn.get("/vens?targets=group-2", "business").json() == []
+        wanted = {"objectType": "BL_RESOURCE_REQUEST", "clientID": "ven-1", "venID": one["id"]}
+        thing = made(vtn, "/resources", wanted | {"resourceName": "r"}, "business")
+        assert vtn.get(f"/resources/{thing['id']}", "ven-1").status_code == 200
+        assert vtn.post("/resources", wanted | {"resourceName": "s"}, "ven-1").status_code == 403
+        assert vtn.post("/resources", resource(one["id"]), "ven-2").status_code == 404
+
+
+def test_a_client_of_a_named_ven_is_that_ven(vtn: World) -> None:
+    assert vtn.post("/vens", ven("VEN-9"), "ven-2").status_code == 403
+    one = made(vtn, "/vens", ven("VEN-2"), "ven-2")
+    assert vtn.put(f"/vens/{one['id']}", ven("VEN-9"), "ven-2").status_code == 403
+    vtn.delete(f"/vens/{one['id']}", "ven-2")
+
+
+def test_names_are_taken_once(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        one, two = (made(vtn, "/vens", ven(name), "ven-1") for name in ("a", "b"))
+        assert vtn.post("/vens", ven("a"), "business").status_code == 409
+        assert vtn.put(f"/vens/{two['id']}", ven("a"), "ven-1").status_code == 409
+        made(vtn, "/resources", resource(one["id"]), "ven-1")
+        made(vtn, "/resources", resource(two["id"]), "ven-1")
+        assert vtn.post("/resources", resource(one["id"]), "ven-1").status_code == 409
+
+
+def test_lists_are_narrowed_and_paged(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        everything = [
+            made(vtn, "/subscriptions", subscription(clientName=f"c{i % 2}"), "ven-1")
+            for i in range(5)
+        ]
+        assert vtn.get("/subscriptions?skip=1&limit=3", "ven-1").json() == everything[1:4]
+        found = vtn.get("/subscriptions?clientName=c1&limit=50", "ven-1").json()
+        assert found == everything[1::2]
+        assert vtn.get("/subscriptions?objects=PROGRAM", "ven-1").json() == []
+        found = vtn.get("/subscriptions?objects=EVENT&objects=VEN&skip=4", "ven-1").json()
+        assert found == everything[4:]
+        assert vtn.get("/subscriptions?objects=NONE", "ven-1").status_code == 400
+        for name in ("programID=elm-street", "eventID=e", "clientName=x"):
+            assert vtn.get(f"/reports?{name}", "ven-1").json() == []
+        used = made(vtn, "/reports", report(), "ven-1")
+        assert vtn.get("/reports?programID=elm-street", "ven-1").json() == [used]
+        assert vtn.get("/reports?eventID=" + used["eventID"], "ven-1").json() == [used]
+
+
+def test_a_client_cannot_keep_without_end(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("hushgrid.service.openadr.objects.MOST", 2)
+    with world(tmp_path) as vtn:
+        for name in "ab":
+            made(vtn, "/vens", ven(name), "ven-1")
+        assert vtn.post("/vens", ven("c"), "ven-1").status_code == 403
+        made(vtn, "/vens", ven("c"), "business")
+
+
+WRONG: list[Any] = [
+    None, [], "x", 1, {}, {"clientName": "a"}, subscription("ftp://a/b"), subscription("http://"),
+    subscription("http://a b/"), subscription("http://u:p@a/"), subscription("http://é.example/"),
+    subscription(clientName=""), subscription(clientName="a" * 129), subscription(clientName=1),
+    subscription(programID="a b"), subscription(programID="a\n"), subscription(targets="x"),
+    subscription(targets=[1]), subscription(objectOperations=[{}]),
+    subscription(objectOperations={}), subscription(objectOperations=[None]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", WRONG, ids=range(len(WRONG)))
+def test_bodies_that_do_not_fit_are_refused(vtn: World, body: Any) -> None:
+    assert vtn.post("/subscriptions", body, "ven-1").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b'{"a": NaN}', b'{"a": 1e999}', b"\xff", b"[" * 100_000, b"9" * 5000, b"\0",
+     b'{"a":' * 40 + b"1" + b"}" * 40, b"{}" * 2],
+)  # fmt: skip
+def test_what_is_not_json_is_refused(vtn: World, text: bytes) -> None:
+    assert vtn.ask("POST", "/reports", "ven-1", content=text).status_code == 400
+
+
+def test_nulls_mean_absent(vtn: World) -> None:
+    body = report(reportName=None, payloadDescriptors=None, programID=None)
+    body["resources"][0]["intervalPeriod"] = None
+    body["resources"][0]["intervals"][0]["intervalPeriod"] = {"start": None, "duration": "PT5M"}
+    one = made(vtn, "/reports", body, "ven-1")
+    assert "reportName" not in one
+    assert "intervalPeriod" not in one["resources"][0]
+    assert one["resources"][0]["intervals"][0]["intervalPeriod"] == {"duration": "PT5M"}
+    made(vtn, "/subscriptions", subscription(programID=None, targets=None), "ven-1")
+
+
+def test_large_bodies_are_refused(vtn: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT", 1000)
+    body = json.dumps(report(reportName="a" * 1000)).encode()
+    assert vtn.ask("POST", "/reports", "ven-1", content=body).status_code == 413
+    assert vtn.ask("POST", "/reports", "ven-1", content=iter([body])).status_code == 413
+    packed = vtn.ask(
+        "POST", "/reports", "ven-1", content=b"x", headers={"Content-Encoding": "gzip"}
+    )
+    assert packed.status_code == 400
+
+
+def test_hostile_text_is_text_in_every_field(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        for i, text in enumerate(HOSTILE):
+            values = [{"type": text, "values": [text, {"x": 1, "y": 2}, True, 0.5]}]
+            one = made(vtn, "/vens", ven(text, attributes=values, other={text: text}), "ven-1")
+            assert one["venName"] == text
+            body = resource(one["id"], text, attributes=values)
+            thing = made(vtn, "/resources", body, "ven-1")
+            hook = made(
+                vtn, "/subscriptions", subscription(clientName=text, targets=[text]), "ven-1"
+            )
+            body = report(clientName=text, reportName=text)
+            body["resources"][0]["resourceName"] = text
+            body["payloadDescriptors"] = [
+                {"objectType": "REPORT_PAYLOAD_DESCRIPTOR", "payloadType": text, "units": text,
+                 "readingType": text, "accuracy": None, "confidence": 3}
+            ]  # fmt: skip
+            used = made(vtn, "/reports", body, "ven-1")
+            where = text.encode("utf-8", "replace").decode()
+            for path, name, found in (
+                ("/vens", "venName", one), ("/resources", "resourceName", thing),
+                ("/subscriptions", "clientName", hook), ("/reports", "clientName", used),
+            ):  # fmt: skip
+                answer = vtn.get(path, "ven-1", params={name: where})
+                assert answer.json() == ([found] if where == text else [])
+                assert vtn.get(f"{path}/{found['id']}", "ven-1").json() == found
+                assert len(vtn.get(path, "ven-1").json()) == i + 1, "nothing else went"
+            for name in ("programID", "eventID", "venID", "objects", "targets", "skip", "active"):
+                for path in ("/reports", "/resources", "/subscriptions", "/events", "/vens"):
+                    assert vtn.get(path, "ven-1", params={name: where}).status_code in (200, 400)
+            for path in ("/vens", "/programs", "/events", "/reports"):
+                place = f"{path}/{quote(where, safe='')}"
+                assert vtn.get(place, "ven-1").status_code == 404
+
+
+def test_reports_reach_no_log(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), world(tmp_path) as vtn:
+        one = made(vtn, "/reports", report(), "ven-1")
+        broken = report()
+        broken["resources"][0]["intervals"] = [{"id": "31337.5", "payloads": 31_337.5}]
+        refused = vtn.post("/reports", broken, "ven-1")
+        assert refused.status_code == 400
+        assert "31337" not in refused.text
+        assert "31337" in vtn.get(f"/reports/{one['id']}", "ven-1").text
+        for path in ("/programs", "/events", "/notifiers", "/openapi.json"):
+            assert b"31337" not in vtn.http.get(path).content
+    said = " ".join(f"{r.getMessage()} {r.__dict__}" for r in caplog.records)
+    assert "31337" not in said
+
+
+def test_what_is_not_there_is_a_problem_too(vtn: World) -> None:
+    for method, path, status in (
+        ("GET", "/nothing", 404), ("GET", "/", 404), ("PATCH", "/vens", 405),
+        ("POST", "/notifiers", 405), ("DELETE", "/programs", 405),
+    ):  # fmt: skip
+        answer = vtn.http.request(method, path)
+        assert answer.status_code == status
+        assert answer.json()["status"] == status
+        assert answer.headers["content-type"] == "application/json"
+    assert set(vtn.http.patch("/vens").headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+
+
+def test_a_store_that_is_away_is_told_and_comes_back(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        made(vtn, "/vens", ven(), "ven-1")
+        vtn.store._database.execute("ALTER TABLE hushgrid_vtn RENAME TO away")  # type: ignore[attr-defined]
+        answer = vtn.get("/vens", "ven-1")
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "5"
+        assert vtn.get("/events").status_code == 200, "prices do not depend on it"
+        vtn.store._database.execute("ALTER TABLE away RENAME TO hushgrid_vtn")  # type: ignore[attr-defined]
+        assert len(vtn.get("/vens", "ven-1").json()) == 1
+
+
+# ---- notifiers
+
+
+def test_notifiers_and_topics(vtn: World) -> None:
+    assert vtn.get("/notifiers").json()["MQTT"]["URIS"] == ["mqtt://127.0.0.1:1883"]
+    base = "/notifiers/mqtt/topics"
+    found = vtn.get(f"{base}/programs/elm-street/events").json()["topics"]
+    assert found["CREATE"] == "OpenADR/3.1.0/programs/elm-street/events/create"
+    assert "CREATE" not in vtn.get(f"{base}/programs/elm-street").json()["topics"]
+    assert vtn.get(f"{base}/programs/other/events").status_code == 404
+    assert vtn.get(f"{base}/events").json()["topics"]["CREATE"] == "OpenADR/3.1.0/events/create"
+    assert vtn.get(f"{base}/programs").status_code == 200
+    one = made(vtn, "/vens", ven("topical"), "ven-1")
+    assert (
+        vtn.get(f"{base}/vens/{one['id']}/events", "ven-1").json()["topics"]
+        == (vtn.get(f"{base}/events").json()["topics"])
+    )
+    assert vtn.get(f"{base}/vens/{one['id']}/events", "ven-2").status_code == 404
+    for path in ("reports", "vens", "subscriptions", "resources"):
+        assert vtn.get(f"{base}/{path}", "business").status_code == 404, "never published"
+
+
+def test_without_a_broker_there_are_no_topics(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        assert vtn.get("/notifiers").json() == {"WEBHOOK": True}
+        assert vtn.get("/notifiers/mqtt/topics/events").status_code == 404

@@ -1,0 +1,199 @@
+"""hushgrid init and check: what is written runs, what is wrong is named, what is promised holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from hushgrid.accounting.temporal import temporal_leakage
+from hushgrid.cli import main
+from hushgrid.compare.simulation import simulate
+from hushgrid.files.service_file import load_deployment
+from hushgrid.planning.planner import plan
+from hushgrid.report.promise import price_error
+from hushgrid.service import readiness as seam
+from hushgrid.service.ledger.writer import create
+from hushgrid.service.promise import outlook, releases_within, zone_prose
+from hushgrid.service.readiness import example
+from tests.service.brokers import free_port
+
+BEGINS = 1_767_225_600
+
+
+def run(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def put(folder: Path, *edits: tuple[str, str]) -> Path:
+    text = example(BEGINS)
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "service.toml").write_text(text.replace("port = 8080", f"port = {free_port()}"))
+    if not (folder / "hushgrid.key").exists():
+        create(folder / "hushgrid.key")
+    return folder / "service.toml"
+
+
+SHORT = ("horizon = 672", "horizon = 96")
+
+
+def test_what_init_writes_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new" / "zone"
+    assert run("init", folder) == 0
+    assert str(folder / "service.toml") in capsys.readouterr().out
+    text = (folder / "service.toml").read_text()
+    (folder / "service.toml").write_text(text.replace("port = 8080", f"port = {free_port()}"))
+    assert run("check", folder / "service.toml") == 0
+    said = capsys.readouterr().out
+    for words in (
+        "Promise: For an adversary who knows the occupancy of all other homes, one price",
+        "Noise: Laplace",
+        "Expected price error",
+        "whatever anyone consumes",
+        "Leakage about one interval of one house from a day of 96 releases",
+        "readings are kept for 7 days",
+        "Budget spent",
+        "No usable model: the constant 0.25 EUR/kWh",
+        "- The occupancy model is true.",
+        "Mode simulation: noise is simulated and protects nobody",
+    ):
+        assert words in said
+
+
+def test_the_key_is_made_by_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ModuleType("hushgrid.service.ledger.writer")
+    keys.create = lambda path: path.write_text("a key")  # type: ignore[attr-defined]
+    monkeypatch.setitem(
+        sys.modules, "hushgrid.service.ledger", ModuleType("hushgrid.service.ledger")
+    )
+    monkeypatch.setitem(sys.modules, "hushgrid.service.ledger.writer", keys)
+    assert seam.make_key(tmp_path / "k")
+    assert (tmp_path / "k").read_text() == "a key"
+
+
+@pytest.mark.parametrize("name", ["service.toml", "hushgrid.key"])
+def test_init_overwrites_nothing(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("mine")
+    assert run("init", tmp_path) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_check_names_every_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(tmp_path, ("port = 8080", "port = 0"), ("cap = 2.0", "cap = -2.0"))
+    assert run("check", path) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    first, second = caught.err.splitlines()
+    assert first.startswith(f"{path}:")
+    assert "http.port is 0" in first
+    assert "tariff cap is -2.0" in second
+
+
+def test_check_names_a_promise_no_noise_can_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("check", put(tmp_path, SHORT, ("epsilon = 0.5", "epsilon = 1e-200"))) == 2
+    caught = capsys.readouterr()
+    assert "zone elm-street: " in caught.err
+    assert len(caught.err.splitlines()) == 1
+
+
+def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(tmp_path, SHORT)
+    assert run("check", path, "--json", "-") == 0
+    values = json.loads(capsys.readouterr().out)
+    (zone,) = values["zones"]
+    assert values["mode"] == "simulation"
+    assert (zone["zone"], zone["houses"], zone["secret"]) == ("elm-street", 40, "step")
+    assert zone["interval_s"] == 900
+    assert zone["retention_s"] == 604_800
+    assert zone["epsilon_t_max"] == 0.5
+    assert zone["epsilon_any"] == pytest.approx(4000 / zone["scale_min"])
+    assert zone["leakage_day"] > 0.5
+
+
+def test_ways_to_publish_are_compared_as_a_plan_compares_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (zone,) = load_deployment(put(tmp_path, SHORT)).zones
+    world = zone.scenario
+    planned = plan(
+        world.zone, world.tariff, world.models, world.consumption, secret="step", epsilon=0.5,
+        terms=zone.policy, rho=None,
+    ).prospect  # fmt: skip
+    assert planned.best() == zone.policy.publish  # what init writes
+    assert run("check", tmp_path / "service.toml", "--json", "-") == 0
+    (found,) = json.loads(capsys.readouterr().out)["zones"]
+    root = math.sqrt(96)
+    assert found["expected_error"] == found["price_error"]
+    assert found["expected_error"] == pytest.approx(planned.estimated() * root)
+    assert found["forecast_error"] == pytest.approx(planned.forecast() * root)
+    assert found["expected_error"] < found["forecast_error"]
+    assert run("check", put(tmp_path, SHORT, ('publish = "estimate"', 'publish = "raw"'))) == 0
+    assert 'Publish the estimate (publish = "estimate").' in capsys.readouterr().out
+    assert run("check", put(tmp_path, SHORT, ("epsilon = 0.5", "epsilon = 0.01"))) == 0
+    assert "Publish the forecast, which spends no budget" in capsys.readouterr().out
+
+
+def test_the_expected_price_error_is_the_simulated_one(tmp_path: Path) -> None:
+    """Raw prices of 20 simulated days; the s.d. of a day's figure is near a tenth of it."""
+    edits = (SHORT, ('publish = "estimate"', 'publish = "raw"'), ("beta = 0.05 ", "beta = 0.5 "))
+    (zone,) = load_deployment(put(tmp_path, *edits)).zones
+    found = outlook(zone)
+    days = [simulate(zone.scenario, zone.policy, seed=seed).rmsre for seed in range(20)]
+    assert price_error(found) == pytest.approx(float(np.sqrt(np.mean(np.square(days)))), rel=0.15)
+
+
+def test_leakage_of_a_day_is_that_of_the_first_day_alone(tmp_path: Path) -> None:
+    (short,) = load_deployment(put(tmp_path, SHORT)).zones
+    (week,) = load_deployment(put(tmp_path)).zones
+    one, seven = outlook(short), outlook(week)
+    assert len(seven.seen.scale) == 672
+    assert one.leakage_day == pytest.approx(seven.leakage_day)
+    assert one.leakage_day == temporal_leakage(short.scenario.models, one.seen.losses).worst
+    (promised,) = load_deployment(put(tmp_path, ('secret = "step"', 'secret = "interval"'))).zones
+    found = outlook(promised)
+    assert found.leakage_day is not None
+    assert found.leakage_day < 0.8 * 0.5  # a week tells more about an interval than a day
+    assert found.leakage == pytest.approx(0.5)
+    assert 0.45 < temporal_leakage(promised.scenario.models, found.seen.losses).worst <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ('secret = "interval"', "of this epoch and of those before and after it under the same"),
+        (
+            'secret = "trajectory"',
+            "between any two courses of a home's occupancy by at most a factor of 1.65 (e^0.5)",
+        ),
+        ("window = {steps = 8}", "that differ only within 8 intervals in a row"),
+        ("gaussian = 500.0\ndelta = 1e-6", "times the probability under the other plus 1e-06"),
+    ],
+)
+def test_other_promises_in_words(tmp_path: Path, new: str, words: str) -> None:
+    edits = (SHORT, ('secret = "step"', new), ("\neta = 0.05", "\neta = 1"))
+    (zone,) = load_deployment(put(tmp_path, *edits)).zones
+    found = outlook(zone)
+    assert words in zone_prose(zone, found)
+    assert math.isfinite(price_error(found))
+
+
+def test_how_long_a_budget_lasts(tmp_path: Path) -> None:
+    for budget, last in (("0.4", 0), ("10.0", 20), ("48.0", None)):
+        (zone,) = load_deployment(
+            put(tmp_path, SHORT, ("budget = 400.0", f"budget = {budget}"))
+        ).zones
+        assert releases_within(zone) == last

@@ -1,0 +1,237 @@
+"""The commands around a service: import, status, meters, serve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from hushgrid.cli import main
+from hushgrid.files.deployment import Http
+from hushgrid.files.service_file import load_deployment
+from hushgrid.service.http.app import make_app
+from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.server import Server
+from hushgrid.service.ingest import Gate
+from hushgrid.service.meters import open_meters
+from hushgrid.service.mqtt import MqttReadings
+from tests.service.brokers import Broker, free_port, until
+from tests.service.http.test_web import FORMATS, table
+from tests.service.worlds import TOKEN, MemoryMeters
+
+DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
+NOTHING = dict.fromkeys(("accepted", "duplicate", "late", "clamped", "unknown", "malformed"), 0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A service file as `init` writes it, with a token and a port of its own."""
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path / "zone")])
+    path = tmp_path / "zone" / "service.toml"
+    text = path.read_text().replace("token_digests = []", f'token_digests = ["{DIGEST}"]')
+    path.write_text(text.replace("port = 8080", f"port = {free_port()}"))
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def rows(file: Path, count: int = 5) -> list[tuple[str, int, int, int]]:
+    zone = load_deployment(file).zones[0]
+    start = int(time.time()) // 900 * 900
+    known = [(meter, start, 900, 50 + i) for i, meter in enumerate(zone.meters[:count])]
+    return [*known, ("stranger", start, 900, 8)]
+
+
+SUFFIXES = {
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+    ".csv": "text/csv; charset=utf-8",
+    ".arrows": "application/vnd.apache.arrow.stream",
+}
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".parquet"])
+def test_import_takes_every_kind_of_file(
+    file: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = file.parent / f"readings{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table(rows(file)), made)
+    else:
+        made.write_bytes(FORMATS[SUFFIXES[suffix]](rows(file)))
+    status, out, err = run(capsys, "import", made, "--config", file, "--json", "-")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {
+        **NOTHING,
+        "accepted": 5,
+        "unknown": 1,
+        "outside": 0,
+        "problems": [],
+    }
+    _, out, _ = run(capsys, "import", made, made, "--config", file)
+    assert "accepted 0" in out
+    assert "duplicate 10" in out
+
+
+def test_import_says_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd, wrong = file.parent / "readings.doc", file.parent / "wrong.csv"
+    odd.write_text("hello")
+    wrong.write_text("a,b\n")
+    for given, says in (
+        ([odd], "'.doc'"),
+        ([wrong], "wrong.csv: CSV header"),
+        ([file.parent / "absent.csv"], "absent.csv cannot be read"),
+        ([wrong, "--mapping", "other"], "mapping is 'other'"),
+    ):
+        status, out, err = run(capsys, "import", *given, "--config", file)
+        assert (status, out) == (2, "")
+        assert says in err
+        assert err.count("\n") == 1
+    with open_meters(load_deployment(file).meters):
+        status, _, err = run(capsys, "import", wrong, "--config", file)
+        assert status == 2
+        assert "in use by another process" in err
+
+
+class Curious:
+    """A service's gate behind a real server, with a store in memory."""
+
+    def __init__(self, file: Path) -> None:
+        made = load_deployment(file)
+        self.meters = MemoryMeters(*made.zones)
+        self.gate = Gate(made.zones, self.meters)
+        app = make_app(
+            self.gate, Board(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
+        )
+        self.server = Server(app, "127.0.0.1", 0)
+        self.server.start()
+        self.url = f"http://127.0.0.1:{self.server.port}"
+
+
+@pytest.fixture
+def curious(file: Path) -> Iterator[Curious]:
+    made = Curious(file)
+    yield made
+    made.server.stop()
+
+
+@pytest.mark.parametrize("form", ["ndjson", "arrow"])
+def test_a_fleet_feeds_a_curator_over_http(
+    file: Path,
+    curious: Curious,
+    form: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HUSHGRID_TOKEN", TOKEN)
+    call = ("meters", "--config", file, "--to", curious.url, "--speed", 1e6, "--steps", 3)
+    status, out, err = run(capsys, *call, "--form", form, "--seed", 5, "--json", "-")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {**NOTHING, "intervals": 3, "readings": 120, "accepted": 120}
+    starts = sorted({start for _, _, start in curious.meters.rows})
+    assert [start - starts[0] for start in starts] == [0, 900, 1800]
+    assert len({house for _, house, _ in curious.meters.rows}) == 40
+    assert len(set(curious.meters.rows.values())) > 20, "houses differ"
+
+
+def test_a_fleet_without_a_token_is_told(
+    file: Path, curious: Curious, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["meters", "--config", file, "--speed", 1e6, "--steps", 1, "--to"]
+    status, _, err = run(capsys, *call, curious.url)
+    assert status == 2
+    assert "401" in err
+    assert TOKEN not in err
+    for target in ("ftp://x", "http://", "127.0.0.1:8080", "mqtt://x:y"):
+        status, _, err = run(capsys, *call, target)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "give http://HOST:PORT or mqtt://HOST:PORT" in err
+
+
+def test_a_fleet_feeds_a_broker(
+    file: Path, curious: Curious, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = Broker(tmp_path)
+    broker.start()
+    text = file.read_text()
+    where = f'host = "127.0.0.1"\nport = {broker.port}\nreadings = "hushgrid/+/readings"\n'
+    file.write_text(f"{text}\n[mqtt]\n{where}")
+    mqtt = load_deployment(file).mqtt
+    assert mqtt is not None
+    inlet = MqttReadings(mqtt, curious.gate)
+    inlet.start()
+    try:
+        assert inlet.listening.wait(60)
+        target = f"mqtt://127.0.0.1:{broker.port}"
+        call = ("meters", "--config", file, "--to", target, "--speed", 1e6, "--steps", 2)
+        status, _, err = run(capsys, *call)
+        assert (status, err) == (0, "")
+        assert until(lambda: len(curious.meters.rows) == 80)
+    finally:
+        inlet.stop()
+        broker.stop()
+
+
+def test_serve_and_status_of_a_fresh_service(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run(capsys, "status", file)
+    assert status == 2
+    assert "does not exist" in err
+    http = load_deployment(file).http
+    assert http is not None
+    url = f"http://127.0.0.1:{http.port}"
+    command = [sys.executable, "-W", "error", "-m", "hushgrid.cli", "serve", str(file)]
+    code = "from hushgrid.cli import main; main()"
+    command[3:5] = ["-c", code]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"}
+    )
+    try:
+        assert until(lambda: _ready(url, process), 120)
+        for where in (url, file):
+            status, out, err = run(capsys, "status", where, "--json", "-")
+            assert (status, err) == (0, "")
+            found: dict[str, Any] = json.loads(out)
+            assert found["zone"] == "elm-street"
+            assert {"t", "spent", "left", "missing", "state", "zones"} <= set(found)
+            assert found["spent"] == 0.0
+            assert found["left"] == 400.0
+        assert found["state"] == "not begun"  # by the ledger: nothing is late that never was due
+        _, out, _ = run(capsys, "status", url)
+        assert "elm-street" in out
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert json.loads(log.splitlines()[-1])["event"] == "stopped"
+    status, _, err = run(capsys, "status", url)
+    assert status == 2
+    assert "does not tell its status" in err
+
+
+def _ready(url: str, process: subprocess.Popen[str]) -> bool:
+    assert process.poll() is None
+    try:
+        return httpx.get(f"{url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False

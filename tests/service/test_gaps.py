@@ -1,0 +1,704 @@
+"""Releases that may be lost: what shows it, what it costs, and what is not taken for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hushgrid import Policy, Window
+from hushgrid.audit.recompute import budget, steps, windows
+from hushgrid.cli import main
+from hushgrid.errors import LedgerError, MeterError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.mechanism.policy import Gaussian
+from hushgrid.service.access import open_clients
+from hushgrid.service.access.clients import Client
+from hushgrid.service.access.tokens import sealed
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.curator import Curator
+from hushgrid.service.gaps import book, note_loss, resume_zones
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import fold
+from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
+from hushgrid.service.ledger.sqlite import sidecar_path
+from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.writer import Ledger, load, verify_signature
+from hushgrid.service.meters import open_meters
+from hushgrid.service.process import make_noise
+from hushgrid.service.readiness import from_ledger
+from hushgrid.service.transfer import move, spent_by
+from tests.bodies import gap, resume
+from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
+from tests.service.http.test_access import KEPT
+
+__all__ = ["no_pauses"]
+
+
+def take_copy(made: Deployment) -> None:
+    """Copy the ledger as it is."""
+    folder = Path(made.ledger).parent
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+
+
+def put_back(made: Deployment, *, new_machine: bool) -> None:
+    """Put the copy in place, perhaps without what the old machine knew of later records."""
+    folder = Path(made.ledger).parent
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    if new_machine:
+        shutil.rmtree(made.witness_folder)
+        for one in made.zones:
+            sidecar_path(Path(made.ledger), one.id).unlink()
+
+
+def older_copy(world: World, lost: int = 1, *, new_machine: bool = True) -> World:
+    """A service that published, and its ledger without the last records, perhaps elsewhere."""
+    world.play(lambda world: world.whole(2))
+    take_copy(world.made)
+    world.play(lambda world: world.whole(lost))
+    put_back(world.made, new_machine=new_machine)
+    return world
+
+
+def looked(world: World, passes: int = 1) -> World:
+    """Run the service for some intervals more."""
+    world.play(lambda world: world.whole(passes))
+    return world
+
+
+def test_an_older_copy_of_the_ledger_is_filled_up_again(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    looked(world)
+    world.judge()
+    assert list(world.releases()) == list(range(FIRST, FIRST + 6))
+
+
+def test_the_meter_store_is_the_second_witness(tmp_path: Path) -> None:
+    world = looked(older_copy(World(service(tmp_path)), lost=3))
+    standing = world.standing()
+    assert standing.gap is not None
+    first, last = FIRST + 2, FIRST + 4
+    assert (standing.gap.first, standing.gap.last, standing.gap.why) == (first, last, "meters")
+    assert [one.source for one in standing.releases[2:]] == ["forecast"]
+    assert [one.t for one in standing.releases[2:]] == [FIRST + 5]  # none of those lost
+    (status,) = from_ledger(world.made, world.time)
+    assert status.state == "forecast until hushgrid resume"
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.state, found.first, found.last) == ("resumed", first, last)
+    assert found.epsilon == pytest.approx(3 * 0.5)
+    (status,) = from_ledger(world.made, world.time)
+    assert status.spent == pytest.approx(5 * 0.5)
+    looked(world)
+    assert world.standing().releases[-1].source == "readings"
+    assert [one.state for one in resume_zones(world.made, "elm", world.time)] == ["no gap"]
+    with pytest.raises(LedgerError, match="give one of the service file: elm"):
+        resume_zones(world.made, "oak", world.time)
+
+
+def test_nothing_is_lost_where_a_crash_came_between_closing_and_publishing(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 2)
+    with open_meters(world.made.meters) as meters:
+        one = world.made.zones[0]
+        meters.open_zone(one.id, one.meters, one.seconds)
+        meters.close(one.id, world.t * QUARTER)  # and no release
+    world.ahead()
+    world.unsure.add(("elm", world.t - 1))
+    looked(world)
+    assert world.standing().gap is None
+    assert list(world.releases()) == list(range(FIRST, FIRST + 4))
+
+
+def test_a_ledger_from_before_opens_and_gets_a_witness(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 2)
+    shutil.rmtree(world.made.witness_folder)
+    looked(world, 2)
+    world.judge()
+    assert world.standing().gap is None
+    assert list(world.made.witness_folder.glob("1/????????????????"))
+
+
+def test_a_zone_that_passed_intervals_before_its_first_release_has_no_gap(tmp_path: Path) -> None:
+    """A new zone closes what was before it came; an upgrade finds that without a witness."""
+    world = World(service(tmp_path), FIRST + 40)
+    world.play(lambda _: iter(()))
+    shutil.rmtree(world.made.witness_folder)
+    looked(world, 2)
+    world.judge()
+    assert world.standing().gap is None
+    assert list(world.releases()) == [FIRST + 40, FIRST + 41]
+
+
+def test_no_new_terms_and_no_house_leaves_before_the_gap_is_booked(tmp_path: Path) -> None:
+    made = service(tmp_path, zone("elm"), zone("oak", 3))
+    world = looked(older_copy(World(made)))
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        move(made, "elm-1", "elm", "oak", world.time)
+    later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in made.zones)
+    again = World(replace(made, zones=later), world.t)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    resume_zones(made, None, world.time)
+    moved = move(made, "elm-1", "elm", "oak", world.time)
+    assert moved.epsilon == pytest.approx(3 * 0.5, rel=1e-6)  # two releases and the lost one
+
+
+def test_a_gap_is_not_capped_by_the_present_budget(tmp_path: Path) -> None:
+    """The budget of today need not be that of the time when the steps were published."""
+    world = World(service(tmp_path, zone("elm", budget=9.0)))
+    looked(older_copy(world, lost=8))
+    world.made = replace(world.made, zones=(replace(world.made.zones[0], budget=1.2),))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert found.epsilon == pytest.approx(8 * 0.5)
+    looked(world)
+    (status,) = from_ledger(world.made, world.time)
+    assert (status.left, status.state) == (0.0, "forecast only")
+    evidence, chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    terms = terms_of(world.made.zones[0])
+    assert chain.status == "passed"
+    assert budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms}).status == "passed"
+    assert "may have been published and lost" in steps(evidence[0]).text
+
+
+def test_an_audit_finds_a_gap_that_is_booked_too_low(tmp_path: Path) -> None:
+    world = looked(older_copy(World(service(tmp_path, zone("elm", budget=9.0))), lost=3))
+    gap = world.standing().gap
+    assert gap is not None
+    with (
+        open_store(world.made.ledger) as store,
+        Ledger.open(store, "elm", load(world.made.key), "simulation", world.time) as ledger,
+    ):
+        ledger.append("resume", resume(gap.first, gap.last, epsilon=0.5))
+    evidence, _ = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    terms = terms_of(world.made.zones[0])
+    found = budget(evidence[0], terms, {evidence[0].epochs[0].digest: terms})
+    assert found.status == "failed"
+    assert "may have cost 1.5" in found.text
+
+
+def test_a_window_reaches_over_the_gap(tmp_path: Path) -> None:
+    policy = Policy(1.0, horizon=500, schedule=Window(4))
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    looked(older_copy(world, lost=1))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert found.epsilon == pytest.approx(1.0)  # all of one window
+    looked(world, 4)
+    assert found.last is not None
+    sources = {one.t - found.last: one.source for one in world.standing().releases}
+    after = {t: source for t, source in sources.items() if t > 0}
+    assert after == {1: "forecast", 2: "forecast", 3: "forecast", 4: "readings", 5: "readings"}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_window_reaches_over_a_gap_of_its_own_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    """An earlier epoch had longer steps; the audit finds a publisher that does not wait."""
+    from hushgrid.service import curator as running
+    from tests.service.setups import BEGINS
+    from tests.service.setups import service as zone_of
+    from tests.service.test_curator import Shown, curator, feed
+
+    policy, shown = Policy(600.0, horizon=10**6, schedule=Window(4)), Shown()
+    old = zone_of(2, policy=Policy(0.1, horizon=10), seconds=1800)
+    new = zone_of(2, policy=policy, begins=BEGINS + 86_400)
+    if not held:
+        monkeypatch.setattr(running, "held_back", lambda *_: False)
+    with curator(tmp_path, old, shown) as it:
+        feed(it, it.t, [0, 1])
+        it.run(it.next_due())
+    with curator(tmp_path, new, shown, now=new.begins, new_epoch=True) as it:
+        feed(it, it.t, [0, 1])
+        it.run(it.next_due())
+        first = it.t
+        it._ledger.append("gap", gap(first, first + 1, "witness"))
+        book(new, it._ledger)
+    with curator(tmp_path, new, shown, now=900 * (first + 2)) as it:
+        for _ in range(6):
+            feed(it, it.t, [0, 1])
+            it.run(it.next_due())
+        sources = [one.source for one in it.releases if one.t > first]
+    waits = ["forecast"] * 3 if held else ["readings"] * 3
+    assert sources == waits + ["readings"] * 3
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    terms = terms_of(new)
+    faults = windows(found, dict.fromkeys(terms.digests, terms))
+    assert bool(faults) is not held
+
+
+def test_gaussian_noise_has_no_epsilon_of_its_own_to_book(tmp_path: Path) -> None:
+    policy = Policy(6.0, horizon=20, schedule=Gaussian(20.0, 1e-6))
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    looked(older_copy(world, lost=2))
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.epsilon, found.delta) == (None, 1e-6)
+    standing = world.standing()
+    assert math.isinf(standing.epsilon)
+    with_gap = spent_by(world.made.zones[0], standing, 0)
+    without = spent_by(world.made.zones[0], replace(standing, booked=()), 0)
+    assert with_gap.epsilon > without.epsilon
+    assert with_gap.delta == without.delta == 1e-6
+
+
+def test_two_histories_are_booked_by_resume(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=2, new_machine=False)
+    kept = tmp_path / "kept"
+    world.made.witness_folder.rename(kept)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    again = replace(world.made, meters=str(tmp_path / "other"))  # knows of nothing
+    looked(World(again, world.t - 1), 2)
+    shutil.rmtree(world.made.witness_folder)
+    kept.rename(world.made.witness_folder)
+    with pytest.raises(LedgerError, match="two histories were written"):
+        looked(World(again, world.t + 1))
+    (found,) = resume_zones(again, None, world.time + QUARTER)
+    assert found.state == "resumed"
+    assert (found.first, found.epsilon) == (FIRST + 2, pytest.approx(2 * 0.5))
+    looked(World(again, world.t + 1))
+
+
+def test_resume_as_a_user_types_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["resume", "--help"])
+    assert stopped.value.code == 0
+    assert "Example: hushgrid resume" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path / "new")])
+    capsys.readouterr()
+    file = tmp_path / "new" / "service.toml"
+    with pytest.raises(SystemExit) as stopped:
+        main(["resume", str(file), "--json", "-"])
+    assert stopped.value.code == 0
+    (one,) = json.loads(capsys.readouterr().out)["zones"]
+    assert one["state"] == "no gap"
+
+
+def reopened(world: World) -> list[str]:
+    """One interval more; the sources of all releases."""
+    looked(world)
+    return [one.source for one in world.standing().releases]
+
+
+def test_an_open_gap_grows_with_a_second_loss(tmp_path: Path) -> None:
+    """The records after a gap are lost, the one of the gap is not: resume books all of it."""
+    world = looked(older_copy(World(service(tmp_path)), lost=1))
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 2, FIRST + 2)
+    folder = Path(world.made.ledger).parent
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+    resume_zones(world.made, None, world.time)
+    looked(world, 3)  # from readings, and lost
+    lost = world.standing()
+    assert [one.source for one in lost.releases[-3:]] == ["readings"] * 3
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    shutil.rmtree(world.made.witness_folder)  # the small file still knows the last record
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.first, found.last) == (gap.first, lost.last_t)
+    assert found.epsilon is not None
+    assert found.epsilon >= 0.5 * 4  # the first gap's step, and those lost after it
+    looked(world)
+    evidence, chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    assert chain.status == "passed"
+    assert [(one.first, one.last) for one in evidence[0].gaps] == [(gap.first, lost.last_t)]
+
+
+def test_what_resume_writes_does_not_vouch_for_what_it_did_not_see(tmp_path: Path) -> None:
+    """No witness and no small file: only the meter store knows of three steps."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    (found,) = resume_zones(world.made, None, world.time)
+    assert (found.state, found.first, found.last) == ("resumed", FIRST + 2, FIRST + 4)
+    assert reopened(world) == ["readings"] * 3
+    assert world.standing().releases[-1].t == FIRST + 5
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "torn", "line", "signature"])
+def test_a_damaged_witness_does_not_prove_that_nothing_is_missing(
+    tmp_path: Path, harm: str
+) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    (file,) = world.made.witness_folder.glob("1/????????????????")
+    lines = file.read_bytes().removesuffix(b"end\n").splitlines(keepends=True)
+    last = bytearray(lines.pop())
+    signature = last.index(b'"signature":"') + 20
+    last[signature if harm == "signature" else 40] ^= 1
+    end = {"cut": b"", "torn": bytes(last[:70]), "line": b""}.get(harm, bytes(last))
+    if harm == "signature":  # a whole file but for one digit
+        end += b"end\n"
+    if harm == "line":  # up to where the copy ends
+        lines = lines[:-2]
+    file.write_bytes(b"".join(lines) + end)
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert gap.last == FIRST + 4
+    kept = {one.t for one in world.standing().releases}
+    assert not kept & set(range(gap.first, gap.last + 1))  # none has a second release
+
+
+def test_no_new_terms_where_the_meter_store_knows_of_more_releases(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    later = tuple(replace(one, begins=(world.t + 1) * QUARTER) for one in world.made.zones)
+    again = World(replace(world.made, zones=later), world.t)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+
+
+def test_no_house_leaves_while_a_loss_is_evident(tmp_path: Path) -> None:
+    made = service(tmp_path, zone("elm"), zone("oak", 3))
+    world = older_copy(World(made), lost=2)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        move(made, "elm-1", "elm", "oak", world.time)
+    resume_zones(made, None, world.time)
+    moved = move(made, "elm-1", "elm", "oak", world.time)
+    assert moved.epsilon == pytest.approx(4 * 0.5, rel=1e-6)
+
+
+def test_an_epoch_that_is_lost_is_booked_by_its_own_terms(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    folder, old = Path(world.made.ledger).parent, world.made
+    looked(world, 2)
+    for end in ("", "-wal"):
+        if (path := folder / f"ledger.db{end}").exists():
+            shutil.copy(path, folder / f"copy{end}")
+    policy = replace(old.zones[0].policy, epsilon=2.0)
+    new = replace(old, zones=(replace(old.zones[0], policy=policy, begins=world.t * QUARTER),))
+    second = World(new, world.t)
+    second.play(lambda world: world.whole(3), new_epoch=True)
+    for end in ("", "-wal", "-shm"):
+        (folder / f"ledger.db{end}").unlink(missing_ok=True)
+        if (folder / f"copy{end}").exists():
+            (folder / f"copy{end}").rename(folder / f"ledger.db{end}")
+    shutil.rmtree(old.witness_folder)
+    with pytest.raises(LedgerError, match="--lost-epoch"):
+        resume_zones(new, None, second.time)
+    (found,) = resume_zones(old, None, second.time, lost_epoch=new)
+    assert found.epsilon == pytest.approx(3 * 2.0)
+    later = replace(new, zones=(replace(new.zones[0], begins=second.t * QUARTER),))
+    third = World(later, second.t)
+    third.play(lambda world: world.whole(2), new_epoch=True)
+    assert [one.source for one in third.standing().releases[-2:]] == ["readings"] * 2
+    assert [one.together for one in third.standing().booked] == [1], "of the lost epoch's models"
+
+
+def noted(
+    world: World, now: float, *, moved: bool, grace: int | None = None
+) -> tuple[int, int] | None:
+    """The gap that is noted where the ledger's server is the same as before, or is not.
+
+    With another `grace` [s] than before, the meter store is lost, too.
+    """
+    made, one = world.made, world.made.zones[0]
+    with (
+        open_store(made.ledger) as store,
+        open_witnesses(made) as witnesses,
+        open_meters(made.meters) as meters,
+        Ledger.open(
+            store, "elm", load(made.key), made.mode, now, witness=witnesses.of("elm")
+        ) as ledger,
+    ):
+        meters.open_zone("elm", one.meters, one.seconds)
+        ledger.found = ledger.found._replace(moved=moved)
+        if grace is None:
+            note_loss(one, ledger, meters, now)
+        else:
+            note_loss(replace(one, grace=grace), ledger, None, now)
+        gap = ledger.standing.gap
+    return None if gap is None else (gap.first, gap.last)
+
+
+def test_the_meter_store_is_asked_where_a_copy_of_the_same_server_is_put_back(
+    tmp_path: Path,
+) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:
+    """A file written by it would vouch for a ledger that lacks its end."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    with pytest.raises(LedgerError, match="not those of its epoch"):
+        World(replace(world.made, zones=(other,)), world.t).play(lambda world: world.whole(1))
+    assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+@pytest.mark.parametrize("grace", [0, 2 * QUARTER])
+def test_a_longer_grace_does_not_shorten_a_gap(tmp_path: Path, grace: int) -> None:
+    """It is no term of an epoch: releases may have come with a shorter one."""
+    world = older_copy(World(service(tmp_path)), lost=3)
+    found = noted(world, world.time, moved=True, grace=grace)
+    assert found is not None
+    assert found[1] >= FIRST + 4
+
+
+def test_a_clock_behind_the_ledger_does_not_judge_a_fail_over(tmp_path: Path) -> None:
+    world = older_copy(World(service(tmp_path)), lost=3)
+    with pytest.raises(LedgerError, match="set the clock"):
+        noted(world, world.time - 4 * QUARTER, moved=True)
+    behind = world.time - 3 * QUARTER  # no release on record is later, a closed interval is
+    assert noted(world, behind, moved=True) == (FIRST + 2, FIRST + 4)
+
+
+def test_all_releases_of_an_epoch_may_be_lost(tmp_path: Path) -> None:
+    """The last interval had no readings; those before it had, and were published."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(0))
+    take_copy(world.made)
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(3)
+        world.ahead()  # nothing is read
+        yield
+
+    world.play(story)
+    assert [one.source for one in world.standing().releases] == ["readings"] * 3 + ["forecast"]
+    put_back(world.made, new_machine=True)
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 3, "meters")
+
+
+def test_an_older_witness_file_proves_nothing(tmp_path: Path) -> None:
+    """A command held the first place while the service ran; later it was the other way round."""
+    world = looked(World(service(tmp_path)))
+    with open_witnesses(world.made):
+        looked(world)
+    take_copy(world.made)
+    looked(world, 3)
+    put_back(world.made, new_machine=False)
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    for file in world.made.witness_folder.glob("1/????????????????"):
+        file.unlink()
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST + 2, FIRST + 4, "meters")
+
+
+def test_a_new_ledger_proves_nothing_before_the_meter_store_is_asked(tmp_path: Path) -> None:
+    """All of the ledger is lost, and the first start after it fails."""
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=True)  # no copy: nothing is left
+    other = replace(world.made.zones[0], meters=("a", "b", "c", "d"))
+    with pytest.raises(MeterError, match="kept for a roster"):
+        looked(World(replace(world.made, zones=(other,)), world.t))
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
+
+
+def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
+    """The witness is cut, and the small file alone knows of more; the first start fails."""
+    world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
+    (file,) = world.made.witness_folder.glob("1/????????????????")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
+    shutil.rmtree(world.made.meters)
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    with pytest.raises(LedgerError, match="not those of its epoch"):
+        looked(World(replace(world.made, zones=(other,)), world.t))
+    looked(world)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 3, FIRST + 4)  # one of three is put back
+
+
+def test_a_new_epoch_does_not_hide_that_the_whole_ledger_is_lost(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=True)
+    world.play(lambda world: world.whole(1), new_epoch=True)
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last, gap.why) == (FIRST, FIRST + 2, "meters")
+
+
+def test_resume_puts_back_a_ledger_of_which_nothing_is_left(tmp_path: Path) -> None:
+    world = looked(World(service(tmp_path)), 3)
+    put_back(world.made, new_machine=False)
+    assert [one.state for one in resume_zones(world.made, None, world.time)] == ["no gap"]
+    assert list(world.releases()) == list(range(FIRST, FIRST + 3))
+
+
+def test_two_histories_without_a_release_have_a_way_out(tmp_path: Path) -> None:
+    """Nothing is to be booked, so resume is no way out; the sentence names the one there is."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(0))
+    kept = tmp_path / "kept"
+    world.made.witness_folder.rename(kept)
+    Path(world.made.ledger).unlink()
+    sidecar_path(Path(world.made.ledger), "elm").unlink()
+    other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
+    again = World(replace(world.made, zones=(other,)))
+    again.play(lambda world: world.whole(1))
+    shutil.rmtree(world.made.witness_folder)
+    kept.rename(world.made.witness_folder)
+    with pytest.raises(LedgerError, match="or move the witness folder away") as refused:
+        looked(again)
+    assert "hushgrid resume" not in str(refused.value)
+    shutil.rmtree(world.made.witness_folder)
+    looked(again)
+    assert [one.source for one in again.standing().releases] == ["readings"] * 2
+
+
+@dataclass
+class Shown:
+    """Every release that was published, by step and head."""
+
+    found: dict[int, dict[str, ReleaseRecord]] = field(default_factory=dict)
+
+    def publish(self, service: ZoneService, release: ReleaseRecord) -> None:
+        del service
+        self.found.setdefault(release.t, {})[release.head] = release
+
+
+class Fuzzed:
+    """A zone's curator that is started and stopped; what it keeps is lost in part."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.made, self.shown, self.t = service(folder), Shown(), FIRST
+        self.chance = Random(seed)
+
+    def run(self, intervals: int) -> None:
+        made, one = self.made, self.made.zones[0]
+        with (
+            open_witnesses(made) as witnesses,
+            open_meters(made.meters) as meters,
+            open_store(made.ledger) as store,
+            Curator.open(
+                one,
+                store,
+                meters,
+                make_noise(made),
+                load(made.key),
+                [self.shown],
+                made.mode,
+                now=self.t * QUARTER,
+                witness=witnesses.of(one.id),
+            ) as curator,
+        ):
+            for _ in range(intervals):
+                if self.chance.random() < 0.8:
+                    n = len(one.meters)
+                    put = [self.t * QUARTER] * n
+                    meters.put(one.id, range(n), put, [QUARTER] * n, [300] * n)
+                self.t += 1
+                curator.run(self.t * QUARTER)
+
+    def grow(self) -> None:
+        """The service runs, perhaps while a command holds the first place for a witness."""
+        with open_witnesses(self.made) if self.chance.random() < 0.3 else nullcontext():
+            self.run(self.chance.randrange(3))
+
+    def harm(self) -> None:
+        """An older ledger, and at least one thing by which the loss is noticed."""
+        put_back(self.made, new_machine=False)
+        files = list(self.made.witness_folder.glob("*/????????????????"))
+        small = sidecar_path(Path(self.made.ledger), "elm")
+        left = self.chance.choice(["witness", "meters", "small"])
+        if left != "witness":
+            for file in files:
+                content = file.read_bytes()
+                file.write_bytes(content[: self.chance.randrange(len(content))])
+                if self.chance.random() < 0.5:
+                    file.unlink()
+        if left != "meters" and self.chance.random() < 0.5:
+            shutil.rmtree(self.made.meters)
+        if left != "small":
+            small.unlink()
+
+    def standing(self) -> LedgerState:
+        with open_store(self.made.ledger) as store:
+            return fold(list(store.records("elm")), verify_signature)
+
+    def judge(self) -> None:
+        standing = self.standing()
+        heads = {one.head for one in standing.releases}
+        lost = 0.0
+        for t, releases in self.shown.found.items():
+            read = [one for one in releases.values() if one.source == "readings"]
+            assert all(one.epsilon == 0 for one in releases.values() if one not in read)
+            assert len(read) <= 1, f"step {t} has two releases from readings"
+            for one in read:
+                if one.head not in heads:
+                    assert any(gap.first <= t <= gap.last for gap in standing.gaps)
+                    lost += one.epsilon
+        assert standing.gap is not None or lost <= sum(one.epsilon for one in standing.booked)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_interval_is_published_twice_whatever_is_lost(tmp_path: Path, seed: int) -> None:
+    """Ledger, witness, small file and meter store each whole, cut or lost; stopped at any point."""
+    world = Fuzzed(tmp_path, seed)
+    world.run(world.chance.randrange(2))
+    for _ in range(2):
+        take_copy(world.made)
+        for _ in range(3):
+            world.grow()
+        world.harm()
+        if world.chance.random() < 0.5:
+            resume_zones(world.made, None, world.t * QUARTER)
+        world.run(world.chance.randrange(3))
+        world.judge()
+    resume_zones(world.made, None, world.t * QUARTER)
+    world.run(6)
+    world.judge()
+    assert "readings" in [one.source for one in world.standing().releases[-6:]]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> None:
+    """A record that is stored and not witnessed may be lost yet, and its step drawn again."""
+    world = World(service(tmp_path))
+    with open_clients(world.made.client_store) as clients:
+        clients.add(Client("auditor", ("audit",), KEPT, 1))
+    token = sealed(
+        load(world.made.key).derive("access tokens"),
+        "auditor",
+        ["audit"],
+        int(world.time) + 10**6,
+        b"n",
+    )
+    counted: list[tuple[int, int]] = []
+
+    def look(world: World) -> None:
+        answer = world.get("/v1/ledger?zone=elm", {"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+        with open_store(world.made.ledger) as store:
+            counted.append((len(answer.text.splitlines()), len(list(store.records("elm")))))
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(2)
+        look(world)
+        (file,) = world.made.witness_folder.glob("1/????????????????")
+        file.rename(tmp_path / "kept")
+        file.mkdir()  # the witness cannot be written any more
+        assert world.send() == 200
+        world.ahead()
+        yield
+        look(world)
+        file.rmdir()
+        (tmp_path / "kept").rename(file)
+        yield from world.until(lambda: world.get("/readyz").status_code == 200)
+        look(world)
+
+    world.play(story)
+    assert counted == [(5, 5), (5, 6), (6, 6)]

@@ -1,0 +1,234 @@
+"""MQTT against a real broker: acknowledged when durable, sent again otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hushgrid.files.deployment import Mqtt
+from hushgrid.service.curator import price
+from hushgrid.service.ingest import Gate, Receipt
+from hushgrid.service.mqtt import MqttPrices, MqttReadings
+from tests.service.brokers import Broker, until
+from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
+from tests.service.worlds import START, MemoryMeters, service, unavailable
+
+TOPIC = "hushgrid/+/readings"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def at(broker: Broker, **more: Any) -> Mqtt:
+    return Mqtt("127.0.0.1", broker.port, readings=TOPIC, **more)
+
+
+def send(broker: Broker, *payloads: bytes) -> None:
+    """Each payload, confirmed by the broker."""
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for payload in payloads:
+        sent = client.publish("hushgrid/gateway-1/readings", payload, qos=1)
+        sent.wait_for_publish(30)
+        assert sent.is_published()
+    client.disconnect()
+    client.loop_stop()
+
+
+class Inlet:
+    """A zone that listens, and the sum of its receipts."""
+
+    def __init__(self, mqtt: Mqtt) -> None:
+        zone = service()
+        self.meters = MemoryMeters(zone)
+        self.meters.close(zone.id, START - 900)
+        self.total = Receipt()
+        self.way = MqttReadings(mqtt, Gate([zone], self.meters), self._count)
+        self.way.start()
+        assert self.way.listening.wait(60)
+
+    def _count(self, way: str, receipt: Receipt) -> None:
+        assert way == "mqtt"
+        self.total += receipt
+
+
+@pytest.fixture
+def inlet(broker: Broker) -> Iterator[Inlet]:
+    made = Inlet(at(broker))
+    yield made
+    made.way.stop()
+
+
+def test_every_kind_of_payload_is_counted_once(broker: Broker, inlet: Inlet) -> None:
+    send(broker, as_json(ROWS), as_ndjson(ROWS), as_csv(ROWS), b"hello", b"", b"[1", b"\xff" * 9)
+    # the first delivery as over HTTP, the same twice more, and what cannot be read: one each
+    assert until(lambda: inlet.total.malformed == 3 * 1 + 4)
+    assert inlet.total[:3] == (4, 1 + 2 * 5, 3)
+    assert inlet.total.unknown == 3
+    assert inlet.way._thread.is_alive()
+
+
+def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) -> None:
+    tried = threading.Event()
+
+    class Full(MemoryMeters):
+        def put(self, *columns: Any, **more: Any) -> Any:
+            tried.set()
+            raise unavailable()
+
+    good = inlet.way._gate._store
+    inlet.way._gate._store = Full(service())
+    send(broker, as_ndjson(ROWS[:1]), as_ndjson(ROWS[1:2]))
+    assert tried.wait(60)
+    assert inlet.total == Receipt(), "nothing is counted that was not stored"
+    inlet.way._gate._store = good
+    assert until(lambda: inlet.total.accepted == 2)
+    assert set(inlet.meters.rows) == {("elm-street", 0, START), ("elm-street", 1, START)}
+
+
+def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> None:
+    send(broker, as_ndjson(ROWS[:1]))
+    assert until(lambda: inlet.total.accepted == 1)
+    broker.stop()
+    assert until(lambda: not inlet.way.listening.is_set())
+    broker.start()
+    send(broker, as_ndjson(ROWS[1:2]))  # kept for us: the session outlives both
+    assert until(lambda: inlet.total.accepted == 2)
+
+
+KILLED = """
+    import os, sys
+    from hushgrid.files.deployment import Mqtt
+    from hushgrid.service.ingest import Gate
+    from hushgrid.service.mqtt import MqttReadings
+    from tests.service.worlds import MemoryMeters, service
+
+    def say(line):  # whole, whichever thread says it
+        os.write(1, f"{line}\\n".encode())
+
+    class Dies(MemoryMeters):
+        def put(self, *columns, **more):
+            say("came")
+            if sys.argv[2] == "die":
+                os.kill(os.getpid(), 9)  # it came, and nothing is stored
+            counts = super().put(*columns, **more)
+            say(f"stored {counts.accepted}")
+            return counts
+
+    zone = service()
+    mqtt = Mqtt("127.0.0.1", int(sys.argv[1]), readings="hushgrid/+/readings")
+    way = MqttReadings(mqtt, Gate([zone], Dies(zone)), client_id="the-same")
+    way.start()
+    way.listening.wait(60)
+    say("listening")
+    sys.stdin.readline()
+    way.stop()
+"""
+
+
+class Listener:
+    """The script in a process of its own, and what it says, which comes in no fixed order."""
+
+    def __init__(self, broker: Broker, fate: str) -> None:
+        root = Path(__file__).parents[2]
+        self.said: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(KILLED), str(broker.port), fate],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.said.extend(line.strip() for line in iter(self.process.stdout.readline, ""))
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            assert self.process.stdin is not None
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            try:
+                self.process.wait(60)
+            finally:
+                self.process.kill()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def says(self, line: str) -> bool:
+        return until(lambda: line in self.said)
+
+
+def test_a_process_killed_before_the_store_has_it_gets_it_again(broker: Broker) -> None:
+    with Listener(broker, "die") as first:
+        assert first.says("listening")
+        send(broker, as_ndjson(ROWS[:1]))
+        assert first.process.wait(60) == -signal.SIGKILL
+    assert first.said == ["listening", "came"]
+    with Listener(broker, "live") as second:
+        assert second.says("stored 1"), "what was not stored comes again"
+    with Listener(broker, "live") as third:
+        assert third.says("listening")
+        send(broker, as_ndjson(ROWS[1:3]))
+        assert third.says("stored 2")
+    assert "stored 1" not in third.said, "what was acknowledged does not come again"
+
+
+def test_prices_go_out_retained_and_confirmed(broker: Broker) -> None:
+    prices = MqttPrices(at(broker, prices="hushgrid/{zone}/price"))
+    try:
+        assert until(prices._client.is_connected)
+        prices.publish(service(), shown(t=7))
+        prices.publish(service(), shown(t=8, rate=0.5))
+        assert heard(broker, "hushgrid/elm-street/price") == price(service(), shown(rate=0.5))
+        broker.stop()
+        assert until(lambda: not prices._client.is_connected())
+        with pytest.raises(OSError, match="away"):
+            prices.publish(service(), shown())
+        broker.start()
+        assert until(prices._client.is_connected)
+        prices.publish(service(), shown(rate=0.75))
+        assert heard(broker, "hushgrid/elm-street/price")["price"] == 0.75
+    finally:
+        prices.stop()
+
+
+def heard(broker: Broker, topic: str) -> dict[str, Any]:
+    """The retained message of a topic."""
+    found: list[bytes] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
+    client.on_message = lambda _c, _d, message: found.append(bytes(message.payload))
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    assert until(lambda: bool(found))
+    client.disconnect()
+    client.loop_stop()
+    return dict(json.loads(found[0]))

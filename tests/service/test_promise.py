@@ -1,0 +1,189 @@
+"""The promise in a sentence and in figures, and what else could be promised; for anyone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hushgrid import PlanError, Policy, Tariff, Window
+from hushgrid.accounting.composition import noise_multiple
+from hushgrid.audit.certificate import certify
+from hushgrid.audit.evidence import Terms
+from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.zone_file import Provenance
+from hushgrid.mechanism.policy import Gaussian, Negligible
+from hushgrid.report.certificate import certificate_json
+from hushgrid.report.promise import outlook_prose, plan_prose, price_error
+from hushgrid.service.http import prices as promises
+from hushgrid.service.promise import outlook, promise_json, sentence, tradeoff_json
+from tests.service.http.test_web import Face, refused
+from tests.service.worlds import service
+
+DAY = Policy(0.5, horizon=96)
+
+
+MODEL = "if the published occupancy model is true"
+LINKED = "readings of different intervals are linked only through occupancy."
+STEP = (
+    "For an adversary who knows the occupancy of all other homes, one price shifts the odds that a"
+    " home is occupied in that interval by at most a factor of 1.65 (e^0.5), "
+)
+MORE = (
+    ". An adversary without that knowledge can learn more from one price once it has seen earlier"
+    " ones; what all prices together give away is larger."
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "promise", "said"),
+    [
+        (DAY, None, f"{STEP}{MODEL}{MORE}"),
+        (DAY, Promise("interval", 1.0), "All 96 prices together shift the odds that a home is"
+         f" occupied in any one interval by at most a factor of 2.72 (e^1), {MODEL} and {LINKED}"),
+        (DAY, Promise("trajectory", 2.0), "All 96 prices together shift the odds between any two"
+         " courses of a home's occupancy by at most a factor of 7.39 (e^2),"
+         f" {MODEL} and {LINKED}"),
+        (DAY, Promise("trajectory", 2.0, 1e-6), "For any two courses of a home's occupancy and any"
+         " set of outcomes of all 96 prices, the probability under one course is at most 7.39 (e^2)"
+         f" times the probability under the other plus 1e-06, {MODEL} and {LINKED} The odds can"
+         " shift by more than that factor, with a probability that can exceed 1e-06."),
+        (replace(DAY, schedule=Window(4)), None, "All prices together shift the odds between any"
+         " two courses of a home's occupancy that differ only within 4 intervals in a row by at"
+         f" most a factor of 1.65 (e^0.5), {MODEL} and {LINKED}"),
+        (replace(DAY, eta=0.05), None,
+         f"{STEP}{MODEL} and at least 95 % of each reading's law is as published{MORE}"),
+        (replace(DAY, eta=0.0), Promise("interval", 1.0), "All 96 prices together shift the odds"
+         " that a home is occupied in any one interval by at most a factor of 2.72 (e^1),"
+         f" {MODEL}, every reading follows its published law and {LINKED}"),
+        (replace(DAY, schedule=Negligible(0.001)), None, f"{STEP}{MODEL}{MORE} A home is left out"
+         " while public knowledge gives one of its states a probability of at most 0.001; in that"
+         " state a price can shift the odds by more."),
+    ],
+)  # fmt: skip
+def test_the_promise_in_sentences(policy: Policy, promise: Promise | None, said: str) -> None:
+    assert sentence(service(policy=policy, promise=promise)) == said
+
+
+def test_the_promise_is_the_same_wherever_it_is_stated() -> None:
+    zone = service(policy=DAY, promise=Promise("interval", 1.0))
+    said = sentence(zone)
+    public = promise_json(zone, "simulation")
+    assert public["sentence"] == said
+    seen = outlook(zone)
+    assert said in outlook_prose(seen)
+    assert said in plan_prose(seen.seen, 0.2, None)
+    scenario = zone.scenario
+    terms = Terms(
+        scenario.zone, scenario.tariff, scenario.models, scenario.consumption, zone.policy,
+        secret="interval", epsilon=1.0,
+    )  # fmt: skip
+    assert certificate_json(certify((), [terms]))["promise"]["sentence"] == said
+
+
+def test_every_assumption_is_listed_with_the_promise_also_at_eta_1() -> None:
+    """MATH.md, section 4: what a certificate must list for an interval promise."""
+    listed = promise_json(service(policy=DAY, promise=Promise("interval", 1.0)), "simulation")
+    text = " ".join(listed["assumptions"])
+    for part in (
+        "independent given occupancy",
+        "occupancy model is true",
+        "drawn afresh at each step",
+        "does not react to published rates",
+        "Whether a meter reports does not depend on occupancy.",
+    ):
+        assert part in text
+    step = " ".join(promise_json(service(policy=DAY), "simulation")["assumptions"])
+    assert "knows the occupancy of all other houses" in step
+    assert "Whether a meter reports does not depend on occupancy." in step
+
+
+def test_the_probability_that_a_factor_is_exceeded_is_larger_than_delta() -> None:
+    """Why (epsilon, delta) is not stated as "but for a chance of delta": Gaussian noise, a day."""
+    policy = Policy(1.0, horizon=96, schedule=Gaussian(noise_multiple(1.0, 1e-6, 96), 1e-6))
+    mu = math.sqrt(96) / policy.schedule.multiple  # the loss of the day is N(mu^2/2, mu^2)
+    exceeded = math.erfc((1.0 / mu - mu / 2) / math.sqrt(2)) / 2
+    assert 15 < exceeded / 1e-6 < 40
+    assert "but for" not in sentence(service(policy=policy))
+
+
+def zones() -> dict[str, ZoneService]:
+    clamp = Policy(0.5, horizon=96, eta=0.3, clamp=(700,), publish="estimate")
+    return {
+        "plain": service(policy=DAY),
+        "estimate": service(policy=replace(DAY, eta=0.2, publish="estimate")),
+        "clamp": service(policy=clamp, promise=Promise("step", 0.5, rho=0.4)),
+        "window": service(policy=Policy(4.0, horizon=96, schedule=Window(4))),
+        "gaussian": service(policy=Policy(1.0, horizon=96, schedule=Gaussian(41.4, 1e-6))),
+    }
+
+
+@pytest.mark.parametrize("name", zones())
+def test_the_error_is_what_check_says(name: str) -> None:
+    """Over one day both look at the same steps."""
+    zone = zones()[name]
+    found = promise_json(zone, "simulation")
+    assert found["error"] == pytest.approx(price_error(outlook(zone)), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", zones())
+def test_the_choice_lies_on_its_own_curve(name: str) -> None:
+    found = tradeoff_json(zones()[name])
+    chosen = found["chosen"]
+    own = next(curve for curve in found["curves"] if curve["eta"] == chosen["eta"])
+    there = next(point for point in own["points"] if point["epsilon"] == chosen["epsilon"])
+    for kind in ("raw", "estimated"):
+        assert there[kind] == pytest.approx(chosen[kind], rel=0.005)
+    assert len(own["points"]) == 13
+    etas = {curve["eta"] for curve in found["curves"]}
+    assert etas == ({1.0} if name in ("window", "gaussian") else {0.0, 0.05, 1.0, chosen["eta"]})
+
+
+def test_the_figures_of_a_promise() -> None:
+    zone = service(policy=DAY, promise=Promise("interval", 1.0), currency="CHF")
+    found = promise_json(zone, "production")
+    assert (found["zone"], found["mode"], found["secret"]) == (
+        "elm-street",
+        "production",
+        "interval",
+    )
+    assert (found["epsilon"], found["delta"], found["eta"]) == (1.0, 0.0, 1.0)
+    assert (found["horizon"], found["houses"], found["interval_s"]) == (96, 6, 900)
+    assert found["tariff"] == {"alpha": 1.0, "beta": 62.5, "floor": 0.0, "cap": None}
+    capped = replace(zone.scenario, tariff=Tariff(1.0, 2.0, floor=1.0, cap=9.0))
+    assert promise_json(replace(zone, scenario=capped), "simulation")["tariff"]["cap"] == 9.0
+
+
+def test_private_models_tell_nothing() -> None:
+    private = service(learned=Provenance("private"))
+    assert promise_json(private, "simulation")["error"] is None
+    with pytest.raises(PlanError, match="'elm-street' are private"):
+        tradeoff_json(private)
+
+
+class Counted(Face):
+    """A face whose figures are counted as they are made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *zones: str) -> None:
+        self.made: list[str] = []
+
+        def counted(zone: Any) -> dict[str, Any]:
+            self.made.append(zone.id)
+            return {"zone": zone.id}
+
+        monkeypatch.setattr(promises, "tradeoff_json", counted)
+        super().__init__(*zones)
+
+
+def test_each_is_computed_once_and_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    face = Counted(monkeypatch, "elm-street", "oak-lane")
+    for zone in ("elm-street", "oak-lane", "elm-street"):
+        answer = face.call("GET", f"/v1/tradeoff?zone={zone}")
+        assert answer.json() == {"zone": zone}
+        assert answer.headers["cache-control"] == "public, max-age=300"
+    assert face.made == ["elm-street", "oak-lane"]
+    refused(face.call("GET", "/v1/tradeoff"), 400)
+    refused(face.call("GET", "/v1/promise?zone=none"), 404)
+    assert math.isfinite(face.call("GET", "/v1/promise?zone=oak-lane").json()["error"])

@@ -1,0 +1,324 @@
+"""The running process, whole: readings in over HTTP and MQTT, prices out, stopped and gone on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hushgrid import Policy
+from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.files.deployment import Mqtt
+from hushgrid.service import process as serving
+from hushgrid.service.clock import FastClock
+from hushgrid.service.curator import Curator
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.records import LedgerState
+from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.disk import HeldMeters
+from hushgrid.service.process import ZoneRun
+from hushgrid.service.readiness import from_ledger, from_service
+from hushgrid.service.run import serve
+from tests.service.brokers import Broker, free_port, until
+from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.service.served import SECONDS, described
+from tests.service.test_mqtt import heard, send
+from tests.service.worlds import START, TOKEN, MemoryMeters, deployment, service
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    (tmp_path / "broker").mkdir()
+    made = Broker(tmp_path / "broker")
+    made.start()
+    yield made
+    made.stop()
+
+
+class Running:
+    """The process of `served`, and its log."""
+
+    def __init__(self, folder: Path, *numbers: int) -> None:
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        self.url = f"http://127.0.0.1:{numbers[0]}"
+        with self.log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "tests.service.served", str(folder)]
+                + [str(number) for number in numbers],
+                stderr=stream,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+            )
+        assert until(self.ready, 120), self.log.read_text()
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> list[dict[str, Any]]:
+        """What it logged; it must end well."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, self.log.read_text()
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def standing(ledger: str, zone: str) -> LedgerState:
+    with open_store(ledger, create=False) as store:
+        report = check(store.records(zone), verify_signature, {})
+    assert report.first_bad is None, report.reason
+    return report.standings[zone]
+
+
+def rows(meters: tuple[str, ...], wh: int) -> list[tuple[str, int, int, int]]:
+    """Readings of the intervals from now on."""
+    first = int(time.time()) // SECONDS * SECONDS
+    starts = range(first, first + 60, SECONDS)
+    return [(meter, start, SECONDS, wh) for start in starts for meter in meters]
+
+
+def test_a_service_runs_stops_and_goes_on(tmp_path: Path, broker: Broker) -> None:
+    begins = int(time.time()) // SECONDS * SECONDS
+    numbers = (free_port(), broker.port, begins)
+    made = described(tmp_path, *numbers)
+    elm, oak = made.zones
+    running = Running(tmp_path, *numbers)
+    try:
+        with pytest.raises(MeterError, match="in use"):
+            open_meters(made.meters)
+        by_http = as_ndjson([*rows(elm.meters[:3], 777_001), *rows(oak.meters, 400)])
+        answer = httpx.post(f"{running.url}/v1/readings", content=by_http, headers=NDJSON)
+        assert answer.json()["accepted"] > 100
+        assert until(lambda: "broker here" in running.log.read_text())
+        send(broker, as_ndjson(rows(elm.meters[3:], 777_002)))
+
+        def complete(zone: str) -> bool:
+            found = standing(made.ledger, zone).releases
+            return any(r.source == "readings" for r in found)
+
+        assert until(lambda: complete("elm-street")), running.log.read_text()
+        elm_price = f"{running.url}/v1/price?zone=elm-street"
+        assert until(lambda: httpx.get(elm_price).status_code == 200)  # recorded first, then shown
+        price = httpx.get(elm_price).json()
+        assert price["currency"] == "EUR"
+        assert price["simulated"] is True
+        assert heard(broker, "hushgrid/elm-street/price")["zone"] == "elm-street"
+        assert until(lambda: (tmp_path / "prices.json").exists())
+        # 1.2 pays for two releases at 0.5; then the public forecast, and the zone goes on
+        sources = lambda: [r.source for r in standing(made.ledger, "oak-lane").releases]  # noqa: E731
+        assert until(lambda: "forecast" in sources())
+        assert until(lambda: [s.state for s in from_service(running.url)][1] == "forecast only")
+        assert sources().count("readings") == 2
+        by_ledger = {one.zone: one for one in from_ledger(made, time.time())}  # takes no lock
+        assert by_ledger["oak-lane"].spent == pytest.approx(1.0, abs=1e-12)
+        assert by_ledger["oak-lane"].left == pytest.approx(0.2, abs=1e-12)
+        figures = httpx.get(f"{running.url}/metrics").text
+        assert 'hushgrid_releases_total{source="forecast",zone="oak-lane"}' in figures
+        lines = running.stop()
+    finally:
+        running.process.kill()
+    before = standing(made.ledger, "elm-street")
+    _check_log(lines)
+    again = Running(tmp_path, *numbers)
+    try:
+        shown = httpx.get(f"{again.url}/v1/price?zone=elm-street").json()
+        assert shown["zone"] == "elm-street", "the newest price is shown at once"
+        assert until(lambda: standing(made.ledger, "elm-street").last_t > before.last_t)
+        again.stop()
+    finally:
+        again.process.kill()
+    after = standing(made.ledger, "elm-street")
+    assert after.releases[: len(before.releases)] == before.releases
+    steps = [release.t for release in after.releases]
+    assert steps == sorted(set(steps)), "a step is published once"
+    assert len(after.epochs) == 1
+
+
+def _check_log(lines: list[dict[str, Any]]) -> None:
+    events = [line["event"] for line in lines]
+    assert events[-1] == "stopped"
+    assert {"zone open", "listening", "serving", "released", "readings"} <= set(events)
+    assert all({"time", "level", "event"} <= set(line) for line in lines)
+    assert not [line for line in lines if line["level"] == "error"]
+    text = json.dumps(lines)
+    for secret in (TOKEN, "777001", "777002", "elm-street-0"):
+        assert secret not in text
+
+
+class Threaded:
+    """`serve` in a thread, minutes passing in half a second."""
+
+    def __init__(self, folder: Path, *zones: str) -> None:
+        self.made = deployment(
+            folder, *(service(zone, 3, begins=START - START % 60, seconds=60) for zone in zones)
+        )
+        self.stop, self.errors = threading.Event(), []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            serve(self.made, clock=FastClock(START, 120.0), stop=self.stop)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def last(self, zone: str) -> int:
+        try:
+            return standing(self.made.ledger, zone).last_t
+        except (LedgerError, KeyError):
+            return 0
+
+    def end(self) -> None:
+        self.stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        assert not self.errors
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), LedgerError("away."), ZeroDivisionError("77")]
+)
+def test_a_zone_that_fails_comes_back_and_the_others_go_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    failing, failed = threading.Event(), threading.Event()
+    failing.set()
+    tick = Curator.tick
+
+    def broken(self: Curator, now: float) -> Any:
+        if self.service.id == "oak-lane" and failing.is_set():
+            failed.set()
+            raise error
+        return tick(self, now)
+
+    monkeypatch.setattr(Curator, "tick", broken)
+    running = Threaded(tmp_path, "elm-street", "oak-lane")
+    try:
+        assert failed.wait(60)
+        seen = running.last("elm-street")
+        assert until(lambda: running.last("elm-street") > seen + 2), "the other zone goes on"
+        assert running.last("oak-lane") == 0
+        failing.clear()
+        assert until(lambda: running.last("oak-lane") > 0), "the zone comes back"
+    finally:
+        running.end()
+    assert "zone failed" in caplog.messages
+
+
+def test_a_service_that_cannot_begin_says_so(tmp_path: Path) -> None:
+    made = deployment(tmp_path, service())
+    stop = threading.Event()
+    stop.set()
+    serve(made, clock=FastClock(START, 1.0), stop=stop)
+    other = deployment(tmp_path, service(policy=Policy(0.7, horizon=500)))
+    with pytest.raises(LedgerError, match="--new-epoch"):
+        serve(other, clock=FastClock(START, 1.0), stop=stop)
+    with pytest.raises(LedgerError, match="is for simulation"):
+        serve(
+            deployment(tmp_path, service(), mode="production"),
+            clock=FastClock(START, 1.0),
+            stop=stop,
+        )
+
+
+def test_a_zone_is_tried_again_after_a_pause_that_grows() -> None:
+    now, tried = [0.0], []
+
+    def never(zone: Any, at: float, new_epoch: bool) -> Any:
+        tried.append(now[0])
+        raise OSError
+
+    run = ZoneRun(service(), never, steady=lambda: now[0])
+    while now[0] < 200:
+        assert run.run(now[0]) is None
+        now[0] += 0.5
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+
+
+def test_a_meter_store_that_failed_is_opened_again() -> None:
+    made: list[MemoryMeters] = []
+
+    def make() -> MemoryMeters:
+        made.append(MemoryMeters())
+        return made[-1]
+
+    zone = service()
+    held = HeldMeters(make)
+    held.open_zone(zone.id, zone.meters, zone.seconds)
+    one = ([0], [START], [900], [7])
+    made[0].fail = MeterRetryError("not now.")
+    with pytest.raises(MeterRetryError):
+        held.put(zone.id, *one)
+    assert not held.doubtful, "the store itself says that it will come back"
+    made[0].fail = MeterError("failed to sync; shut and open it again.")
+    with pytest.raises(MeterRetryError, match="send them again"):
+        held.put(zone.id, *one)
+    assert held.doubtful
+    held.renew()
+    assert not held.doubtful
+    assert held.put(zone.id, *one).accepted == 1
+    assert len(made) == 2
+
+
+def test_a_meter_store_that_cannot_be_opened_again_lets_go_of_its_lock(tmp_path: Path) -> None:
+    zone, folder = service(), tmp_path / "meters"
+    held = HeldMeters(lambda: open_meters(folder))
+    held.open_zone(zone.id, zone.meters, zone.seconds)
+    for house in (0, 1):
+        held.put(zone.id, [house], [START], [900], [7])
+    (log,) = folder.rglob("*.log")
+    whole = log.read_bytes()
+    log.write_bytes(whole[:100] + b"?" + whole[101:])
+    for _ in range(2):
+        with pytest.raises(MeterError, match="damaged"):
+            held.renew()
+    log.write_bytes(whole)
+    held.renew()
+    assert held.put(zone.id, [0, 1], [START] * 2, [900] * 2, [7, 7]).duplicate == 2
+    held.shut()
+
+
+def test_two_services_on_one_broker_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    class Named:
+        def __init__(self, _mqtt: Mqtt, client_id: str) -> None:
+            names.append(client_id)
+
+        def stop(self) -> None:
+            pass
+
+        def publish(self, *_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(serving, "MqttPrices", Named)
+    stop = threading.Event()
+    stop.set()
+    for name in ("one", "two", "two"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        made = deployment(tmp_path / name, service(), mqtt=Mqtt("localhost", prices="prices"))
+        serve(made, clock=FastClock(START, 1.0), stop=stop)
+    assert names[0] != names[1] == names[2]

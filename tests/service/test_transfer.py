@@ -1,0 +1,426 @@
+"""A house that changes zone keeps its spending, through crashes and new epochs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgrid import OccupancyModel, Policy
+from hushgrid.accounting.composition import Account
+from hushgrid.audit.bounds import Check
+from hushgrid.audit.evidence import Evidence
+from hushgrid.audit.recompute import budget
+from hushgrid.cli import main
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.zone_file import Provenance
+from hushgrid.mechanism.policy import Gaussian
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.curator import status_of
+from hushgrid.service.epoch import first_state
+from hushgrid.service.gaps import book
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import check
+from hushgrid.service.ledger.records import Record
+from hushgrid.service.ledger.writer import Ledger, load, verify_signature
+from hushgrid.service.readiness import from_ledger
+from hushgrid.service.transfer import move, spent_by
+from tests import bodies
+from tests.bodies import transfer
+from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.service.setups import BEGINS
+from tests.service.setups import service as service_of
+from tests.service.test_curator import Shown, curator, feed
+
+STEPS = 3
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(service(tmp_path, zone("elm"), zone("oak", 3, budget=2.1)))
+    made.play(lambda world: world.whole(STEPS))
+    return made
+
+
+def moved(world: World, meter: str = "elm-1", source: str = "elm", target: str = "oak") -> str:
+    return move(world.made, meter, source, target, world.time).out
+
+
+def records(world: World) -> list[Record]:
+    with open_store(world.made.ledger, create=False) as store:
+        return [record for one in store.zones() for record in store.records(one)]
+
+
+def transfers(world: World) -> list[tuple[str, str]]:
+    return [(r.zone, r.body["direction"]) for r in records(world) if r.kind == "transfer"]
+
+
+def new_terms(world: World, elm: tuple[str, ...], oak: tuple[str, ...], at: int) -> World:
+    """The same service with other rosters from an interval on."""
+
+    def one(name: str, meters: tuple[str, ...], **more: float) -> ZoneService:
+        made = zone(name, len(meters), begins=at * QUARTER, **more)
+        return replace(made, meters=meters)
+
+    zones = (one("elm", elm), one("oak", oak, budget=2.1))
+    again = World(service(world.made.key.parent, *zones), world.t)
+    again.shown, again.missing = dict(world.shown), dict(world.missing)
+    return again
+
+
+ELM, OAK = ("elm-0", "elm-2", "elm-3"), ("oak-0", "oak-1", "oak-2", "elm-1")
+
+
+def spent(world: World) -> float:
+    found = {one["zone"]: one for one in world.get("/v1/status").json()["zones"]}
+    return float(found["oak"]["spent"])
+
+
+def test_a_house_takes_its_spending_along(world: World) -> None:
+    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
+    moved(world)
+    assert transfers(world) == [("elm", "out"), ("oak", "in")]
+    (carried,) = world.standing("oak").transfers
+    assert carried.epsilon == books.pure[1] == pytest.approx(0.5 * STEPS)
+    report = check(records(world), verify_signature)
+    assert report.first_bad is None, report.reason
+    assert "elm-1" not in "".join(record.line for record in records(world)), "its name tells nobody"
+    again = new_terms(world, ELM, OAK, world.t)
+
+    def story(again: World) -> Iterator[None]:
+        assert spent(again) == carried.epsilon, "the budget left is the most-spent house's"
+        yield from again.whole(3)
+        assert spent(again) == pytest.approx(0.5 * STEPS + 0.5)
+
+    again.play(story, new_epoch=True)
+    sources = [one.source for one in again.standing("oak").current]
+    assert sources == ["readings", "forecast", "forecast"]
+    assert {one.source for one in again.standing("elm").current} == {"readings"}
+    # within one horizon after the house came, the next epoch counts it too
+    later = new_terms(again, ELM, OAK, again.t)
+
+    def counts_it(later: World) -> Iterator[None]:
+        assert spent(later) == carried.epsilon
+        yield from later.whole(2)
+
+    later.play(counts_it, new_epoch=True)
+    assert [one.source for one in later.standing("oak").current] == ["readings", "forecast"]
+    horizon = later.standing("oak").longest // QUARTER
+    assert horizon == world.made.zones[1].policy.horizon
+    came = next(one for one in again.standing("oak").releases if one.seq > carried.seq).t + 1
+    for begins, counted in ((came + horizon - 1, carried.epsilon), (came + horizon, 0.0)):
+        standing = later.standing("oak")
+        assert standing.epoch is not None
+        next_one = replace(standing.epoch, first=begins)
+        following = replace(standing, epoch=next_one, epochs=(*standing.epochs, next_one))
+        assert following.carried == counted
+
+
+def test_an_epoch_begun_twice_does_not_forget_it(world: World) -> None:
+    moved(world)
+    again = new_terms(world, ELM, OAK, world.t)
+
+    def nothing(again: World) -> Iterator[None]:
+        assert spent(again) == pytest.approx(0.5 * STEPS)
+        yield
+
+    for flag in (True, True, False):  # killed before it published anything
+        again.play(nothing, new_epoch=flag)
+
+
+def test_a_roster_that_still_has_the_house_is_refused(world: World) -> None:
+    moved(world)
+    for flag in (False, True):
+        with pytest.raises(LedgerError, match="house 2 of zone 'elm' has moved to zone 'oak'"):
+            world.play(lambda world: world.whole(1), new_epoch=flag)
+
+
+def test_a_crash_between_the_two_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Ledger.append
+
+    class Killed(BaseException):
+        pass
+
+    def dies(self: Ledger, kind: str, body: object) -> Record:
+        append(self, kind, body)  # type: ignore[arg-type]
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "append", dies)
+        with pytest.raises(Killed):
+            moved(world)
+    assert transfers(world) == [("elm", "out")]
+    again = new_terms(world, ELM, OAK, world.t)
+    with pytest.raises(LedgerError, match="run the same hushgrid ledger transfer again"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    with pytest.raises(LedgerError, match="left zone 'elm' for 'oak' already"):
+        move(_with_third(world.made), "elm-1", "elm", "ash", world.time)
+    first = moved(again)  # with the new rosters as well: the first record says it all
+    assert transfers(world) == [("elm", "out"), ("oak", "in")]
+    assert moved(again) == first
+    assert transfers(world) == [("elm", "out"), ("oak", "in")], "a third time changes nothing"
+    assert check(records(world), verify_signature).first_bad is None
+
+
+def _with_third(made: Deployment) -> Deployment:
+    return replace(made, zones=(*made.zones, zone("ash", 2)))
+
+
+def test_there_and_back_again(world: World) -> None:
+    moved(world)
+    again = new_terms(world, ELM, OAK, world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    moved(again, source="oak", target="elm")
+    (_, back) = again.standing("elm").transfers
+    assert back.epsilon == pytest.approx(0.5 * STEPS + 0.5)
+    assert again.standing("elm").carried == back.epsilon
+    assert again.standing("oak").carried == 0.0
+    assert check(records(again), verify_signature).first_bad is None
+
+
+def test_what_was_left_out_costs_nothing(tmp_path: Path) -> None:
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(1)
+        world.jump(3)
+        yield from world.whole(2)
+
+    world = World(service(tmp_path), FIRST + 2)
+    world.play(story)
+    found = [one for one in world.standing().current if one.source == "readings"]
+    assert found[-1].t - found[0].t > len(found), "there are gaps"
+    cost = spent_by(world.made.zones[0], world.standing(), 2)
+    assert cost == (pytest.approx(0.5 * len(found)), 0.0)
+
+
+def test_gaussian_noise_has_a_delta(tmp_path: Path) -> None:
+    policy = Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))
+    world = World(service(tmp_path, zone("elm", policy=policy)))
+    world.play(lambda world: world.whole(STEPS))
+    books = Account.resume(first_state(world.made.zones[0]), world.standing().account())
+    cost = spent_by(world.made.zones[0], world.standing(), 1)
+    assert cost == (pytest.approx(books.epsilon(1, 1e-6)), 1e-6)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["ledger", "transfer", *words])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_the_command(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hushgrid.files.service_file.load_deployment", lambda _: world.made)
+    ways = ("--config", "service.toml", "--from", "elm", "--to", "oak")
+    for words, fault in (
+        (("elm-9", *ways), "the meter is not in the roster of zone 'elm'"),
+        (("elm-1", *ways[:-1], "ash"), "zone is 'ash'; give one of the service file: elm, oak"),
+        (("elm-1", *ways[:-1], "elm"), "already; give another zone to go to"),
+    ):
+        status, out, err = run(capsys, *words)
+        assert (status, out) == (2, "")
+        assert fault in err
+    assert transfers(world) == []
+
+    def while_it_runs(world: World) -> Iterator[None]:
+        yield
+        status, _, err = run(capsys, "elm-1", *ways)
+        assert status == 2
+        assert "zone 'elm' has a writer already" in err
+
+    world.play(while_it_runs)
+    status, out, err = run(capsys, "elm-1", *ways, "--json", "-")
+    assert (status, err) == (0, "")
+    values = json.loads(out)
+    assert values["epsilon"] == pytest.approx(0.5 * STEPS)
+    assert (values["from"], values["to"], values["anew"]) == ("elm", "oak", True)
+    status, out, _ = run(capsys, "elm-1", *ways)
+    assert "was carried over already" in out
+    assert world.standing("oak").transfers[0].house == values["house"]
+
+
+def transfers_of(evidence: Evidence) -> list[Check]:
+    from hushgrid.audit.recompute import transfers
+
+    return transfers(evidence)
+
+
+def charged(world: World, cost: float = 1.2) -> World:
+    """The same service whose elm uses models that have cost every house something."""
+    elm, oak = world.made.zones
+    elm = replace(elm, learned=Provenance("pooled", cost, 20, "ab" * 32))
+    return World(service(world.made.key.parent, elm, oak))
+
+
+def test_a_house_takes_along_what_models_cost(tmp_path: Path) -> None:
+    """Releases and models, each once: there, back and away again."""
+    world = charged(World(service(tmp_path, zone("elm"), zone("oak", 3, budget=3.2))))
+    world.play(lambda world: world.whole(STEPS))
+    (before,) = (one for one in from_ledger(world.made, world.time) if one.zone == "elm")
+    moved(world)
+    (carried,) = world.standing("oak").transfers
+    assert carried.epsilon == pytest.approx(0.5 * STEPS + 1.2)
+    assert carried.epsilon == pytest.approx(before.spent), "as much as its zone says it has spent"
+    again = new_terms(world, ELM, OAK, world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    assert again.releases("oak")[again.t - 1].source == "forecast", "2.7 of 2.1 is spent"
+    moved(again, source="oak", target="elm")
+    (_, back) = again.standing("elm").transfers
+    assert back.epsilon == carried.epsilon, "forecasts cost nothing, nor do models twice"
+    assert check(records(again), verify_signature).first_bad is None
+    (elm, oak), _ = load_ledger(again.made.ledger, zone=None, key=None, heads=())
+    assert [stated >= due for _, stated, due in (*elm.left, *oak.left)] == [True, True]
+    assert [due for _, _, due in elm.left] == [1.2]
+    assert transfers_of(elm) == []
+
+
+def test_the_audit_finds_a_house_that_left_without(tmp_path: Path) -> None:
+    world = charged(World(service(tmp_path, zone("elm"), zone("oak", 3))))
+    world.play(lambda world: world.whole(1))
+    with open_store(world.made.ledger) as store:
+        key = load(world.made.key)
+        with Ledger.open(store, "elm", key, "simulation", world.time) as ledger:
+            ledger.append("transfer", transfer("house-1", "out", other="oak", epsilon=0.5))
+    (elm, _), chain = load_ledger(world.made.ledger, zone=None, key=None, heads=())
+    assert chain.status == "passed"
+    (found,) = transfers_of(elm)
+    assert (found.id, found.status) == ("budget", "failed")
+    assert "leave with 0.5 spent" in found.text
+
+
+def test_a_new_epoch_before_a_house_leaves_forgets_nothing(world: World) -> None:
+    """Earlier releases within one horizon count, as in the audit of a budget."""
+    four = ("elm-0", "elm-1", "elm-2", "elm-3")
+    again = new_terms(world, four, ("oak-0", "oak-1", "oak-2"), world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    moved(again)
+    (carried,) = again.standing("oak").transfers
+    assert carried.epsilon == pytest.approx(0.5 * (STEPS + 1))
+    later = new_terms(again, ELM, OAK, again.t)
+    later.play(lambda world: world.whole(1), new_epoch=True)
+    moved(later, source="oak", target="elm")
+    (_, back) = later.standing("elm").transfers
+    assert back.epsilon == carried.epsilon, "what oak published before it came did not cost it"
+
+
+def test_spending_without_a_bound_is_not_carried(tmp_path: Path) -> None:
+    """Gaussian releases of an earlier epoch state no epsilon; its terms are no longer there."""
+    noisy = zone("elm", policy=Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6)))
+    world = World(service(tmp_path, noisy, zone("oak", 3)))
+    world.play(lambda world: world.whole(1))
+    again = new_terms(world, tuple(noisy.meters), ("oak-0", "oak-1", "oak-2"), world.t)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    with pytest.raises(LedgerError, match="has no bound"):
+        moved(again)
+    assert transfers(again) == []
+
+
+def test_releases_without_noise_are_not_carried_as_nothing(tmp_path: Path) -> None:
+    """Models that contradict each other under the paper's rules: published exactly, no bound."""
+    certain = [
+        OccupancyModel.factored([pi], [[[[1.0, 0.0], [0.0, 1.0]]]], chain_of=[0, 0])
+        for pi in ([1.0, 0.0], [0.0, 1.0])
+    ]
+    exact = Policy(0.5, horizon=20, models="paper", on_empty="publish_exact")
+    elm = service_of(2, "elm", exact)
+    elm = replace(elm, scenario=replace(elm.scenario, models=tuple(certain)))
+    run_on(tmp_path, elm, 2)
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        standing = check(store.records("elm"), verify_signature).standings["elm"]
+    assert [one.epsilon for one in standing.current] == [math.inf, math.inf]
+    assert spent_by(elm, standing, 0).epsilon == math.inf
+
+
+def two(
+    seconds: int = 900, horizon: int = 96, each: float = 0.5, at: int = BEGINS
+) -> tuple[ZoneService, ZoneService]:
+    """Zone elm, which a house leaves, under some terms; and oak, where it goes."""
+    elm = service_of(
+        2, "elm", Policy(each, horizon=horizon), begins=at, seconds=seconds, budget=10.0
+    )
+    return elm, service_of(2, "oak", Policy(0.5, horizon=96), budget=10.0)
+
+
+def run_on(folder: Path, made: ZoneService, steps: int, **more: Any) -> None:
+    with curator(folder, made, Shown(), now=made.begins, **more) as it:
+        for _ in range(steps):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+
+
+def left(folder: Path, *zones: ZoneService) -> float:
+    """What the first house of elm takes along to oak."""
+    where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
+    made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
+    return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
+
+
+@pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])
+def test_a_house_takes_along_a_booked_gap(tmp_path: Path, seconds: int, releases: int) -> None:
+    """Whatever the steps of the next epoch are, and with or without a release in it."""
+    elm, oak = two(seconds)
+    run_on(tmp_path, oak, 0)
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        for _ in range(releases):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        t = it.t
+        it._ledger.append("gap", bodies.gap(t, t + 1, "witness"))
+        book(elm, it._ledger)
+        (gap,) = it._ledger.standing.booked
+    after, _ = two(each=0.25, at=(t + 2) * seconds)
+    run_on(tmp_path, after, releases, new_epoch=True)
+    assert left(tmp_path, after, oak) == pytest.approx(gap.epsilon + 0.75 * releases)
+
+
+def test_a_short_epoch_before_a_house_leaves_forgets_nothing(tmp_path: Path) -> None:
+    """The longest horizon of both ledgers counts, not that of the present epoch."""
+    elm, oak = two()
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 5)
+    after, _ = two(horizon=1, at=BEGINS + 5 * 900)
+    run_on(tmp_path, after, 1, new_epoch=True)
+    assert left(tmp_path, after, oak) == 3.0
+
+
+def test_a_long_horizon_of_the_other_zone_counts(tmp_path: Path) -> None:
+    elm, oak = two(horizon=3)
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 3)
+    after, _ = two(horizon=2, at=BEGINS + 5 * 900)
+    run_on(tmp_path, after, 2, new_epoch=True)
+    assert left(tmp_path, after, oak) == 2.5
+
+
+def test_a_short_epoch_does_not_forget_what_a_house_brought(tmp_path: Path) -> None:
+    """An epoch of one forecast, then one of thirty steps: curator, status and audit agree."""
+    brought = transfer("x", "in", other="oak", epsilon=9.0, out="ab" * 32)
+    first, _ = two()
+    with curator(tmp_path, first, Shown(), now=BEGINS) as it:
+        it._ledger.append("transfer", brought)
+    with curator(tmp_path, first, Shown(), now=BEGINS) as it:
+        it.run(it.next_due())
+        assert it.releases[-1].source == "forecast"
+    second, _ = two(horizon=95, at=BEGINS + 900)
+    shown = Shown()
+    with curator(tmp_path, second, shown, now=second.begins, new_epoch=True) as it:
+        for _ in range(6):
+            feed(it, it.t, [1])
+            it.run(it.next_due())
+        assert it.status.spent == 10.0
+        assert status_of(second, it._ledger.standing, it.next_due()).spent == 10.0
+    sources = [one.source for one in shown.releases if one.start >= second.begins]
+    assert sources == ["readings"] * 2 + ["forecast"] * 4
+    ((elm,), _) = load_ledger(str(tmp_path / "ledger.db"), zone="elm", key=None, heads=())
+    assert [entry.carried for entry in elm.entries] == [9.0] * 7
+    assert budget(elm, terms_of(second)).status == "passed"
+    over = budget(elm, terms_of(replace(second, budget=9.9)))
+    assert over.status == "failed"
+    assert "and 9 from before" in over.text
