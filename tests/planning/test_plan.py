@@ -34,7 +34,7 @@ from hushgrid.compare.simulation import days as simulated_days
 from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import PerStep, gaussian_delta
 from hushgrid.planning.planner import Plan
-from hushgrid.planning.tradeoff import endless_leakage, sensitivity, within
+from hushgrid.planning.tradeoff import check_error, endless_leakage, sensitivity
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 World = tuple[Zone, Tariff, list[OccupancyModel], Consumption]
@@ -220,11 +220,11 @@ def test_sensitivity_tables_and_targets() -> None:
         (c.error for c in cells["houses"]), reverse=True
     )
     assert cells["eta"][0].error <= cells["eta"][-1].error
-    within(world, found, asked, found.prospect.share() * 1.01)
+    check_error(world, found, asked, found.prospect.share() * 1.01)
     with pytest.raises(
         PlanError, match=r"is asked, most of it from .*; (epsilon = |\d+ such houses)"
     ):
-        within(world, found, asked, found.prospect.share() / 4)
+        check_error(world, found, asked, found.prospect.share() / 4)
 
 
 def test_gaussian_multiple_agrees_with_the_closed_form() -> None:

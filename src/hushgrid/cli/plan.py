@@ -120,7 +120,7 @@ def plan(
         found = planned(*world, **asked)
         tick()
         if within is not None:
-            options.within(world, found, asked, within)
+            options.check_error(world, found, asked, within)
         cells = options.sensitivity(world, found, asked, tick) if tables else {}
     endless = found.leakage  # of a run, which stands for any number of horizons
     if found.running is None:

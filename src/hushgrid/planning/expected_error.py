@@ -1,12 +1,17 @@
-"""The clamp: any public C below the contract bound may stand for it in every formula.
+"""Expected error of the price, from public models alone, and the clamp that makes it least.
 
-Less noise, but what readings exceed C is lost and only its expectation is put back. One choice for
+The clamp: any public C below the contract bound may replace it in every formula. The noise shrinks,
+but the energy of readings above C is lost and only its expectation is added again. One clamp for
 each density class, by the least expected squared error (docs/proofs/clamp.md):
 
     2 b(C)^2 + Var[sum (X - C)+] + (rho E[sum (X - C)+])^2
 
-With much noise and few houses the least of it lies at clamps of a few Wh, where the price follows
-the model and no reading. `most_cut` bounds the share of the zone's expected energy above the clamp.
+With much noise and few houses the minimum lies at clamps of a few Wh, where the price follows the
+model and no reading. `most_cut` bounds the share of the zone's expected energy above the clamp.
+
+The error: three ways to publish are compared on the same terms. On every day the whole load differs
+from the model's by one factor 1 + rho G, E G = 0, Var G = 1, which past releases of that day reveal
+in part. Closed form, for normal loads and the best linear estimate from releases (docs/plan.md).
 """
 
 from __future__ import annotations
@@ -40,10 +45,13 @@ _ROUNDS = 4  # each closes in on the neighbours of the best
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A clamp [Wh] for each class (none: the contract bounds), and the error it leads to.
+    """A clamp for each class and the error it leads to.
 
-    `error` [Wh] is the root of the mean squared error expected of a release, `noise` [Wh] its part
-    that is noise, `without` [Wh] the error at the contract bounds.
+    Attributes:
+        clamp: Clamps by class [Wh]; empty for the contract bounds.
+        error: Root of the mean squared error expected of a release [Wh].
+        noise: The part of `error` that is noise [Wh].
+        without: The error at the contract bounds [Wh].
     """
 
     clamp: tuple[int, ...]
@@ -69,22 +77,22 @@ def choose_clamp(
         models: Occupancy models; expectations are the mean over them.
         zone: The houses and their contract bounds [Wh].
         consumption: The laws of a reading.
-        policy: Epsilon, eta, the horizon and the rules; its own clamp plays no part.
+        policy: Epsilon, eta, the horizon and the rules; its own clamp is ignored.
         rho: Relative error to expect of the model above the clamp.
-        most_cut: The largest share of the zone's expected energy over the horizon, under any of
-            the models, that may lie above the clamp; 1 bounds nothing.
+        most_cut: The largest share of the zone's expected energy over the horizon, under any of the
+            models, that may lie above the clamp; 1 bounds nothing.
 
     Returns:
         The choice; no clamp where the contract bounds are as good.
 
     Raises:
-        PolicyError: Where rho is negative, or most_cut is not a share above 0.
+        PolicyError: If rho is negative, or most_cut is not a share above 0.
 
     >>> from hushgrid.model.laws import Histogram
-    >>> stay, alike = [[0.9, 0.1], [0.2, 0.8]], [0] * 9
-    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=alike)
+    >>> stay, same = [[0.9, 0.1], [0.2, 0.8]], [0] * 9
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=same)
     >>> rare = Histogram([0.99] + [0] * 999 + [0.01])  # 1000 Wh, now and then
-    >>> f = Consumption.by_class(absent=[rare], present=[rare], class_of=alike)
+    >>> f = Consumption.by_class(absent=[rare], present=[rare], class_of=same)
     >>> choose_clamp([theta], Zone("z", [1000] * 9), f, Policy(0.1, horizon=2)).clamp
     (1,)
     """
@@ -115,12 +123,23 @@ def expected_error(
     policy: Policy,
     rho: float = RHO,
 ) -> tuple[float, float]:
-    """Root mean squared error [Wh] of a raw release under the policy's own clamp; its noise."""
+    """Expected error of a raw release under the policy's own clamp.
+
+    Args:
+        models: Occupancy models; expectations are the mean over them.
+        zone: The houses and their contract bounds [Wh].
+        consumption: The laws of a reading.
+        policy: Epsilon, eta, the horizon, the rules and the clamp.
+        rho: Relative error to expect of the model above the clamp.
+
+    Returns:
+        Root mean squared error [Wh], and the root mean square of its noise [Wh].
+    """
     return _Search(models, zone, replace(consumption, elasticity=None), policy, rho).judge(policy)
 
 
 class _Search:
-    """What the choice looks at again and again."""
+    """The search for a clamp: one zone, one policy, many candidate scales."""
 
     def __init__(
         self,
@@ -222,7 +241,14 @@ class _Search:
 
 
 class ClampMoments(NamedTuple):
-    """The load's mean [Wh] and variance [Wh^2] above a clamp, then variance and mean below it."""
+    """Moments of the load above and below a clamp; arrays of one shape.
+
+    Attributes:
+        missed: Mean above the clamp [Wh].
+        cut: Variance above the clamp [Wh^2].
+        kept: Variance below the clamp [Wh^2].
+        seen: Mean below the clamp [Wh].
+    """
 
     missed: Floats
     cut: Floats
@@ -233,7 +259,17 @@ class ClampMoments(NamedTuple):
 def cut_moments(
     models: Sequence[OccupancyModel], consumption: Consumption, clamp: Sequence[int], horizon: int
 ) -> ClampMoments:
-    """What a clamp cuts and keeps of the load at every step, the mean over the models."""
+    """Moments of the load above and below a clamp at every step, the mean over the models.
+
+    Args:
+        models: Occupancy models.
+        consumption: The laws of a reading.
+        clamp: One for each class [Wh].
+        horizon: Number of steps T.
+
+    Returns:
+        The moments, each of shape (T,).
+    """
     parts = _parts(models, consumption, np.array([clamp]), horizon)
     return ClampMoments(*(part[:, :, 0].mean(axis=0) for part in parts))
 
@@ -278,14 +314,6 @@ def _cut(f: Floats, at: int) -> Floats:
     return out
 
 
-# --------------------------------------------------------------------------------------------------
-# What error to expect of the price, from public models alone.
-#
-# Three ways to publish are compared on the same terms: on every day the whole load differs from the
-# model's by one factor 1 + rho G, E G = 0, Var G = 1, which past releases of that day show in part.
-# Closed form, for normal loads and the best linear reading of releases (docs/plan.md).
-
-
 Way = Literal["forecast", "raw", "estimate"]
 
 # The way that needs least comes first: no reading, no model below the clamp, both.
@@ -297,11 +325,16 @@ AS_GOOD = 1.05  # an error within 5 % of the least counts as equal: learning the
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prospect:
-    """The parts of the squared error [Wh^2] of every step, with the expected load and its spread.
+    """Parts of the expected squared error of every step, with the moments of the load; (T,) each.
 
-    `noise`; `cut` the variance and `missed` the mean [Wh] of the energy above the clamp, `kept`
-    the variance below it; `load` [Wh] and `variance` [Wh^2] of the load; `weights` turn Wh^2 into
-    squared relative rate errors.
+    Attributes:
+        noise: Variance of the noise [Wh^2].
+        cut: Variance of the energy above the clamp [Wh^2].
+        missed: Mean of the energy above the clamp [Wh].
+        kept: Variance of the load below the clamp [Wh^2].
+        load: Mean of the load [Wh].
+        variance: Variance of the load [Wh^2].
+        weights: Factors from Wh^2 to squared relative errors of the rate.
     """
 
     noise: Floats
@@ -331,17 +364,17 @@ class Prospect:
         return self._rmsre(self.squared(rho))
 
     def chosen_by(self, rho: float = RHO) -> float:
-        """What a clamp is chosen by: as `with_cut`, with rho in full on the energy above it.
+        """The criterion for a clamp: as `with_cut`, with rho in full on the energy above it.
 
-        An error of the tail alone shows in no release, so the choice does not count on learning.
+        An error of the tail alone appears in no release, so the choice does not count on learning.
         """
         return self._rmsre(self.noise + self.cut + (rho * self.missed) ** 2)
 
     def estimated(self, rho: float = RHO) -> float:
-        """The same for the estimate, which reads the load below the clamp with the best gain.
+        """The same for the estimate, which combines model and release with the best linear gain.
 
         With p the factor's variance: below the clamp lies V = kept + p m^2, and what is learnt
-        about the factor moves the energy put back.
+        about the factor changes the expected energy above the clamp.
         """
         p, m = self.factor(rho), self.load - self.missed
         below = self.kept + p * m**2
@@ -396,7 +429,18 @@ def prospect(
     policy: Policy,
     scales: Sequence[float],
 ) -> Prospect:
-    """What to expect of releases at these scales; the mean over the models."""
+    """Parts of the expected error of releases at given scales; the mean over the models.
+
+    Args:
+        models: Occupancy models.
+        consumption: The laws of a reading; elasticity is ignored.
+        tariff: The rate of a load.
+        policy: The noise law and the clamp.
+        scales: Scale of the noise at every step [Wh]; its length is the horizon T.
+
+    Returns:
+        The parts, each of shape (T,).
+    """
     usual = replace(consumption, elasticity=None)
     horizon = len(scales)
     load, variance = np.zeros(horizon), np.zeros(horizon)

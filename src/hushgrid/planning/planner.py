@@ -2,7 +2,7 @@
 
 Three secrets (docs/plan.md): `step`, occupancy now from this release; `interval`, occupancy at one
 step from all releases, of the horizon or of a run of horizons; `trajectory`, a house's whole
-horizon.
+horizon. `spread` distributes epsilon over the steps for least noise at equal leakage.
 """
 
 from __future__ import annotations
@@ -27,14 +27,6 @@ from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.model.zone import Tariff, Zone
 from hushgrid.planning.expected_error import MOST_CUT, RHO, Prospect, choose_clamp, prospect
 
-# --------------------------------------------------------------------------------------------------
-# Spend where the chain mixes: epsilons by step of least noise at equal leakage.
-#
-# Minimise sum c_t / e_t^2 subject to TPL_t <= target for every house and step, by sequential
-# quadratic programming over log e on the houses that bind; houses that come to bind are added. The
-# caller scales the answer until the promise holds, so nothing here is trusted for privacy.
-
-
 _ROUNDS = 5  # of adding the houses that bind
 _MORE = 6  # houses added in a round
 _STEP = 1e-5  # of log e, for differences
@@ -47,10 +39,24 @@ def spread(
     start: Sequence[float],
     target: float,
 ) -> Floats:
-    """Epsilons for every step, the same at the same time of each day.
+    """Epsilons of least noise at equal leakage, the same at the same time of each day.
 
-    `shares` (T, houses): a house's loss as a share of the step's epsilon; `costs` c_t; `start`:
-    epsilons that hold.
+    Minimises sum c_t / e_t^2 subject to TPL_t <= target for every house and step, by sequential
+    quadratic programming over log e on the houses that bind; houses that come to bind are added.
+    The caller scales the result until the promise holds, so privacy does not depend on it.
+
+    Args:
+        models: Occupancy models of houses that move independently.
+        shares: (T, houses): a house's loss as a share of the step's epsilon.
+        costs: (T,): c_t.
+        start: (T,): epsilons that keep the target.
+        target: The largest leakage.
+
+    Returns:
+        (T,): the epsilon of every step.
+
+    Raises:
+        PlanError: If houses of a model move together.
     """
     from scipy.optimize import minimize
 
@@ -128,10 +134,22 @@ _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for th
 class Plan:
     """A promise, the policy that keeps it, and what it will cost.
 
-    `losses` is (T, houses): what each release tells about each house; `house` and `step` are where
-    the promise binds. `leakage` is the worst total leakage about one step of one house, None where
-    releases have no epsilon of their own. `running`: the steps that leakage was counted over, with
-    the horizon's releases again and again; None for the horizon on its own.
+    Attributes:
+        secret: What the promise protects.
+        epsilon: The promised epsilon.
+        delta: The promised delta.
+        policy: The policy that keeps the promise.
+        scale: (T,): scale of the noise at every step [Wh].
+        epsilon_any: The largest loss of a release to an adversary with any prior.
+        losses: (T, houses): the loss of each release about each house.
+        leakage: The worst total leakage about one step of one house; None where releases have no
+            epsilon of their own.
+        house: The house where the promise binds.
+        step: The step where the promise binds, from 1.
+        prospect: Parts of the expected error.
+        assumptions: What must hold for the promise to hold, in sentences.
+        running: The steps that leakage was counted over, with the horizon's releases repeated; None
+            for the horizon on its own.
     """
 
     secret: Secret
@@ -150,7 +168,7 @@ class Plan:
 
     @property
     def epsilon_t(self) -> tuple[float, ...]:
-        """What each release may lose; under rules that bound less, what it loses all the same."""
+        """Epsilon of every release; under rules that bound less, its actual loss."""
         each = tuple(self.policy.epsilon_at(t) for t in range(1, self.policy.horizon + 1))
         if not weaker_promise(self.policy):
             return each
@@ -176,14 +194,31 @@ def plan(
 ) -> Plan:
     """The policy of least noise that keeps a promise about a secret.
 
-    `terms` carries eta, the horizon and the rules; its epsilon plays no part. `rho`: the relative
-    error to expect of the model; None keeps the contract bounds (or the terms' own clamp).
-    `most_cut`: the largest share of the zone's expected energy that a chosen clamp may cut off;
-    None chooses as versions before this bound did, by the raw price alone.
-    `slotwise` spends where the chain mixes; `gaussian` noise is for trajectories.
-    `running`: count leakage (the secret interval) over so many steps, with the horizon's releases
-    again and again and the chain going on; None counts the horizon on its own. Take
-    `accounting.epochs.running_steps` for a number after which nothing changes.
+    Args:
+        zone: The houses and their contract bounds [Wh].
+        tariff: The rate of a load.
+        models: Occupancy models (Theta).
+        consumption: The laws of a reading.
+        secret: What the promise protects.
+        epsilon: The promised epsilon.
+        delta: The promised delta, of a trajectory.
+        terms: Eta, the horizon and the rules; its epsilon is ignored.
+        rho: Relative error to expect of the model; None keeps the contract bounds (or the terms'
+            own clamp).
+        most_cut: The largest share of the zone's expected energy that a chosen clamp may cut off;
+            None chooses as versions before this bound did, by the raw price alone.
+        slotwise: Spend more epsilon at times of day when occupancy changes quickly.
+        gaussian: Gaussian noise, for trajectories.
+        running: Count leakage (the secret interval) over so many steps, with the horizon's releases
+            repeated and the chain continuing; None counts the horizon on its own.
+            `accounting.epochs.running_steps` gives a number after which nothing changes.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PlanError: If the promise cannot be kept with these terms.
+        PolicyError: If an argument is out of its range.
 
     >>> from hushgrid.model.laws import Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -232,10 +267,24 @@ def examine(
     delta: float = 0.0,
     running: int | None = None,
 ) -> Plan:
-    """What a given policy does and costs, in the words of a plan; nothing is searched for.
+    """The plan of a given policy: its losses and expected error, without a search.
 
-    `epsilon` and `delta` are what is promised about the secret, by default the policy's; `running`
-    as for `plan`.
+    Args:
+        zone: The houses and their contract bounds [Wh].
+        tariff: The rate of a load.
+        models: Occupancy models (Theta).
+        consumption: The laws of a reading.
+        policy: The policy.
+        secret: What the promise protects.
+        epsilon: What is promised about the secret; by default the policy's epsilon.
+        delta: The promised delta.
+        running: As for `plan`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PlanError: If `running` does not fit the horizon and the calendars.
     """
     promised = policy.epsilon if epsilon is None else epsilon
     _check_running(models, policy.horizon, running, bool(policy.schedule.epsilons))
@@ -299,7 +348,15 @@ ZoneModels = tuple[Sequence[OccupancyModel], Zone, Consumption]
 
 
 class Task:
-    """What is asked again and again while an epsilon is searched for."""
+    """Scales, losses and leakage of one zone under one policy, cached during a search for epsilon.
+
+    Args:
+        world: Models, zone and consumption.
+        tariff: The rate of a load.
+        policy: Eta, the horizon, the rules and the clamp.
+        running: Steps to count leakage over, as for `plan`.
+        any_rules: Accept rules that bound less than the loss about a house.
+    """
 
     def __init__(
         self,
@@ -320,7 +377,7 @@ class Task:
             raise PlanError(
                 f"policy blocks, models and negligible are {policy.blocks}, {policy.models},"
                 f" negligible = {policy.schedule.negligible:g}, which bound less than what a"
-                " release tells about a house; give the rule block, union for models and"
+                " release loses about a house; give the rule block, union for models and"
                 " negligible = 0."
             )
         if running is not None:  # epsilons are asked for by the step, of every step
@@ -339,7 +396,7 @@ class Task:
         return [self.scheduler.at(t, (), e).scale for t, e in enumerate(each, 1)]
 
     def losses(self, each: Sequence[float]) -> Floats:
-        """(T, houses): what every release tells about every house."""
+        """(T, houses): the loss of every release about every house."""
         distinct, row = self._losses(each)
         return distinct[row]
 
@@ -361,7 +418,7 @@ class Task:
         return np.array(found), np.array(place)
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
-        """For every step an event that dominates what its release tells about any house."""
+        """For every step an event that dominates the loss of its release about any house."""
         if self._capped:
             return [Pure(epsilon) for epsilon in each]
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
@@ -423,7 +480,16 @@ def _solved(task: Task, secret: Secret, epsilon: float, delta: float, slotwise: 
 
 
 def spending(task: Task, secret: Secret, delta: float) -> Callable[[Sequence[float]], float]:
-    """What the promise counts, as a function of the epsilon of every step; it never falls."""
+    """The quantity a promise bounds, as a function of the epsilon of every step.
+
+    Args:
+        task: The zone and the policy.
+        secret: What the promise protects.
+        delta: The promised delta.
+
+    Returns:
+        A function of T epsilons; it never falls when one of them rises.
+    """
     if secret == "step":
         return lambda each: max(each)
     if secret == "interval":
@@ -507,7 +573,17 @@ def _made(task: Task, secret: Secret, epsilon: float, delta: float) -> Plan:
 def assumptions(
     secret: Secret, policy: Policy, consumption: Consumption, models: int
 ) -> tuple[str, ...]:
-    """What must hold for the promise to hold, in sentences."""
+    """What must hold for the promise to hold, in sentences.
+
+    Args:
+        secret: What the promise protects.
+        policy: The policy that keeps it.
+        consumption: The laws of a reading.
+        models: Number of models in Theta.
+
+    Returns:
+        The sentences.
+    """
     found = [
         "Readings of different houses are independent given occupancy, published rates and public"
         " covariates.",
@@ -531,7 +607,7 @@ def assumptions(
     if secret != "step":
         found.append("Occupancy does not react to published rates.")
     if consumption.reacts and policy.eta < 1:
-        found.append("Scales are shown for demand as modelled; each step's follows the last rate.")
+        found.append("Scales are given for demand as modelled; each step's follows the last rate.")
     if policy.clamp:
         found.append("Readings are cut at the clamp before anything is added.")
     if policy.schedule.assumption:

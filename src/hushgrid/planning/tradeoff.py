@@ -1,7 +1,8 @@
-"""The error of the price against the promise: a curve for each trust eta, from public models alone.
+"""What a cheaper or stronger promise would cost, from public models alone.
 
-Each point is the noise that a promise takes over the first steps of the horizon, and the error to
-expect with it. One curve after another shares the work that does not depend on the promise.
+`sensitivity` plans again with one parameter changed; `check_error` refuses a plan with too much
+error; `tradeoff` gives the error of the price against the promise, a curve for each trust eta.
+Curves share the work that does not depend on the promise.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from hushgrid.model.occupancy import STEPS_PER_DAY, OccupancyModel
 from hushgrid.planning.expected_error import RHO, Prospect, prospect
 from hushgrid.planning.planner import Plan, Secret, Task, ZoneTerms, plan, spending
 
-# --------------------------------------------------------------------------------------------------
-# What a cheaper or stronger promise would cost: the plan again with one dial moved.
-
-
 SENSITIVITY_ETAS = (0.0, 0.01, 0.05, 0.2, 1.0)
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one asked for
-HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # times as many
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the requested epsilon
+HOUSES = (0.25, 0.5, 1.0, 4.0, 16.0)  # multiples of the number of houses
 
 _MOST_STEPS = 30_000  # after so many steps a leakage that still grows is called unbounded
 
 
 class Cell(NamedTuple):
-    """One dial's position: the largest epsilon a step, and the error as a share of the load."""
+    """One row of a sensitivity table.
+
+    Attributes:
+        at: The value of the parameter.
+        epsilon_t: The largest epsilon of a step.
+        error: Expected error as a share of the load.
+    """
 
     at: float
     epsilon_t: float
@@ -47,9 +50,18 @@ def sensitivity(
     asked: Mapping[str, Any],
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, tuple[Cell, ...]]:
-    """Tables over eta, epsilon and the number of houses; `asked` is what `plan` was asked."""
-    rho = asked.get("rho")
-    share_rho = RHO if rho is None else rho
+    """Tables of the expected error over eta, epsilon and the number of houses.
+
+    Args:
+        world: Zone, tariff, models and consumption.
+        base: The plan to vary.
+        asked: The keyword arguments `plan` made `base` from.
+        progress: Called after each plan.
+
+    Returns:
+        Rows by parameter (`eta`, `epsilon`, `houses`); values that cannot be planned have no row.
+    """
+    share_rho = _rho(asked)
     terms = asked.get("terms") or Policy(1.0)
 
     def cell(at: float, found: Plan) -> Cell:
@@ -59,7 +71,7 @@ def sensitivity(
     def again(at: float, **changed: Any) -> Iterator[Cell]:
         try:
             yield cell(at, plan(*world, **{**asked, **changed}))
-        except HushgridError:  # this position of the dial cannot be planned: it has no row
+        except HushgridError:  # a value that cannot be planned has no row
             return
 
     etas = () if asked.get("gaussian") else SENSITIVITY_ETAS
@@ -71,10 +83,21 @@ def sensitivity(
     return {"eta": tuple(by_eta), "epsilon": tuple(by_epsilon), "houses": tuple(by_houses)}
 
 
-def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
-    """An upper bound on the leakage about one step if the plan is repeated for ever; may be inf.
+def _rho(asked: Mapping[str, Any]) -> float:
+    rho = asked.get("rho")
+    return RHO if rho is None else float(rho)
 
-    None where releases have no epsilon of their own, or calendars take too long to come round.
+
+def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
+    """An upper bound on the leakage about one step if the plan is repeated for ever.
+
+    Args:
+        found: The plan.
+        models: Its occupancy models.
+
+    Returns:
+        The bound, possibly inf. None where releases have no epsilon of their own, or where the
+        calendars take too many steps to repeat.
     """
     if found.leakage is None:
         return None
@@ -97,7 +120,19 @@ def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | No
 
 
 def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
-    """Steps of a run of horizons that stands for any number of them; PlanError if none does."""
+    """Number of steps of repeated horizons whose leakage bounds that of any number of them.
+
+    Args:
+        models: Occupancy models.
+        horizon: Steps of one horizon.
+        secret: The secret of the promise; only `interval` counts leakage across horizons.
+
+    Returns:
+        The number of steps.
+
+    Raises:
+        PlanError: If the secret is another one, or leakage does not fade in 32 days.
+    """
     if secret != "interval":
         raise PlanError(
             f"continued is asked for the secret {secret}; leakage across horizons is counted for"
@@ -112,10 +147,19 @@ def running(models: Sequence[OccupancyModel], horizon: int, secret: str) -> int:
     return found
 
 
-def within(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:
-    """Refuse a plan with more error than this share of the load: why, and what could be had."""
-    rho = asked.get("rho")
-    share_rho = RHO if rho is None else rho
+def check_error(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float) -> None:
+    """Refuse a plan with more error than a share of the load, and name the alternatives.
+
+    Args:
+        world: Zone, tariff, models and consumption.
+        found: The plan.
+        asked: The keyword arguments `plan` made it from.
+        error: The largest error allowed, as a share of the load.
+
+    Raises:
+        PlanError: If the plan's expected error is larger, or `error` is not positive.
+    """
+    share_rho = _rho(asked)
     if not (is_real(error) and error > 0):
         raise PlanError(f"within is {error}; give a share of the load above 0, such as 0.05.")
     here = found.prospect.share(share_rho)
@@ -145,15 +189,18 @@ def within(world: ZoneTerms, found: Plan, asked: Mapping[str, Any], error: float
 
 
 ETAS = (0.0, 0.05, 1.0)
-TIMES = tuple(2.0 ** (k / 2) for k in range(-6, 7))  # times the epsilon that is promised
+TIMES = tuple(2.0 ** (k / 2) for k in range(-6, 7))  # multiples of the promised epsilon
 _CLOSE = 0.002  # relative error of an epsilon that is searched for
 _TRIES = 12
 
 
 class Point(NamedTuple):
-    """A promise, and the relative error of the price with it: of the noisy load, of the estimate.
+    """A promise and the relative error of the price with it (root mean square over the steps).
 
-    Root mean squares over the steps that were looked at.
+    Attributes:
+        epsilon: What is promised.
+        raw: Error of the rate of the noisy load.
+        estimated: Error of the rate of the estimate.
     """
 
     epsilon: float
@@ -163,7 +210,12 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The points of one eta, by epsilon."""
+    """The points of one trust.
+
+    Attributes:
+        eta: The trust.
+        points: By ascending epsilon.
+    """
 
     eta: float
     points: tuple[Point, ...]
@@ -171,7 +223,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """What was chosen, what else there is, and the error of a price without any reading."""
+    """The chosen promise and its alternatives.
+
+    Attributes:
+        eta: The chosen trust.
+        chosen: The point of the policy.
+        curves: One for each eta that can be planned.
+        forecast: Relative error of a price without any reading.
+    """
 
     eta: float
     chosen: Point
@@ -182,7 +241,17 @@ class Tradeoff:
 def expected(
     world: ZoneTerms, policy: Policy, epsilon: float, rho: float = RHO
 ) -> tuple[Point, Prospect]:
-    """What to expect of a policy over its horizon, under the name of what it promises."""
+    """The error to expect of a policy over its horizon.
+
+    Args:
+        world: Zone, tariff, models and consumption.
+        policy: The policy.
+        epsilon: What it promises; names the point.
+        rho: Relative error to expect of the model.
+
+    Returns:
+        The point, and the parts of the error by step.
+    """
     zone, tariff, models, consumption = world
     task = Task((models, zone, consumption), tariff, policy)
     scales = task.scales([policy.epsilon_at(t) for t in range(1, policy.horizon + 1)])
@@ -204,9 +273,23 @@ def tradeoff(
 ) -> Tradeoff:
     """Curves around a policy that keeps the promise (secret, epsilon, delta).
 
-    The policy's horizon is what is looked at; where the promise is about more `steps` than that,
-    what the horizon spends counts in proportion to what the policy itself spends in it. `share`:
-    what a release may lose of a promise about the secret `step`.
+    Args:
+        world: Zone, tariff, models and consumption.
+        policy: The policy; its horizon is what is computed.
+        secret: What the promise protects.
+        epsilon: The promised epsilon.
+        delta: The promised delta, of a trajectory.
+        rho: Relative error to expect of the model.
+        share: The share of a promise about the secret `step` that one release may lose.
+        steps: Steps the promise covers, by default the horizon; where it is more, the spending of
+            the horizon counts in proportion to what the policy itself spends in it.
+        etas: Trusts to draw a curve for, besides the policy's own.
+
+    Returns:
+        The chosen point, the curves and the error of a forecast.
+
+    Raises:
+        PlanError: If no curve can be planned.
     """
     chosen, base = expected(world, policy, epsilon, rho)
     total = policy.horizon if steps is None else steps
@@ -249,21 +332,23 @@ def _scales(
     spent = spending(task, secret, delta)
     whole, near = 1.0, 1 / math.sqrt(policy.horizon)
     if total > policy.horizon:
-        ours = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
-        whole = max(epsilon / spent(ours), 1.0)
+        each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
+        whole = max(epsilon / spent(each), 1.0)
 
     def found(promised: float) -> Sequence[float]:
         nonlocal near  # the next promise is met at nearly the same share of it
-        each = _solved(lambda e: whole * spent([e] * policy.horizon), promised, near * promised)
-        near = each / promised
+        epsilon_t = _solved(
+            lambda e: whole * spent([e] * policy.horizon), promised, near * promised
+        )
+        near = epsilon_t / promised
         task.forget()
-        return task.scales([each] * policy.horizon)
+        return task.scales([epsilon_t] * policy.horizon)
 
     return found
 
 
 def _multiple(epsilon: float, delta: float, steps: int) -> float:
-    """Of a bound, as Gaussian noise for a horizon: the closed form, which is quick."""
+    """Gaussian noise for a horizon as a multiple of a bound, from the closed form."""
     low, high = 1e-3, 1e9
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)
@@ -273,7 +358,7 @@ def _multiple(epsilon: float, delta: float, steps: int) -> float:
 
 
 def _solved(spent: Callable[[float], float], promised: float, first: float) -> float:
-    """The epsilon a step that spends what is promised: the secant's, on logarithms of both."""
+    """The epsilon of a step that spends what is promised: the secant method on logarithms."""
     goal, x = math.log(promised), math.log(first)
     y = math.log(spent(math.exp(x))) - goal
     slope = 1.0
