@@ -1,4 +1,4 @@
-"""Is this a number at all? What every type asks of its fields before it trusts them.
+"""Checks of numbers and fields, exact sums of losses, canonical digests, and array types.
 
 A field of a dataclass that is written as JSON has its `Rule` in its annotation:
 
@@ -25,7 +25,7 @@ from hushgrid.errors import HushgridError
 
 
 def is_real(value: Any) -> bool:
-    """A finite number; True and False are none, text is none.
+    """Whether a value is a finite number; Booleans and text are not numbers.
 
     >>> is_real(0.5), is_real(True), is_real("0.5"), is_real(float("nan"))
     (True, False, False, False)
@@ -34,12 +34,12 @@ def is_real(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """A finite whole number, as an integer type or not."""
+    """Whether a value is a finite whole number, of an integer type or not."""
     return is_real(value) and value == math.floor(value)
 
 
 def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int32s:
-    """Whole numbers that fit 32 bits, read-only; nothing is rounded or wrapped to fit."""
+    """Whole numbers that fit 32 bits as a read-only array; nothing is rounded or wrapped to fit."""
     try:
         array = np.array(values)
     except ValueError:
@@ -57,7 +57,7 @@ def index_array(values: ArrayLike, what: str, error: type[HushgridError]) -> Int
 def float_array(
     values: ArrayLike, what: str, error: type[HushgridError], fields: tuple[str, ...] = ()
 ) -> Floats:
-    """Numbers, as an array of one's own; `fields` are those of the error."""
+    """Numbers as a new float array; `fields` are those of the error."""
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
@@ -67,7 +67,7 @@ def float_array(
 
 
 def is_hex(value: Any, length: int) -> bool:
-    """So many digits 0-9a-f."""
+    """Whether a value is text of `length` digits 0-9a-f."""
     return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", value) is not None
 
 
@@ -75,9 +75,9 @@ class Rule(NamedTuple):
     """What a field must be in JSON.
 
     Attributes:
-        fits: Whether a value may be there.
-        give: What to give instead of one that may not, in words.
-        optional: The field is absent where it is None: texts of earlier versions lack it.
+        fits: Whether a value is allowed.
+        give: What is allowed, in words, for the error's message.
+        optional: The field is absent where it is None: records of earlier versions lack it.
         infinite: Null is infinity, which JSON does not have.
     """
 
@@ -88,7 +88,7 @@ class Rule(NamedTuple):
 
 
 def whole(least: int | None = None) -> Rule:
-    """A whole number, from `least` on (and below 2^53) if that is given."""
+    """A whole number, at least `least` (and below 2^53) if that is given."""
     if least is None:
         return Rule(lambda v: type(v) is int, "a whole number")
     return Rule(lambda v: type(v) is int and least <= v < 2**53, f"a whole number from {least} on")
@@ -107,12 +107,12 @@ def one_of(kind: Any) -> Rule:
 
 
 def or_null(rule: Rule, *, infinite: bool = False) -> Rule:
-    """The same or null, which is None, or infinity where `infinite` is set."""
+    """The same rule, with null for None, or for infinity where `infinite` is set."""
     return Rule(lambda v: v is None or rule.fits(v), f"{rule.give}, or null", infinite=infinite)
 
 
 def optional(rule: Rule) -> Rule:
-    """The same for a field that may be absent."""
+    """The same rule for a field that may be absent."""
     return rule._replace(optional=True)
 
 
@@ -141,7 +141,7 @@ def _rules_of(kind: Any) -> Mapping[str, Rule]:
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that have rules, as JSON has them."""
+    """The fields of a dataclass that have rules, as JSON values."""
     rules = rules_of(type(value))
     found = {name: getattr(value, name) for name in rules}
     return {
@@ -160,15 +160,15 @@ def from_json(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------
-# Sums of losses: exact, and rounded once at the end, up.
-#
-# A loss is a double; as a rational number it is exact, so the order of the losses, a restart of the
-# publisher and the program that adds them up make no difference to the sum.
+# ---- exact sums of losses
 
 
 def sum_up(losses: Iterable[float]) -> float:
-    """A sum that is never too small: exact, then rounded up if it was rounded at all."""
+    """A sum of losses that is never too small: exact, then rounded up once.
+
+    A loss is a double, so as a rational number it is exact. The order of the losses, a restart
+    of the publisher and the program that adds them up make no difference to the sum.
+    """
     values = list(losses)
     total = math.fsum(values)
     if math.isinf(total):
@@ -178,7 +178,7 @@ def sum_up(losses: Iterable[float]) -> float:
 
 
 def within(losses: Iterable[float], budget: float) -> bool:
-    """Whether losses stay within a budget together, to the last digit.
+    """Whether the exact sum of losses is at most a budget.
 
     >>> within([0.5, 0.5], 1.0), within([0.1, 0.1, 0.1], 0.3)
     (True, False)
@@ -188,7 +188,7 @@ def within(losses: Iterable[float], budget: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What has been lost so far.
+    """The exact sum of losses so far.
 
     Attributes:
         finite: The exact sum of the finite losses.
@@ -209,7 +209,7 @@ class Spent:
         return Spent(finite, endless)
 
     def fits(self, cost: float, budget: float | None) -> bool:
-        """Whether one more loss stays within a budget, to the last digit; None is no limit.
+        """Whether one more loss stays within a budget, exactly; None is no limit.
 
         >>> Spent().add(0.5, 0.5, 0.5).fits(0.5, 2.0), Spent().add(0.1, 0.1).fits(0.1, 0.3)
         (True, False)
@@ -242,7 +242,7 @@ class Spent:
         return math.nextafter(nearest, math.inf) if nearest < self.finite else nearest
 
     def left(self, budget: float) -> float:
-        """What a budget has left, rounded down; 0 where it is exceeded."""
+        """The rest of a budget, rounded down; 0 where it is exceeded."""
         rest = Fraction(budget) - self.finite
         if self.endless or rest <= 0:
             return 0.0
@@ -250,15 +250,14 @@ class Spent:
         return math.nextafter(nearest, 0.0) if nearest > rest else nearest
 
 
-# --------------------------------------------------------------------------------------------------
-# One text for one meaning, to take digests of: named fields, defaults left out, exact numbers.
+# ---- values and digests
 
 
 class Value:
-    """A value that keeps what it has computed from it.
+    """A value that caches what it has computed.
 
-    It compares, hashes and pickles by the arguments it was made from. What it keeps is no part of
-    it: an equal value gives equal answers whatever either was asked before.
+    It compares, hashes and pickles by the arguments it was made from. Its caches are not part of
+    it: equal values give equal answers whatever was computed before.
     """
 
     def made_from(self) -> tuple[Any, ...]:
@@ -288,14 +287,14 @@ def canonical_digest(fields: Mapping[str, Any]) -> str:
 
 
 def array_digest(array: NDArray[Any], form: str) -> str:
-    """SHA-256 (hex) over an array's shape in decimal and its values in this form, as `<i4`."""
+    """SHA-256 (hex) over an array's shape in decimal and its values as a type such as `<i4`."""
     h = hashlib.sha256(f"{form} {' '.join(map(str, array.shape))}\n".encode())
     h.update(np.ascontiguousarray(array, form).tobytes())
     return h.hexdigest()
 
 
 def unlike(fields: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are not as usual; a field of `usual` that equals its default is left out.
+    """The fields without those that equal their default in `usual`.
 
     >>> unlike({"alpha": 1, "gamma": 0.0}, {"gamma": 0.0})
     {'alpha': 1}
@@ -314,8 +313,7 @@ def real(value: Any) -> float:
     return float(value) + 0.0 if math.isfinite(value) else float(value)
 
 
-# --------------------------------------------------------------------------------------------------
-# Array types. Each alias is defined here only, and has one meaning in every module.
+# ---- array types
 
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,7 @@
-"""Every error a user can meet, one tree. A message names the field, the value and the fix."""
+"""Every error that hushgrid raises on purpose, in one tree.
+
+A message is one sentence with the field, the value and the fix.
+"""
 
 from typing import NamedTuple
 
@@ -18,7 +21,7 @@ class HushgridError(ValueError):
 
 
 class ReadingError(HushgridError):
-    """A meter reading that cannot be used. Its message never shows the reading."""
+    """A meter reading that cannot be used. Its message never contains the reading."""
 
 
 class ZoneError(HushgridError):
@@ -42,11 +45,11 @@ class PlanError(HushgridError):
 
 
 class HorizonError(HushgridError):
-    """A release asked for where the policy has none: beyond its horizon, or in a full window."""
+    """A release requested where the policy has none: beyond its horizon, or in a full window."""
 
 
 class NoiseError(HushgridError):
-    """A noise scale that would protect nobody, or a source that cannot draw."""
+    """A noise scale that gives no protection, or a source that cannot draw."""
 
 
 class ExtraError(HushgridError):
@@ -58,7 +61,14 @@ class FileError(HushgridError):
 
 
 class Problem(NamedTuple):
-    """A mistake in a configuration: the file, its line (from 1), the key, and a sentence."""
+    """One mistake in a configuration file.
+
+    Attributes:
+        file: Name of the file.
+        line: Line in the file, counted from 1.
+        key: The key at fault.
+        message: One sentence with the field, the value and the fix.
+    """
 
     file: str
     line: int
@@ -70,7 +80,11 @@ class Problem(NamedTuple):
 
 
 class ConfigError(FileError):
-    """A service file that cannot be used; `problems` holds every mistake, one a line when shown."""
+    """A service file that cannot be used.
+
+    Args:
+        problems: Every mistake in the file. The error's text has one line for each.
+    """
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -90,15 +104,15 @@ class LedgerHeldError(LedgerError):
 
 
 class MeterError(HushgridError):
-    """A meter store that cannot be used as asked. Its message never shows a reading."""
+    """A meter store that cannot do what was requested. Its message never contains a reading."""
 
 
 class MeterRetryError(MeterError):
-    """A meter store that cannot do its work just now: nothing was counted, try again later."""
+    """A meter store that is temporarily unavailable: nothing was counted, try again later."""
 
 
 class BatchError(HushgridError):
-    """A batch of readings that cannot be aggregated as asked. Its message never shows a reading."""
+    """A batch of readings that cannot be aggregated. Its message never contains a reading."""
 
 
 class VtnError(HushgridError):
@@ -110,9 +124,12 @@ class ServiceError(HushgridError):
 
 
 class AccessError(HushgridError):
-    """A client that may not do what it asks. `kind` is OAuth's word for it (RFC 6749, 6750).
+    """A client that is not allowed to do what it requests.
 
-    `wait`: how long before it may try again [s]; 0 where trying again would not help.
+    Args:
+        kind: OAuth's error code (RFC 6749, RFC 6750).
+        message: One sentence with the reason and the fix.
+        wait: Time until the client may try again [s]; 0 where another try would not help.
     """
 
     def __init__(self, kind: str, message: str, wait: float = 0.0) -> None:
@@ -121,4 +138,4 @@ class AccessError(HushgridError):
 
 
 class NeverMixes(UserWarning):
-    """Occupancy that can fail to change: what releases say about it grows with every day."""
+    """Occupancy that can fail to change: what releases disclose about it grows with every day."""

@@ -1,8 +1,9 @@
-"""How well a belief about occupancy fits the truth: AUC, log loss, Brier score, accuracy.
+"""Means with their uncertainty, and scores of a belief about occupancy.
 
-Each comes with the same figure of the prior, so that what somebody learnt can be told from what
-everybody knew. Steps of one house are not independent, so intervals resample whole clusters: a
-house's day each, or pieces of the day where there is one house alone.
+AUC, log loss, Brier score and accuracy are each given for the belief and for the prior, so that
+what was learnt from releases is separated from what was known before. Steps of one house are not
+independent, so intervals resample whole clusters: one day of a house, or pieces of the day where
+there are few houses.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrid._numbers import Floats, Ints
 from hushgrid.errors import ModelError
 
-# --------------------------------------------------------------------------------------------------
-# Means with their uncertainty.
-
 
 class Summary(NamedTuple):
-    """Mean, standard deviation and 95 % interval of the mean over independent days."""
+    """Mean, standard deviation and 95 % interval of the mean over independent days.
+
+    Attributes:
+        mean: Mean of the values.
+        sd: Standard deviation of one value; NaN for fewer than two values.
+        ci95: Ends of the 95 % interval of the mean; NaN for fewer than two values.
+    """
 
     mean: float
     sd: float
@@ -32,6 +36,12 @@ class Summary(NamedTuple):
 
 def summarise(values: ArrayLike) -> Summary:
     """Student's interval for a mean.
+
+    Args:
+        values: Independent values, one a day; any shape.
+
+    Returns:
+        Their mean, standard deviation and 95 % interval.
 
     >>> summarise([1.0, 2.0, 3.0]).mean
     2.0
@@ -48,7 +58,12 @@ def summarise(values: ArrayLike) -> Summary:
 def ratio_of_means(above: ArrayLike, below: ArrayLike) -> Summary:
     """mean(above)/mean(below) of paired days, with the interval of the linearised ratio.
 
-    NaN where nothing lies below.
+    Args:
+        above: Values of the numerator, (days,).
+        below: Values of the denominator on the same days, (days,).
+
+    Returns:
+        The ratio with its interval; NaN where mean(below) is 0.
     """
     a, b = np.asarray(above, np.float64), np.asarray(below, np.float64)
     if b.mean() == 0:
@@ -60,7 +75,14 @@ def ratio_of_means(above: ArrayLike, below: ArrayLike) -> Summary:
 
 
 def next_one(values: ArrayLike, chance: float) -> tuple[float, float]:
-    """Where one more value of the same kind lies with that chance; positive values, by their logs.
+    """Prediction interval of one more value from the same log-normal law.
+
+    Args:
+        values: Positive values, (n,), two or more.
+        chance: Probability that the interval holds the next value, between 0 and 1.
+
+    Returns:
+        The low and the high end.
 
     >>> low, high = next_one([0.9, 1.0, 1.1], 0.95)
     >>> round(low, 1), round(high, 1)
@@ -87,9 +109,14 @@ _FEW = 8  # clusters below which a house's day is cut into pieces
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A figure of the belief, the same of the prior, and 95 % intervals of both and of the gain.
+    """A figure of merit of the belief and of the prior, with 95 % intervals.
 
-    `gain` is belief minus prior.
+    Attributes:
+        value: The figure of the belief.
+        prior: The figure of the prior.
+        ci95: 95 % interval of `value`.
+        prior_ci95: 95 % interval of `prior`.
+        gain_ci95: 95 % interval of `gain`.
     """
 
     value: float
@@ -106,7 +133,17 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """All figures of one belief; `clusters` is what the intervals resample."""
+    """All figures of merit of one belief.
+
+    Attributes:
+        auc: Area under the ROC curve.
+        log_loss: Mean negative log of the probability given to the truth.
+        brier: Mean squared error of the probability.
+        accuracy: Share of steps guessed right.
+        steps: Number of steps T.
+        houses: Number of houses N.
+        clusters: Number of clusters that the intervals resample.
+    """
 
     auc: Score
     log_loss: Score
@@ -118,9 +155,16 @@ class Scores:
 
 
 def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int = 1) -> Scores:
-    """Score a belief, (T, N) chances of being at home, against the truth (T, N) of 0 and 1.
+    """Score a belief about occupancy against the truth.
 
-    NaN for AUC where nobody ever was at home, or always.
+    Args:
+        truth: Occupancy, (T, N) of 0 and 1.
+        belief: Chance of being at home, (T, N) from 0 to 1.
+        prior: The same before any release, (T, N).
+        seed: Seed of the resamples.
+
+    Returns:
+        Every figure with its interval. AUC is NaN where the houses were at home always or never.
 
     >>> found = scores([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]], [[0.5]] * 4)
     >>> found.auc.value, found.auc.prior, found.accuracy.value
@@ -130,15 +174,19 @@ def scores(truth: ArrayLike, belief: ArrayLike, prior: ArrayLike, *, seed: int =
     groups = _clusters(*s.shape)
     n = int(groups.max()) + 1
     draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
-    made = [_score(figure, s, p, q, groups, draws) for figure in (_auc, _log_loss, _brier, _right)]
-    auc, log_loss, brier, accuracy = made
-    return Scores(auc, log_loss, brier, accuracy, s.shape[0], s.shape[1], n)
+    made = [_score(each, s, p, q, groups, draws) for each in (_auc, _log_loss, _brier, _accuracy)]
+    return Scores(made[0], made[1], made[2], made[3], s.shape[0], s.shape[1], n)
 
 
 def auc(truth: ArrayLike, belief: ArrayLike) -> float:
-    """Chance that a step at home is believed in more than one away, ties half; exact.
+    """Chance that a step at home is given a higher belief than one away, ties half; exact.
 
-    NaN where nobody ever was at home, or always.
+    Args:
+        truth: Occupancy, (T, N) of 0 and 1.
+        belief: Chance of being at home, (T, N) from 0 to 1.
+
+    Returns:
+        The AUC; NaN where the houses were at home always or never.
 
     >>> auc([[0], [1], [1], [0]], [[0.2], [0.9], [0.6], [0.7]])
     0.75
@@ -147,7 +195,7 @@ def auc(truth: ArrayLike, belief: ArrayLike) -> float:
     home = s.ravel() == 1
     n, away = int(home.sum()), int((~home).sum())
     if not n or not away:
-        return float("nan")
+        return math.nan
     _, place, count = np.unique(p, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2  # of ties: their mean
     return float((rank[place.ravel()][home].sum() - n * (n + 1) / 2) / (n * away))
@@ -179,15 +227,8 @@ def _clusters(steps: int, houses: int) -> Ints:
 _Figure = Callable[[Floats, Floats, Ints, Ints], Floats]
 
 
-def _score(
-    figure: _Figure,
-    s: Floats,
-    p: Floats,
-    q: Floats,
-    groups: Ints,
-    draws: Ints,
-) -> Score:
-    """The figure itself comes from one draw of each cluster once."""
+def _score(figure: _Figure, s: Floats, p: Floats, q: Floats, groups: Ints, draws: Ints) -> Score:
+    """The first row of weights counts each cluster once: that is the figure itself."""
     weights = np.concatenate([np.ones((1, draws.shape[1]), np.int64), draws])
     of_p, of_q = (figure(s, each, groups, weights) for each in (p, q))
     return Score(
@@ -202,7 +243,7 @@ def _score(
 def _middle(values: Floats) -> tuple[float, float]:
     known = values[np.isfinite(values)]
     if not known.size:
-        return (float("nan"), float("nan"))
+        return (math.nan, math.nan)
     low, high = np.quantile(known, (0.025, 0.975))
     return float(low), float(high)
 
@@ -223,7 +264,7 @@ def _brier(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     return _mean((p - s) ** 2, groups, weights)
 
 
-def _right(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
+def _accuracy(s: Floats, p: Floats, groups: Ints, weights: Ints) -> Floats:
     """A guess at exactly one half is right half of the time."""
     right = np.where(p == 0.5, 0.5, (p > 0.5) == (s == 1))
     return _mean(right, groups, weights)
@@ -265,7 +306,14 @@ def _bins(p: Floats) -> Ints:
 
 
 def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
-    """Mean over houses that were both at home and away; a column a house.
+    """Mean AUC over the houses that were both at home and away.
+
+    Args:
+        chance: Chance of being at home, (T, houses).
+        home: Occupancy, (T, houses) of 0 and 1.
+
+    Returns:
+        The mean; NaN where no house was both.
 
     >>> mean_auc(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [0], [1], [1]]))
     0.875
@@ -277,7 +325,7 @@ def mean_auc(chance: Floats, home: NDArray[np.generic]) -> float:
     n0 = len(home) - n1
     both = (n1 > 0) & (n0 > 0)
     if not both.any():
-        return float("nan")
+        return math.nan
     ranks = rankdata(chance[:, both], axis=0)
     above = np.where(there[:, both], ranks, 0.0).sum(axis=0)
     wins = above - n1[both] * (n1[both] + 1) / 2

@@ -1,1 +1,1 @@
-"""What the public believes about a zone: houses, tariff, occupancy and consumption models."""
+"""What the public believes about a zone: bounds, tariff, occupancy models, laws of readings."""

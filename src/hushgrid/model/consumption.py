@@ -1,4 +1,4 @@
-"""f(x | s, slot, past published rates): the public law of a reading (paper II-A).
+"""f(x | s, slot, past published rates): the public law of a reading (paper II-A), and its digests.
 
 Houses share density classes; a class has one law for absent and one for present in every slot.
 """
@@ -30,9 +30,13 @@ from hushgrid.model.occupancy import Calendar
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
-    """Demand answers the last published rate: readings times (rate/reference)^-exponent.
+    """Reaction of demand to the last published rate: readings times (rate/reference)^-exponent.
 
-    The factor is cut to low..high; a rate of 0 gives `high`.
+    Attributes:
+        reference: Rate at which the factor is 1 [currency/kWh], above 0.
+        exponent: Elasticity, 0 or more.
+        low: Smallest factor, above 0 and at most 1.
+        high: Largest factor, 1 or more; also the factor at a rate of 0.
     """
 
     reference: float
@@ -57,7 +61,7 @@ class Elasticity:
             )
 
     def factor(self, rates: Sequence[float]) -> float:
-        """What readings are multiplied by after these published rates; 1 before the first.
+        """The factor of readings after these published rates; 1 before the first.
 
         >>> Elasticity(reference=100.0, exponent=0.5).factor([400.0])
         0.5
@@ -75,9 +79,16 @@ class Elasticity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consumption:
-    """Laws by slot, class and occupancy; house i belongs to class `class_of[i]`.
+    """Laws of readings by slot, density class and occupancy.
 
-    `absent` and `present` are (slots, classes) numbers into `laws`.
+    Attributes:
+        laws: The laws.
+        absent: Number into `laws` for each slot and class, (slots, classes), while absent.
+        present: The same while present.
+        class_of: Density class of each house, (N,).
+        calendar: Slot of each step.
+        elasticity: Reaction of demand to rates, or None.
+        digest: SHA-256 (hex) of all of it.
 
     >>> from hushgrid.model.laws import Uniform
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=[0, 0])
@@ -115,7 +126,7 @@ class Consumption:
         class_of: ArrayLike | None = None,
         elasticity: Elasticity | None = None,
     ) -> Consumption:
-        """The same laws all day: one pair for each class; without `class_of`, one class a house."""
+        """The same laws at all times, one pair a class; without `class_of`, one class a house."""
         if len(absent) != len(present):
             raise ConsumptionError(
                 f"there are {len(absent)} laws for absent and {len(present)} for present;"
@@ -139,7 +150,7 @@ class Consumption:
         return self.elasticity is not None and self.elasticity.exponent > 0
 
     def factor(self, rates: Sequence[float]) -> float:
-        """What readings are multiplied by after these published rates."""
+        """The factor of readings after these published rates."""
         return self.elasticity.factor(rates) if self.elasticity else 1.0
 
     def law(self, t: int, kind: int, *, occupied: bool) -> Law:
@@ -153,7 +164,7 @@ class Consumption:
         return np.stack([self.absent[slot], self.present[slot]])
 
     def cut(self, clamp: Sequence[int]) -> Consumption:
-        """The laws of readings cut at a clamp [Wh] for each class."""
+        """The laws of readings clamped at `clamp` [Wh], one value for each class."""
         self.check_clamp(clamp)
         number: dict[tuple[int, int], int] = {}
 
@@ -178,7 +189,7 @@ class Consumption:
             )
 
     def starting(self, offset: int) -> Consumption:
-        """The same consumption with its calendar seen from `offset` steps later."""
+        """The same consumption with its calendar `offset` steps later."""
         return replace(self, calendar=self.calendar.starting(offset))
 
     def check_fits(self, bound: Int32s) -> None:
@@ -206,7 +217,7 @@ class Consumption:
         if self.absent.ndim != 2 or self.absent.shape != self.present.shape or not self.absent.size:
             raise ConsumptionError(
                 f"law numbers have shapes {self.absent.shape} and {self.present.shape};"
-                " give (slots, classes) for absent and present alike."
+                " give (slots, classes) for both absent and present."
             )
         if len(self.absent) < slots:
             raise ConsumptionError(
@@ -234,7 +245,7 @@ FORMAT = "hushgrid-consumption/2"
 
 
 def _digest(f: Consumption) -> str:
-    """SHA-256 over named fields: tables by digests of their own, laws as a zone file has them."""
+    """SHA-256 over named fields: tables by their digests, laws under the keys of a zone file."""
     fields: dict[str, Any] = {
         "format": FORMAT,
         "calendar": array_digest(f.calendar.slots, "<i4"),
@@ -249,7 +260,14 @@ def _digest(f: Consumption) -> str:
 
 
 def elasticity_fields(elasticity: Elasticity) -> dict[str, Any]:
-    """An elasticity under the keys of [elasticity]; limits at 0.5 and 1.5 are left out."""
+    """An elasticity under the keys of [elasticity]; limits at 0.5 and 1.5 are left out.
+
+    Args:
+        elasticity: The elasticity.
+
+    Returns:
+        Key to number.
+    """
     every = {
         "reference": real(elasticity.reference),
         "exponent": real(elasticity.exponent),
@@ -263,17 +281,23 @@ _ELASTICITY = ("reference", "exponent", "low", "high")  # as the first version h
 
 
 def digest_before(f: Consumption) -> str | None:
-    """The digest that the first version gave these laws; None for laws it did not know.
+    """The digest that the first version gave these laws.
 
-    It was taken over how Python then showed four of the laws and the elasticity. Their fields and
+    It was taken over Python's repr of four of the laws and of the elasticity. Their fields and
     order are written out here.
+
+    Args:
+        f: The laws.
+
+    Returns:
+        SHA-256 (hex); None for laws that the first version did not have.
     """
-    told: object = None
+    elasticity: object = None
     if f.elasticity is not None:
         if not set(elasticity_fields(f.elasticity)) <= set(_ELASTICITY):
             return None
-        told = _shown_before("Elasticity", _ELASTICITY, f.elasticity)
-    h = hashlib.sha256(f"hushgrid-consumption/1 {told}".encode())
+        elasticity = _repr_before("Elasticity", _ELASTICITY, f.elasticity)
+    h = hashlib.sha256(f"hushgrid-consumption/1 {elasticity}".encode())
     for table in (f.calendar.slots, f.absent, f.present, f.class_of):
         h.update(str(table.shape).encode())
         h.update(table.astype("<i4").tobytes())
@@ -282,7 +306,7 @@ def digest_before(f: Consumption) -> str | None:
         if named is None:
             h.update(b"%d " % law.pmf.size + law.pmf.astype("<f8").tobytes())
         elif set(law_fields(law)) <= {"law", *named[1]}:
-            h.update(_shown_before(*named, law).encode())
+            h.update(_repr_before(*named, law).encode())
         else:
             return None
     return h.hexdigest()
@@ -296,5 +320,5 @@ _NAMED_BEFORE: dict[type[Law], tuple[str, tuple[str, ...]]] = {
 }
 
 
-def _shown_before(name: str, keys: Sequence[str], value: object) -> str:
+def _repr_before(name: str, keys: Sequence[str], value: object) -> str:
     return f"{name}({', '.join(f'{key}={getattr(value, key)!r}' for key in keys)})"

@@ -29,7 +29,11 @@ from hushgrid.errors import ConsumptionError
 
 
 class Law(ABC):
-    """A probability law on 0..top [Wh]. Subclasses give the pmf; the rest follows."""
+    """A probability law of one reading on 0..top [Wh]. Subclasses define the pmf.
+
+    Attributes:
+        top: Largest reading [Wh].
+    """
 
     top: int
 
@@ -74,7 +78,7 @@ class Law(ABC):
         return np.minimum(found, self.top).astype(np.int64)
 
     def cut(self, at: int) -> Law:
-        """The law of the reading cut at a clamp [Wh]."""
+        """The law of the reading clamped at `at` [Wh]."""
         return self if at >= self.top else Cut(self, at)
 
     def scaled(self, factor: float, bound: int) -> Law:
@@ -84,7 +88,14 @@ class Law(ABC):
 
 
 class Split(NamedTuple):
-    """Moments of a reading and of its two parts, below and above a clamp, at some factors."""
+    """Moments of the parts of a reading below and above a clamp, one for each factor.
+
+    Attributes:
+        below: Mean of min(factor X, at) [Wh].
+        below_variance: Its variance [Wh^2].
+        above: Mean of (factor X - at)+ [Wh].
+        above_variance: Its variance [Wh^2].
+    """
 
     below: Floats  # mean of min(factor X, at)
     below_variance: Floats
@@ -93,7 +104,16 @@ class Split(NamedTuple):
 
 
 def split(law: Law, at: float, factors: Floats) -> Split:
-    """What a clamp at `at` [Wh] keeps and cuts of a reading that a factor multiplies."""
+    """Moments of what a clamp keeps and cuts of a reading times a factor.
+
+    Args:
+        law: Law of the reading X.
+        at: The clamp [Wh].
+        factors: Factors that multiply X, (F,), above 0.
+
+    Returns:
+        Mean and variance of both parts, (F,) each.
+    """
     x = np.arange(law.top + 1, dtype=np.float64)
     sums = np.cumsum(np.stack([law.pmf, law.pmf * x, law.pmf * x**2]), axis=1)
     j = np.minimum(np.floor(at / factors), law.top).astype(np.int64)
@@ -112,13 +132,25 @@ def split(law: Law, at: float, factors: Floats) -> Split:
 
 
 def scale_wh(readings: NDArray[np.integer], factor: float, bound: int) -> Ints:
-    """Whole Wh times a factor, rounded half up and cut at the bound."""
+    """Multiply whole Wh by a factor, round half up and clamp at the bound.
+
+    Args:
+        readings: Whole Wh, any shape.
+        factor: The factor.
+        bound: The bound [Wh].
+
+    Returns:
+        Whole Wh, in the shape of `readings`.
+    """
     return np.asarray(np.minimum(np.floor(readings * factor + 0.5), bound), np.int64)
 
 
 @dataclass(frozen=True)
 class Uniform(Law):
     """Every whole Wh from 0 to top is equally likely.
+
+    Attributes:
+        top: Largest reading [Wh].
 
     >>> Uniform(3).pmf
     array([0.25, 0.25, 0.25, 0.25])
@@ -149,7 +181,13 @@ class Uniform(Law):
 
 @dataclass(frozen=True)
 class TruncatedNormal(Law):
-    """A normal law, discretised and truncated to 0..top; centre and spread [Wh] before that."""
+    """A normal law, discretised and truncated to 0..top.
+
+    Attributes:
+        centre: Mean before truncation [Wh].
+        spread: Standard deviation before truncation [Wh], above 0.
+        top: Largest reading [Wh].
+    """
 
     centre: float
     spread: float
@@ -171,7 +209,13 @@ class TruncatedNormal(Law):
 
 @dataclass(frozen=True)
 class Gamma(Law):
-    """A gamma law, discretised and truncated to 0..top; shape and scale [Wh] before truncation."""
+    """A gamma law, discretised and truncated to 0..top.
+
+    Attributes:
+        shape: Shape parameter, above 0.
+        scale: Scale parameter before truncation [Wh], above 0.
+        top: Largest reading [Wh].
+    """
 
     shape: float
     scale: float
@@ -192,7 +236,13 @@ class Gamma(Law):
 
 @dataclass(frozen=True)
 class LogNormal(Law):
-    """exp of a normal law, discretised and truncated to 0..top; median [Wh], spread of the log."""
+    """The exponential of a normal law, discretised and truncated to 0..top.
+
+    Attributes:
+        median: Median before truncation [Wh], above 0.
+        spread: Standard deviation of the logarithm, above 0.
+        top: Largest reading [Wh].
+    """
 
     median: float
     spread: float
@@ -213,7 +263,10 @@ class LogNormal(Law):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Histogram(Law):
-    """An empirical law: weights of 0, 1, 2, ... Wh, of any positive sum.
+    """An empirical law.
+
+    Args:
+        weights: Weights of 0, 1, 2, ... Wh, (top + 1,), 0 or more, not all 0.
 
     >>> Histogram([1, 3]).pmf
     array([0.25, 0.75])
@@ -245,7 +298,11 @@ class Histogram(Law):
 
 @dataclass(frozen=True)
 class Cut(Law):
-    """The law of min(X, at): what lies above the clamp sits on it.
+    """The law of min(X, at): the mass above the clamp is at the clamp.
+
+    Attributes:
+        law: Law of X.
+        at: The clamp [Wh].
 
     >>> Uniform(3).cut(1).pmf
     array([0.25, 0.75])
@@ -265,15 +322,20 @@ class Cut(Law):
         return f
 
     def scaled(self, factor: float, bound: int) -> Law:
-        """Readings answer the price first and are cut then."""
+        """Readings react to the price first and are clamped then."""
         return self.law.scaled(factor, min(bound, self.at))
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Binned(Law):
-    """A histogram in bins, each flat: bin i has `weights[i]` on edges[i]..edges[i + 1] - 1 [Wh].
+    """A histogram in bins, uniform within each bin.
 
-    A rest of 1 in 1000 is spread over all of 0..top, so that no reading is impossible.
+    A share of 1 in 1000 is spread over all of 0..top, so that no reading is impossible.
+
+    Args:
+        edges: Bin i covers edges[i]..edges[i + 1] - 1 [Wh]; (bins + 1,) whole, rising from 0.
+        weights: Weights of the bins, (bins,), 0 or more, not all 0.
+        top: Largest reading [Wh]; bins above it count there.
 
     >>> Binned([0, 1, 3], [1, 1], top=3).pmf.round(3)
     array([0.5 , 0.25, 0.25, 0.  ])
@@ -318,7 +380,11 @@ _REST = 1e-3
 
 @dataclass(frozen=True, eq=False, init=False)
 class Mixture(Law):
-    """One of several laws, each with its share; shares sum to 1.
+    """A mixture of laws.
+
+    Args:
+        laws: The laws.
+        shares: Probability of each law, summing to 1.
 
     >>> Mixture([Uniform(0), Uniform(1)], [0.5, 0.5]).pmf
     array([0.75, 0.25])
@@ -368,9 +434,13 @@ _PARAMETERS: dict[type[Law], tuple[str, tuple[str, ...]]] = {
 
 
 def law_fields(law: Law) -> dict[str, Any]:
-    """A law under the keys of a zone file, to take a digest of; tables by digests of their own.
+    """A law under the keys of a zone file, for digests; tables are replaced by their digests.
 
-    A law of the user's own is named by its probabilities.
+    Args:
+        law: The law. One of a class not defined here is identified by its probabilities.
+
+    Returns:
+        Key to value, as JSON has them.
 
     >>> law_fields(Gamma(2, 20.0, 100))
     {'law': 'gamma', 'top': 100, 'shape': 2.0, 'scale': 20.0}

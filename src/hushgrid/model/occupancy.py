@@ -1,11 +1,12 @@
-"""Occupancy models theta = (Pi, A^t): factored, blocked and full joint are one type (paper II-B).
+"""Calendars and occupancy models theta = (Pi, A^t) (paper II-B).
 
 Houses move in independent blocks. A block of m houses has 2^m states; the first house of the
 block is the most significant bit, so states read 00, 01, 10, 11. A factored model has blocks of
-one house, a full joint model has one block. Blocks that behave alike share a chain, so a million
+one house, a full joint model has one block. Blocks of equal behaviour share a chain, so a million
 houses need no million matrices.
 
-Time: Pi is the law of step 1; A^t leads into step t, and is taken from the slot of step t.
+Steps are t = 1, 2, ...; a calendar maps each to a slot. Pi is the law of step 1; A^t leads into
+step t, and is that of the slot of step t.
 """
 
 from __future__ import annotations
@@ -20,16 +21,15 @@ from numpy.typing import ArrayLike, NDArray
 from hushgrid._numbers import Bools, Floats, Int32s, float_array, index_array
 from hushgrid.errors import ModelError
 
-# --------------------------------------------------------------------------------------------------
-# Which time slot a step belongs to: steps are integers t = 1, 2, ..., slots repeat.
-
-
 STEPS_PER_DAY = 96
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Calendar:
     """A repeating pattern of slots; step t has slot `slots[(t - 1) mod len(slots)]`.
+
+    Args:
+        slots: Slot numbers from 0, (period,).
 
     >>> week = Calendar.week(weekday=[0, 1], weekend=[2, 2])
     >>> len(week.slots), week.slot(1), week.slot(11), week.slot(15)
@@ -50,12 +50,12 @@ class Calendar:
 
     @classmethod
     def constant(cls) -> Calendar:
-        """One slot for ever."""
+        """The same slot at every step."""
         return cls(np.zeros(1, np.int32))
 
     @classmethod
     def week(cls, *, weekday: Sequence[int], weekend: Sequence[int]) -> Calendar:
-        """Five days of one pattern, then two of another; step 1 opens a Monday."""
+        """Five days of one pattern, then two of another; step 1 is the first of a Monday."""
         if len(weekday) != len(weekend):
             raise ModelError(
                 f"weekday has {len(weekday)} steps and weekend {len(weekend)};"
@@ -68,7 +68,7 @@ class Calendar:
         return int(self.slots[(t - 1) % len(self.slots)])
 
     def starting(self, offset: int) -> Calendar:
-        """The same pattern seen from `offset` steps later."""
+        """The same pattern `offset` steps later."""
         return Calendar(np.roll(self.slots, -(offset % len(self.slots))))
 
 
@@ -81,8 +81,11 @@ _ROW_SUM = 1e-9  # how far a row may be from 1 before it is no law
 class Chains:
     """The blocks of one size: C distinct chains, and for each block its houses and its chain.
 
-    `initial` is (C, 2^size), `transition` (slots, C, 2^size, 2^size) with rows from the old state,
-    `members` (blocks, size) house numbers, `chain_of` (blocks,).
+    Attributes:
+        initial: Law of step 1, (C, 2^size).
+        transition: Transition matrices, (slots, C, 2^size, 2^size); rows are the old state.
+        members: House numbers of each block, (blocks, size).
+        chain_of: Chain of each block, (blocks,).
     """
 
     initial: Floats
@@ -98,7 +101,14 @@ class Chains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OccupancyModel:
-    """One public model theta of who is at home when; build it with factored, blocked or joint.
+    """One public model theta of occupancy; build it with `factored`, `blocked` or `joint`.
+
+    Attributes:
+        chains: The blocks, one entry for each block size.
+        calendar: Slot of each step.
+        name: Name in messages.
+        n_houses: Number of houses N.
+        digest: SHA-256 (hex) of the model's arrays.
 
     >>> stay = [[0.9, 0.1], [0.2, 0.8]]
     >>> OccupancyModel.factored(initial=[[0.7, 0.3]], transition=[[stay]]).n_houses
@@ -197,9 +207,9 @@ class OccupancyModel:
         return cls.blocked([range(n)], [pi], [transition], calendar=calendar, name=name)
 
     def starting(self, offset: int) -> OccupancyModel:
-        """The same model with its calendar seen from `offset` steps later.
+        """The same model with its calendar `offset` steps later.
 
-        Pi stays what it is, the law of the new step 1: no step is carried over.
+        Pi is unchanged: it is the law of the new step 1, not propagated by `offset` steps.
         """
         return replace(self, calendar=self.calendar.starting(offset))
 
@@ -210,11 +220,17 @@ class OccupancyModel:
 
 
 def possible_states(model: OccupancyModel) -> Iterator[tuple[Bools, ...]]:
-    """Endless: which states of each chain are possible at t = 1, 2, ...; (C, 2^size) a size.
+    """The possible states of each chain at t = 1, 2, ..., without end.
 
-    In Booleans, so that no evidence and no rounding ever removes a state
-    (Algorithm 1, lines 3 to 5; docs/proofs/support.md). Where there are few chains, the same
-    states are the same object: days repeat themselves, and hundreds of models are soon told apart.
+    They are Booleans, so no evidence and no rounding ever removes a state (Algorithm 1, lines 3 to
+    5; docs/proofs/support.md). Where there are few chains, equal states are the same object, so
+    that repeating days are recognised by identity.
+
+    Args:
+        model: The occupancy model.
+
+    Yields:
+        For each block size a (C, 2^size) array: True where the state is possible.
     """
     now = tuple(piece.initial > 0 for piece in model.chains)
     moves = tuple(piece.transition > 0 for piece in model.chains)
@@ -243,7 +259,18 @@ def _marks(states: tuple[Bools, ...]) -> tuple[bytes, ...]:
 
 
 def check_models(models: Sequence[OccupancyModel], n_houses: int) -> tuple[OccupancyModel, ...]:
-    """Theta: at least one model, all of them about the same houses."""
+    """Check Theta: at least one model, all of them about the same houses.
+
+    Args:
+        models: The models.
+        n_houses: Number of houses of the zone.
+
+    Returns:
+        The models as a tuple.
+
+    Raises:
+        ModelError: If there is no model, or one has another number of houses.
+    """
     if isinstance(models, OccupancyModel):
         raise ModelError("models is one model; give a list of models, if only of one.")
     if not models:

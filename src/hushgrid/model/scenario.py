@@ -1,9 +1,4 @@
-"""A simulated zone in closed loop: occupancy, consumption, pricing, publication.
-
-Memory holds one step of the zone, whatever the horizon. Mechanisms compared with each other meet
-the same people, the same readings and the same noise quantiles (common random numbers); where
-readings react to rates, each mechanism has its own copy of the zone with the same randomness.
-"""
+"""A zone with its tariff and its models: everything public that a simulation or a release needs."""
 
 from __future__ import annotations
 
@@ -17,9 +12,15 @@ from hushgrid.model.zone import Tariff, Zone
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """A zone, what the public believes of it, and a world where that is true.
+    """A zone, its public models, and the true behaviour where that differs.
 
-    `truth` and `consumed` say how people really move and consume, where that differs.
+    Attributes:
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The public occupancy models Theta.
+        consumption: The public laws of readings.
+        truth: True occupancy model of a simulation; None: the first of `models`.
+        consumed: True laws of readings of a simulation; None: `consumption`.
     """
 
     zone: Zone
@@ -30,7 +31,7 @@ class Scenario:
     consumed: Consumption | None = None
 
     def starting(self, offset: int) -> Scenario:
-        """The same zone with every calendar seen from `offset` steps later."""
+        """The same zone with every calendar `offset` steps later."""
         return Scenario(
             self.zone,
             self.tariff,

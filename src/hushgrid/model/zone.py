@@ -1,4 +1,4 @@
-"""The zone and its price: clamp, add, cost J and optimal rate (paper II-A, Eq. (1)).
+"""The zone and its price: clamp, sum, cost J and optimal rate (paper II-A, Eq. (1)).
 
 Meters count whole Wh, so everything up to the noise is integer arithmetic.
 """
@@ -23,7 +23,11 @@ _MANY = 1 << 17  # houses from which the compiled pass is worth its start
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Zone:
-    """N houses under one price; `bound[i]` is the public contract bound u_i [Wh per step].
+    """N houses under one price.
+
+    Args:
+        id: Name of the zone, not empty.
+        bound: Public contract bound u_i of each house, (N,) whole Wh per step, 1 to 2^31 - 1.
 
     >>> Zone("elm-street", [2500, 5000]).n_houses
     2
@@ -85,9 +89,12 @@ def _checked_bound(bound: ArrayLike) -> Int32s:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A closed interval: the load [Wh], and how many readings were cut down to a bound.
+    """The load of a closed interval.
 
-    `bound` is what the readings were cut at.
+    Attributes:
+        load: Sum of the clamped readings [Wh].
+        clamped: How many readings were above their bound.
+        bound: The bounds that the readings were clamped to, (N,) [Wh].
     """
 
     load: int
@@ -98,7 +105,18 @@ class Tally:
 def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
     """Clamp each reading to 0..u_i, then add: one pass, whole Wh.
 
-    Clamping the sum instead would bound nobody.
+    Clamping the sum instead would bound the contribution of no house.
+
+    Args:
+        readings: One reading for each house, (N,) whole Wh.
+        bound: The bounds u_i, (N,) [Wh].
+
+    Returns:
+        The load and the number of clamped readings.
+
+    Raises:
+        ReadingError: If the readings do not fit the bounds, or one is missing or not whole.
+        ZoneError: If a bound is not a whole number from 1 on.
 
     >>> tally([300, -20, 9000], [2500, 2500, 2500])
     Tally(load=2800, clamped=1)
@@ -123,6 +141,13 @@ def tally(readings: ArrayLike, bound: ArrayLike) -> Tally:
 
 def aggregate(readings: ArrayLike, bound: ArrayLike) -> int:
     """The load Z = sum of readings clamped to 0..u_i [Wh].
+
+    Args:
+        readings: One reading for each house, (N,) whole Wh.
+        bound: The bounds u_i, (N,) [Wh].
+
+    Returns:
+        The load [Wh].
 
     >>> aggregate([300, 400], [2500, 350])
     650
@@ -169,8 +194,13 @@ _IMPUTE = "put the model's public expectation in its place before adding."
 class Tariff:
     """Generation cost J(Z) = alpha/2 Z^2 + beta Z + gamma, Z in kWh, and the limits of the price.
 
-    alpha [currency/kWh per kWh], beta [currency/kWh], gamma [currency]; `inelastic` is a public
-    load [Wh] that reacts to nothing; `floor` and `cap` [currency/kWh] cut the rate after the noise.
+    Attributes:
+        alpha: Slope of the rate [currency/kWh per kWh], above 0.
+        beta: Rate at no load [currency/kWh], above 0.
+        gamma: Fixed cost [currency].
+        inelastic: Public load that does not react to prices, whole Wh.
+        floor: Lowest rate [currency/kWh]; the rate is cut after the noise.
+        cap: Highest rate [currency/kWh]; cut after the noise.
     """
 
     alpha: float
@@ -209,7 +239,14 @@ class Tariff:
 
 
 def cost(load: Number, tariff: Tariff) -> Number:
-    """Generation cost J(Z) [currency] of a load [Wh].
+    """Generation cost J(Z) of a load.
+
+    Args:
+        load: Load Z without the inelastic part [Wh]; a number or an array.
+        tariff: The cost's coefficients.
+
+    Returns:
+        The cost [currency], in the shape of `load`.
 
     >>> cost(2000, Tariff(alpha=1.0, beta=62.5))
     127.0
@@ -219,7 +256,14 @@ def cost(load: Number, tariff: Tariff) -> Number:
 
 
 def optimal_rate(load: Number, tariff: Tariff) -> Number:
-    """Eq. (1): the rate alpha Z + beta that minimises J(Z) - rZ [currency/kWh]. Secret.
+    """Eq. (1): the rate alpha Z + beta that minimises J(Z) - rZ. Secret.
+
+    Args:
+        load: Load Z without the inelastic part [Wh]; a number or an array.
+        tariff: The cost's coefficients.
+
+    Returns:
+        The rate [currency/kWh], in the shape of `load`.
 
     >>> optimal_rate(250_000, Tariff(alpha=1.0, beta=62.5))
     312.5
@@ -229,6 +273,13 @@ def optimal_rate(load: Number, tariff: Tariff) -> Number:
 
 def public_rate(load_hat: float, tariff: Tariff) -> float:
     """The rate of a noisy load, cut to floor..cap: post-processing, it costs no privacy.
+
+    Args:
+        load_hat: Noisy load [Wh].
+        tariff: The coefficients and limits.
+
+    Returns:
+        The published rate [currency/kWh].
 
     >>> public_rate(-100_000, Tariff(alpha=1.0, beta=62.5))
     0.0
