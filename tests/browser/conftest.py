@@ -22,7 +22,7 @@ import pytest
 
 from hushgrid.files.deployment import Http
 from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client, hashed, scopes_named
+from hushgrid.service.access.clients import Client, expand_scopes, hash_secret
 from hushgrid.service.clock import FastClock
 from hushgrid.service.run import serve
 from tests.browser.watching import Watched
@@ -108,7 +108,7 @@ def many(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("many")
     made = deployment(folder, service(), service("oak-lane", 3), http=Http(port=free_port()))
     with open_clients(made.client_store) as store:
-        store.add(Client("operator", scopes_named(["operator"]), hashed("a secret"), 0))
+        store.add(Client("operator", expand_scopes(["operator"]), hash_secret("a secret"), 0))
     stop = threading.Event()
     running = threading.Thread(
         target=serve, args=(made,), kwargs={"clock": FastClock(START, SPEED), "stop": stop}

@@ -25,7 +25,7 @@ from hushgrid.service import process as running
 from hushgrid.service import process as serving
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
-from hushgrid.service.access.tokens import sealed
+from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import JsonLines, WatchedClock
 from hushgrid.service.curator import Curator, utc
 from hushgrid.service.ledger import open_store
@@ -196,7 +196,7 @@ class World:
     def figures(self) -> str:
         """All figures, as an operator reads them."""
         seal = load_key(self.made.key).derive("access tokens")
-        token = sealed(seal, "op", ["operate"], int(self.time) + 10**6, b"n")
+        token = make_token(seal, "op", ["operate"], int(self.time) + 10**6, b"n")
         return self._web.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
 
     # ---- afterwards

@@ -21,7 +21,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
-from hushgrid.service.access.tokens import sealed
+from hushgrid.service.access.tokens import make_token
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.gaps import book, note_loss, resume_zones
@@ -670,7 +670,7 @@ def test_the_ledger_over_http_ends_where_the_witness_does(tmp_path: Path) -> Non
     world = World(service(tmp_path))
     with open_clients(world.made.client_store) as clients:
         clients.add(Client("auditor", ("audit",), KEPT, 1))
-    token = sealed(
+    token = make_token(
         load(world.made.key).derive("access tokens"),
         "auditor",
         ["audit"],

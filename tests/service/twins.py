@@ -31,7 +31,7 @@ from hushgrid.service import curator, mqtt
 from hushgrid.service import process as serve
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
-from hushgrid.service.access.tokens import sealed
+from hushgrid.service.access.tokens import make_token
 from hushgrid.service.clock import log_lines
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.process import Process
@@ -202,7 +202,7 @@ class Seen:
         with open_clients(self.made.client_store) as clients:
             clients.add(Client("op", ("operate", "audit"), KEPT, 1))
         seal = load_key(self.made.key).derive("access tokens")
-        token = sealed(seal, "op", ["operate", "audit"], START + 10**6, b"n")
+        token = make_token(seal, "op", ["operate", "audit"], START + 10**6, b"n")
         self.operator = {"Authorization": f"Bearer {token}"}
         with pytest.MonkeyPatch.context() as patch, self.logged() as lines:
             self._patch(patch)

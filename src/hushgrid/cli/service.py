@@ -301,15 +301,21 @@ def add(
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.access import open_clients
-    from hushgrid.service.access.clients import KINDS, Client, hashed, new_secret, scopes_named
+    from hushgrid.service.access.clients import (
+        KINDS,
+        Client,
+        expand_scopes,
+        hash_secret,
+        new_secret,
+    )
 
     if not scope:
         raise AccessError(
             "invalid_scope", f"--scope is missing; give one of {', '.join(KINDS)}, or a scope."
         )
-    scopes, secret = scopes_named(scope), new_secret()
+    scopes, secret = expand_scopes(scope), new_secret()
     with open_clients(load_deployment(config).client_store) as store:
-        store.add(Client(name, scopes, hashed(secret), int(time.time()), ven))
+        store.add(Client(name, scopes, hash_secret(secret), int(time.time()), ven))
     say(f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json)
     say("The secret is not shown again; whoever lost it is added anew.", json)
     told = {"client_id": name, "client_secret": secret, "scopes": scopes, "ven": ven}

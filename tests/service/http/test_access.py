@@ -19,22 +19,22 @@ from hushgrid.errors import AccessError
 from hushgrid.service.access import open_clients
 from hushgrid.service.access import tokens as access_module
 from hushgrid.service.access.clients import (
+    ANONYMOUS,
     KINDS,
-    NOBODY,
     SCOPES,
     Client,
     ClientStore,
     Grant,
-    Hashed,
-    fits,
-    hashed,
+    SecretHash,
+    hash_secret,
+    secret_matches,
 )
-from hushgrid.service.access.tokens import Access, Backoff, opened, sealed
+from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
 
 KEY = b"k" * 32
 NOW = 1_750_000_000.0
 SECRET = "a secret that is long enough"
-KEPT = hashed(SECRET)  # once: it takes a while on purpose
+KEPT = hash_secret(SECRET)  # once: it takes a while on purpose
 HOSTILE = [
     "'; DROP TABLE clients; --", "x' OR '1'='1", 'x" OR ""="', "%s %(a)s ?1 :a", "a\0b", "\ud800",
     "\r\nSet-Cookie: a=b", "../../etc/passwd", "ｆｕｌｌ", "", " ", "a" * 5000,
@@ -145,24 +145,24 @@ def test_a_file_of_clients_is_its_owners_alone_and_holds_no_secret(tmp_path: Pat
         store.add(client())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET.encode() not in file.read_bytes()
-    assert "Hashed(...)" in repr(KEPT)
+    assert "SecretHash(...)" in repr(KEPT)
     assert KEPT.digest.hex() not in repr(client())
 
 
 def test_a_secret_is_hashed_by_scrypt_with_a_salt_of_its_own() -> None:
-    other = hashed(SECRET)
+    other = hash_secret(SECRET)
     assert other.salt != KEPT.salt
     assert other.digest != KEPT.digest
     # RFC 7914's function as hashlib has it, called here on its own
     assert KEPT.digest == hashlib.scrypt(
         SECRET.encode(), salt=KEPT.salt, n=16384, r=8, p=1, dklen=32
     )
-    assert Hashed.of(KEPT.text) == KEPT
-    assert fits(SECRET, KEPT)
-    assert not fits(SECRET + " ", KEPT)
-    assert not fits("\ud800", KEPT)
+    assert SecretHash.of(KEPT.text) == KEPT
+    assert secret_matches(SECRET, KEPT)
+    assert not secret_matches(SECRET + " ", KEPT)
+    assert not secret_matches("\ud800", KEPT)
     for text in ("", "md5$1$2$aa$bb", "scrypt$2$1$aa$bb", "scrypt$16384$8$zz$bb"):
-        refused(lambda text=text: Hashed.of(text), "server_error")  # type: ignore[misc]
+        refused(lambda text=text: SecretHash.of(text), "server_error")  # type: ignore[misc]
 
 
 # tokens
@@ -210,7 +210,7 @@ def test_a_token_grants_what_was_asked_for(world: Worlds) -> None:
 
 def test_no_header_and_others_headers_are_nobodys(world: Worlds) -> None:
     for header in (None, "", "Basic dmVuLTc6YQ==", "Digest a", "token"):
-        assert world.access.grant(header) is NOBODY
+        assert world.access.grant(header) is ANONYMOUS
 
 
 def test_a_static_token_may_send_readings_and_nothing_else(world: Worlds) -> None:
@@ -246,37 +246,37 @@ def test_a_revoked_client_ends_within_five_seconds(world: Worlds) -> None:
 
 def test_what_is_told_at_once_is_never_older_than_a_look(world: Worlds) -> None:
     header = f"Bearer {world.token().access_token}"
-    assert world.access.at_once(header) is None  # nobody has looked yet
+    assert world.access.cached_grant(header) is None  # not looked up yet
     found = world.access.grant(header)
-    assert world.access.at_once(header) == found
+    assert world.access.cached_grant(header) == found
     world.pass_(5.0)
-    assert world.access.at_once(header) is None  # it may have been revoked since
+    assert world.access.cached_grant(header) is None  # it may have been revoked since
     world.store.revoke("ven-7", 1)
     refused(lambda: world.access.grant(header), "invalid_token")
-    refused(lambda: world.access.at_once(header), "invalid_token")
-    assert world.access.at_once(None) is NOBODY
-    refused(lambda: world.access.at_once("Bearer made-up"), "invalid_token")
+    refused(lambda: world.access.cached_grant(header), "invalid_token")
+    assert world.access.cached_grant(None) is ANONYMOUS
+    refused(lambda: world.access.cached_grant("Bearer made-up"), "invalid_token")
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
 def test_nothing_made_up_is_a_token(text: str) -> None:
-    assert opened(KEY, text) is None
+    assert read_token(KEY, text) is None
 
 
 @given(st.data())
 def test_a_changed_token_is_none(data: st.DataObject) -> None:
-    token = sealed(KEY, "ven-7", ["read_all"], int(NOW), b"n" * 16)
+    token = make_token(KEY, "ven-7", ["read_all"], int(NOW), b"n" * 16)
     at = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters(codec="ascii").filter(lambda c: c != token[at]))
-    assert opened(KEY, token[:at] + other + token[at + 1 :]) is None
-    assert opened(KEY, token + other) is None
-    assert opened(KEY, token[:at]) is None
-    assert opened(b"j" * 32, token) is None
+    assert read_token(KEY, token[:at] + other + token[at + 1 :]) is None
+    assert read_token(KEY, token + other) is None
+    assert read_token(KEY, token[:at]) is None
+    assert read_token(b"j" * 32, token) is None
 
 
 @given(st.lists(st.sampled_from(SCOPES)), st.integers(0, 2**40), st.binary(min_size=1))
 def test_a_token_says_what_was_sealed(scopes: list[str], expires: int, nonce: bytes) -> None:
-    claims = opened(KEY, sealed(KEY, "c", scopes, expires, nonce))
+    claims = read_token(KEY, make_token(KEY, "c", scopes, expires, nonce))
     assert claims is not None
     assert (claims.client, list(claims.scopes), claims.expires) == ("c", scopes, expires)
 
@@ -287,11 +287,11 @@ def test_a_token_says_what_was_sealed(scopes: list[str], expires: int, nonce: by
 def count_hashing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
 
-    def counted(secret: str, kept: Hashed) -> bool:
+    def counted(secret: str, kept: SecretHash) -> bool:
         seen.append(kept)
         return secret == SECRET and kept == KEPT
 
-    monkeypatch.setattr(access_module, "fits", counted)
+    monkeypatch.setattr(access_module, "secret_matches", counted)
     return seen
 
 

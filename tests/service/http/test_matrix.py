@@ -15,7 +15,7 @@ from hushgrid.files.deployment import Http
 from hushgrid.report.certificate import certificate_json
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import SCOPES, Client
-from hushgrid.service.access.tokens import Access, sealed
+from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Route, ways
@@ -66,7 +66,7 @@ class Guarded(Face):
         )
 
     def header(self, scope: str, *, expires: int = NOW + 60, key: bytes = KEY) -> str:
-        return f"Bearer {sealed(key, str(WHO[scope]), [scope], expires, b'n')}"
+        return f"Bearer {make_token(key, str(WHO[scope]), [scope], expires, b'n')}"
 
     def status(self, way: Route, authorization: str | None) -> httpx.Response:
         headers = {} if authorization is None else {"Authorization": authorization}

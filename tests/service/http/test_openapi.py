@@ -20,7 +20,7 @@ from schemathesis.checks import (
 )
 
 from hushgrid.files.deployment import Http
-from hushgrid.service.access.tokens import sealed
+from hushgrid.service.access.tokens import make_token
 from hushgrid.service.http.common import ways
 from hushgrid.service.http.openapi import described
 from hushgrid.service.http.server import Server
@@ -70,7 +70,7 @@ def test_what_is_made_up_from_the_description_is_answered_as_it_says(way: Any, u
 
 
 def token_of(scope: str) -> str:
-    return sealed(KEY, str(WHO[scope]), [scope], NOW + 60, b"n")
+    return make_token(KEY, str(WHO[scope]), [scope], NOW + 60, b"n")
 
 
 def check(made: Any, url: str, headers: dict[str, str] | None) -> None:

@@ -15,7 +15,7 @@ import httpx
 from hushgrid.files.deployment import Http, OpenAdr, ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import KINDS, Client, hashed
+from hushgrid.service.access.clients import KINDS, Client, hash_secret
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Board, Metrics
@@ -46,7 +46,7 @@ HOSTILE = [
 
 @cache
 def kept_secret() -> Any:
-    return hashed(SECRET)  # once: it takes a while on purpose
+    return hash_secret(SECRET)  # once: it takes a while on purpose
 
 
 def release(zone: str, t: int, rate: float = 0.25, **changes: Any) -> ReleaseRecord:

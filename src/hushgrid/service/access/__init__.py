@@ -1,23 +1,37 @@
-"""Clients and where they are kept: a file (SQLite) or a server (PostgreSQL), by URL."""
+"""Clients of the service, their secrets, tokens and sessions.
+
+`open_clients` opens the store of clients: an SQLite file or a PostgreSQL server, by URL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hushgrid.errors import AccessError, ExtraError
-from hushgrid.service.access.clients import ClientStore
+from hushgrid.service.access.clients import ClientStore, SqliteClients
 
 
 def open_clients(url: str, *, create: bool = True) -> ClientStore:
-    """A store by a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
+    """Open the store of clients.
 
-    `create` makes it where it is absent; else AccessError.
+    Args:
+        url: a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
+        create: make the store if it is absent.
+
+    Returns:
+        The open store.
+
+    Raises:
+        AccessError: if the scheme is unknown, or the store is absent and `create` is False.
+        ExtraError: if psycopg is needed and not installed.
     """
     scheme, colon, rest = url.partition(":")
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        return _postgres()(url, create=create)
-    from hushgrid.service.access.clients import SqliteClients
-
+        try:
+            from hushgrid.service.access.postgres import PostgresClients
+        except ImportError:
+            raise ExtraError(
+                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
+            ) from None
+        return PostgresClients(url, create=create)
     if colon and scheme == "sqlite":
         return SqliteClients(rest.removeprefix("//"), create=create)
     if rest.startswith("//"):
@@ -26,13 +40,3 @@ def open_clients(url: str, *, create: bool = True) -> ClientStore:
             f"clients has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://...",
         )
     return SqliteClients(url, create=create)
-
-
-def _postgres() -> Callable[..., ClientStore]:
-    try:
-        from hushgrid.service.access.postgres import PostgresClients
-    except ImportError:
-        raise ExtraError(
-            "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
-        ) from None
-    return PostgresClients

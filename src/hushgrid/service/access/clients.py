@@ -1,4 +1,8 @@
-"""Clients in an SQLite file that only its owner may read."""
+"""Clients: their scopes, the hashes of their secrets, and the store in SQLite.
+
+A client's secret is kept as its scrypt hash (RFC 7914) with a salt of its own. The SQLite file is
+readable by its owner only; `postgres.py` keeps the same table on a server.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,17 @@ import re
 import secrets
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from hushgrid.errors import AccessError
 from hushgrid.files.toml import shown
 
-# --------------------------------------------------------------------------------------------------
-# Scopes, and what a request may do.
-
-
-# of OpenADR 3.1, whose description says where each is needed
+# scopes of OpenADR 3.1, as its description requires them
 OPENADR = (
     "read_all",
     "read_targets",
@@ -33,11 +34,10 @@ OPENADR = (
     "write_subscriptions",
     "write_vens",
 )
-# our own: meters send, operators look at a zone's inside, auditors at its ledger
-OWN = ("write_readings", "operate", "audit")
-SCOPES = OPENADR + OWN
+# further scopes: meters send readings, operators see loads, auditors read the ledger
+SCOPES = (*OPENADR, "write_readings", "operate", "audit")
 
-# what people call those who connect, and the scopes they need
+# kinds of clients and the scopes each needs
 KINDS: dict[str, tuple[str, ...]] = {
     "meters": ("write_readings",),
     "operator": ("operate", "audit"),
@@ -55,13 +55,16 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a request may do: as which client, with which scopes. Anybody has neither.
+    """Client and scopes of a request.
 
-    `ven`: the VEN whose objects the client may see, where it is one.
+    Attributes:
+        client: id of the client, None for an anonymous request.
+        scopes: what the request may do; empty for an anonymous request.
+        ven: name of the VEN whose objects the client may see, if it is one.
 
     >>> Grant("meters-north", frozenset({"write_readings"})).may("write_readings")
     True
-    >>> NOBODY.may("operate")
+    >>> ANONYMOUS.may("operate")
     False
     """
 
@@ -70,22 +73,26 @@ class Grant:
     ven: str | None = None
 
     def may(self, *scopes: str) -> bool:
-        """Whether it has one of these scopes."""
+        """Return True if the grant has at least one of these scopes."""
         return not self.scopes.isdisjoint(scopes)
 
 
-NOBODY = Grant()
+ANONYMOUS = Grant()
 
 
-def unknown_scopes(scopes: Iterable[str]) -> list[str]:
-    """Those that do not exist, in their order."""
-    return [scope for scope in scopes if scope not in SCOPES]
+def expand_scopes(names: Iterable[str]) -> tuple[str, ...]:
+    """Expand names of scopes and of kinds of clients to scopes.
 
+    Args:
+        names: members of `SCOPES` or keys of `KINDS`.
 
-def scopes_named(names: Iterable[str]) -> tuple[str, ...]:
-    """Scopes from scopes and kinds of clients, each once, in the order of `SCOPES`.
+    Returns:
+        The scopes, each once, in the order of `SCOPES`.
 
-    >>> scopes_named(["operator", "audit", "write_readings"])
+    Raises:
+        AccessError: if a name is unknown.
+
+    >>> expand_scopes(["operator", "audit", "write_readings"])
     ('write_readings', 'operate', 'audit')
     """
     wanted: set[str] = set()
@@ -99,33 +106,34 @@ def scopes_named(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(scope for scope in SCOPES if scope in wanted)
 
 
-# --------------------------------------------------------------------------------------------------
-# Client secrets as they are kept: scrypt with a salt of its own for each (RFC 7914).
-
-
 COST, BLOCK = 1 << 14, 8  # 16 MiB and some tens of milliseconds a try
 SECRET = 32  # random bytes of a new secret
-LONGEST = 512  # characters that are looked at: a longer one is nobody's
+LONGEST = 512  # characters hashed; a longer secret is never right
 
 
 @dataclass(frozen=True, slots=True)
-class Hashed:
-    """What is kept of a secret."""
+class SecretHash:
+    """Stored hash of a secret.
+
+    Attributes:
+        salt: random bytes of this secret alone.
+        digest: scrypt of the secret with that salt, 32 bytes.
+    """
 
     salt: bytes
     digest: bytes
 
     def __repr__(self) -> str:
-        return "Hashed(...)"
+        return "SecretHash(...)"
 
     @property
     def text(self) -> str:
-        """As stored: the rule, the salt, the digest."""
+        """Stored form: function, cost, block size, salt, digest."""
         return f"scrypt${COST}${BLOCK}${self.salt.hex()}${self.digest.hex()}"
 
     @classmethod
-    def of(cls, text: str) -> Hashed:
-        """From what is stored; only our own rule is known."""
+    def of(cls, text: str) -> SecretHash:
+        """Parse the stored form; AccessError for any other function or cost."""
         try:
             rule, cost, block, salt, digest = text.split("$")
             made = cls(bytes.fromhex(salt), bytes.fromhex(digest))
@@ -139,20 +147,39 @@ class Hashed:
 
 
 def new_secret() -> str:
-    """A secret nobody can guess, in letters that need no quoting."""
+    """Make a random secret of 32 bytes.
+
+    Returns:
+        The secret in URL-safe base64.
+    """
     return secrets.token_urlsafe(SECRET)
 
 
-def hashed(secret: str, salt: bytes | None = None) -> Hashed:
-    """What to keep of a secret."""
-    salt = secrets.token_bytes(16) if salt is None else salt
-    return Hashed(salt, _scrypt(secret, salt))
+def hash_secret(secret: str) -> SecretHash:
+    """Hash a secret with a new random salt.
+
+    Args:
+        secret: the secret as its client sends it.
+
+    Returns:
+        What to store.
+    """
+    salt = secrets.token_bytes(16)
+    return SecretHash(salt, _scrypt(secret, salt))
 
 
-def fits(secret: str, kept: Hashed) -> bool:
-    """Whether it is that secret; takes equally long either way."""
-    found = _scrypt(secret[:LONGEST], kept.salt)
-    return hmac.compare_digest(found, kept.digest) and len(secret) <= LONGEST
+def secret_matches(secret: str, stored: SecretHash) -> bool:
+    """Compare a secret with a stored hash in a time that does not depend on the result.
+
+    Args:
+        secret: what a client sent.
+        stored: hash of the right secret.
+
+    Returns:
+        True if it is that secret.
+    """
+    found = _scrypt(secret[:LONGEST], stored.salt)
+    return hmac.compare_digest(found, stored.digest) and len(secret) <= LONGEST
 
 
 def _scrypt(secret: str, salt: bytes) -> bytes:
@@ -160,13 +187,8 @@ def _scrypt(secret: str, salt: bytes) -> bytes:
     return hashlib.scrypt(text, salt=salt, n=COST, r=BLOCK, p=1, maxmem=64 << 20, dklen=32)
 
 
-# held against the secret of a client that does not exist, so that time does not tell
-NO_CLIENT = Hashed(bytes(16), bytes(32))
-
-
-# --------------------------------------------------------------------------------------------------
-# Clients and where they are kept: a file (SQLite) or a server (PostgreSQL), by URL.
-
+# compared with the secret for an unknown client, so that the time of an answer reveals nothing
+NO_CLIENT = SecretHash(bytes(16), bytes(32))
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VEN = 128  # characters of a VEN's name, as OpenADR has it
@@ -174,24 +196,47 @@ VEN = 128  # characters of a VEN's name, as OpenADR has it
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who may ask for tokens; `created` and `revoked` in UTC epoch s, `ven` its VEN's name."""
+    """A client that may ask for tokens.
+
+    Attributes:
+        id: 1 to 64 characters that match `NAME`.
+        scopes: members of `SCOPES`, at least one.
+        secret: hash of its secret.
+        created: UTC epoch [s].
+        ven: name of its VEN, if it is one; at most `VEN` characters.
+        revoked: UTC epoch [s], None while it is valid.
+    """
 
     id: str
     scopes: tuple[str, ...]
-    secret: Hashed = field(repr=False)
+    secret: SecretHash = field(repr=False)
     created: int
     ven: str | None = None
     revoked: int | None = None
 
 
-def could_be(name: str) -> bool:
-    """Whether a client may have that id; others need not be looked for."""
+def is_client_id(name: str) -> bool:
+    """Check the form of a client id.
+
+    Args:
+        name: text of any length.
+
+    Returns:
+        True if a client may have that id.
+    """
     return re.fullmatch(NAME, name) is not None
 
 
-def checked(client: Client) -> Client:
-    """The client, or why it cannot be one."""
-    if not could_be(client.id):
+def check_client(client: Client) -> None:
+    """Check the fields of a client.
+
+    Args:
+        client: a client before it is stored.
+
+    Raises:
+        AccessError: if its id, a scope or the name of its VEN is not allowed.
+    """
+    if not is_client_id(client.id):
         raise AccessError(
             "invalid_client",
             f"client id is {shown(client.id)}; give 1 to 64 letters, digits, dots, dashes or"
@@ -199,49 +244,41 @@ def checked(client: Client) -> Client:
         )
     wrong = [scope for scope in client.scopes if scope not in SCOPES]
     if wrong or not client.scopes:
-        said = shown(wrong[0]) if wrong else "missing"
-        raise AccessError("invalid_scope", f"scope is {said}; give one of {', '.join(SCOPES)}.")
+        found = shown(wrong[0]) if wrong else "missing"
+        raise AccessError("invalid_scope", f"scope is {found}; give one of {', '.join(SCOPES)}.")
     if client.ven is not None and not (client.ven.isprintable() and 0 < len(client.ven) <= VEN):
         raise AccessError(
             "invalid_client",
             f"ven is {shown(client.ven)}; give 1 to {VEN} printable characters.",
         )
-    return client
 
 
 class ClientStore(Protocol):
-    """Keeps clients. Every call sees what any process wrote before it; threads may share one."""
+    """Store of clients. Every call sees what any process wrote before it. Thread-safe."""
 
     def add(self, client: Client) -> None:
-        """Keep a new client, durably; refused where its id was ever used."""
+        """Store a new client durably; AccessError if its id was ever used."""
         ...
 
     def find(self, client: str) -> Client | None:
-        """A client by its id, revoked or not."""
+        """Return the client with this id, revoked or not, or None."""
         ...
 
     def all(self) -> list[Client]:
-        """Every client, by id."""
+        """Return all clients, sorted by id."""
         ...
 
     def revoke(self, client: str, at: int) -> bool:
-        """Have it end; False where there is none that is not revoked already."""
+        """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the file or connection."""
         ...
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
-
-
-def taken(client: str) -> AccessError:
-    """An id that is or was another's."""
-    return AccessError(
-        "invalid_client", f"client id {shown(client)} was used before; give another one."
-    )
 
 
 APPLICATION = 0x48474331  # "HGC1" in the file's header
@@ -257,8 +294,69 @@ CREATE TABLE clients (
 _COLUMNS = "id, scopes, secret, created, ven, revoked"
 
 
-class SqliteClients:
-    """A ClientStore in a file."""
+class SqlClients(ABC):
+    """A ClientStore on a database: the statements that SQLite and PostgreSQL share."""
+
+    _table: ClassVar[str]
+
+    @abstractmethod
+    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run one statement (a ? for each value) durably and return its rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See ClientStore."""
+
+    def add(self, client: Client) -> None:
+        """See ClientStore."""
+        check_client(client)
+        insert = f"INSERT INTO {self._table} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+        values = (client.secret.text, client.created, client.ven, client.revoked)
+        if not self._run(
+            f"{insert} ON CONFLICT (id) DO NOTHING RETURNING id",
+            client.id,
+            " ".join(client.scopes),
+            *values,
+        ):
+            raise AccessError(
+                "invalid_client", f"client id {shown(client.id)} was used before; give another one."
+            )
+
+    def find(self, client: str) -> Client | None:
+        """See ClientStore."""
+        if not is_client_id(client):
+            return None
+        found = self._run(f"SELECT {_COLUMNS} FROM {self._table} WHERE id = ?", client)
+        return _from_row(*found[0]) if found else None
+
+    def all(self) -> list[Client]:
+        """See ClientStore."""
+        found = self._run(f"SELECT {_COLUMNS} FROM {self._table} ORDER BY id")
+        return [_from_row(*one) for one in found]
+
+    def revoke(self, client: str, at: int) -> bool:
+        """See ClientStore."""
+        if not is_client_id(client):
+            return False
+        update = f"UPDATE {self._table} SET revoked = ? WHERE id = ? AND revoked IS NULL"
+        return bool(self._run(f"{update} RETURNING id", at, client))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SqliteClients(SqlClients):
+    """A ClientStore in an SQLite file.
+
+    Args:
+        path: the file; its folder must exist.
+        create: make the file if it is absent.
+    """
+
+    _table = "clients"
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         self.path = Path(path)
@@ -304,35 +402,6 @@ class SqliteClients:
                 " use the hushgrid that wrote it.",
             )
 
-    def add(self, client: Client) -> None:
-        """Keep a new client."""
-        try:
-            self._run(f"INSERT INTO clients ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", *row(client))
-        except sqlite3.IntegrityError:
-            raise taken(client.id) from None
-
-    def find(self, client: str) -> Client | None:
-        """A client by its id."""
-        if not could_be(client):
-            return None
-        found = self._run(f"SELECT {_COLUMNS} FROM clients WHERE id = ?", client)
-        return from_row(*found[0]) if found else None
-
-    def all(self) -> list[Client]:
-        """Every client."""
-        return [from_row(*one) for one in self._run(f"SELECT {_COLUMNS} FROM clients ORDER BY id")]
-
-    def revoke(self, client: str, at: int) -> bool:
-        """Have it end."""
-        if not could_be(client):
-            return False
-        found = self._run(
-            "UPDATE clients SET revoked = ? WHERE id = ? AND revoked IS NULL RETURNING id",
-            at,
-            client,
-        )
-        return bool(found)
-
     def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._mutex, self._errors():
             return self._database.execute(statement, values).fetchall()
@@ -342,19 +411,11 @@ class SqliteClients:
         with self._mutex, suppress(sqlite3.Error):
             self._database.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's and the disk's errors as ours."""
+        """Turn errors of SQLite and of the disk into AccessError."""
         try:
             yield
-        except sqlite3.IntegrityError:
-            raise
         except (sqlite3.Error, OSError) as error:
             raise AccessError(
                 "server_error",
@@ -363,15 +424,7 @@ class SqliteClients:
             ) from None
 
 
-def row(client: Client) -> tuple[Any, ...]:
-    """A client as columns."""
-    made = checked(client)
-    scopes = " ".join(made.scopes)
-    return (made.id, scopes, made.secret.text, made.created, made.ven, made.revoked)
-
-
-def from_row(
+def _from_row(
     name: str, scopes: str, secret: str, created: int, ven: str | None, revoked: int | None
 ) -> Client:
-    """A client from columns."""
-    return Client(name, tuple(scopes.split()), Hashed.of(secret), created, ven, revoked)
+    return Client(name, tuple(scopes.split()), SecretHash.of(secret), created, ven, revoked)

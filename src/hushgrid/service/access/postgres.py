@@ -1,4 +1,4 @@
-"""Clients in PostgreSQL, in a table of their own."""
+"""Clients in a table of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import Client, could_be, from_row, row, taken
+from hushgrid.service.access.clients import SqlClients
 
 CLIENTS_VERSION = 1
 _SCHEMA = """
@@ -23,14 +23,20 @@ CREATE TABLE IF NOT EXISTS hushgrid_clients_version (version integer NOT NULL);
 INSERT INTO hushgrid_clients_version
   SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM hushgrid_clients_version);
 """
-_COLUMNS = "id, scopes, secret, created, ven, revoked"
 _LOCK = int.from_bytes(hashlib.sha256(b"hushgrid-clients/1").digest()[:8], "big", signed=True)
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
 
-class PostgresClients:
-    """A ClientStore on a server."""
+class PostgresClients(SqlClients):
+    """A ClientStore on a PostgreSQL server.
+
+    Args:
+        url: `postgresql://USER@HOST/DATABASE`.
+        create: make the table if it is absent.
+    """
+
+    _table = "hushgrid_clients"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
@@ -73,70 +79,28 @@ class PostgresClients:
                 f" {CLIENTS_VERSION} is known; use the hushgrid that wrote them.",
             )
 
-    def add(self, client: Client) -> None:
-        """Keep a new client."""
-        try:
-            self._run(
-                f"INSERT INTO hushgrid_clients ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)"
-                " RETURNING id",
-                *row(client),
-            )
-        except psycopg.errors.UniqueViolation:
-            raise taken(client.id) from None
-
-    def find(self, client: str) -> Client | None:
-        """A client by its id."""
-        if not could_be(client):
-            return None
-        found = self._run(f"SELECT {_COLUMNS} FROM hushgrid_clients WHERE id = %s", client)
-        return from_row(*found[0]) if found else None
-
-    def all(self) -> list[Client]:
-        """Every client."""
-        found = self._run(f"SELECT {_COLUMNS} FROM hushgrid_clients ORDER BY id")
-        return [from_row(*one) for one in found]
-
-    def revoke(self, client: str, at: int) -> bool:
-        """Have it end."""
-        if not could_be(client):
-            return False
-        found = self._run(
-            "UPDATE hushgrid_clients SET revoked = %s WHERE id = %s AND revoked IS NULL"
-            " RETURNING id",
-            at,
-            client,
-        )
-        return bool(found)
-
-    def _run(self, statement: Any, *values: Any) -> list[tuple[Any, ...]]:
-        """Do it; once more on a new connection where the old one is gone."""
+    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; once more on a new connection if the old one was lost."""
+        text = statement.replace("?", "%s").encode()
         with self._mutex, self._errors():
             try:
-                return self._session.execute(statement, values).fetchall()
+                return self._session.execute(text, values).fetchall()
             except psycopg.OperationalError:
                 if not self._session.closed:
                     raise
             self._session = self._connected()
-            return self._session.execute(statement, values).fetchall()
+            return self._session.execute(text, values).fetchall()
 
     def close(self) -> None:
         """Close the connection."""
         with self._mutex, suppress(psycopg.Error):
             self._session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """The driver's errors as ours, in one line."""
+        """Turn errors of the driver into AccessError with one line."""
         try:
             yield
-        except psycopg.errors.UniqueViolation:
-            raise
         except psycopg.Error as error:
             why = " ".join(str(error).split()) or type(error).__name__
             raise AccessError(

@@ -1,11 +1,16 @@
-"""Who a request comes from, and tokens for those who know a secret.
+"""Tokens, backoff after wrong secrets, and sessions of browsers.
 
     access = Access(store, key, clock)
     token = access.token("ven-7", secret, ["read_all"], address="192.0.2.7")
     access.grant(f"Bearer {token.access_token}")    # Grant(client='ven-7', ...)
 
-A token is a claim under a MAC, so none is stored. Its client is looked up at every use (and held
-for `HELD` seconds), so a revoked one ends at once, whatever its tokens say.
+A token is a claim under a MAC and is not stored: two base64url texts joined by a dot, a JSON text
+and its HMAC-SHA256. Its client is looked up at every use (and cached for `CACHED` seconds), so a
+revoked client loses access within that time, whatever its tokens claim.
+
+A session is a random text in a browser's cookie. Only its digest is kept, in memory: a session that
+was ended cannot come back, and a restart ends all of them. Sessions and bearer tokens are not
+interchangeable.
 """
 
 from __future__ import annotations
@@ -26,45 +31,69 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import NO_CLIENT, NOBODY, Client, ClientStore, Grant, fits
+from hushgrid.service.access.clients import (
+    ANONYMOUS,
+    NO_CLIENT,
+    Client,
+    ClientStore,
+    Grant,
+    secret_matches,
+)
 from hushgrid.service.clock import Clock
 
-# --------------------------------------------------------------------------------------------------
-# Short-lived bearer tokens: what is granted and until when, under a MAC. Pure.
-#
-# A token is two base64url texts joined by a dot: a JSON text, and HMAC-SHA256 of the first one.
-# Nothing is stored for a token; who may still use it is asked of the store of clients.
-
-
 VERSION = 1
-LONGEST = 4096  # characters; no token of ours is longer
+LONGEST = 4096  # characters; a longer text is no token of this service
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says; `expires` in UTC epoch s."""
+    """Content of a token.
+
+    Attributes:
+        client: id of the client.
+        scopes: what the token allows, if its client still has these scopes.
+        expires: UTC epoch [s].
+    """
 
     client: str
     scopes: tuple[str, ...]
     expires: int
 
 
-def sealed(key: bytes, client: str, scopes: Sequence[str], expires: int, nonce: bytes) -> str:
-    """A token.
+def make_token(key: bytes, client: str, scopes: Sequence[str], expires: int, nonce: bytes) -> str:
+    """Make a bearer token.
 
-    >>> token = sealed(b"k" * 32, "ven-7", ["read_all"], 1_700_000_000, b"n" * 16)
-    >>> opened(b"k" * 32, token)
+    Args:
+        key: secret key of the MAC.
+        client: id of the client.
+        scopes: what the token allows.
+        expires: UTC epoch [s].
+        nonce: random bytes that make equal claims differ.
+
+    Returns:
+        The token.
+
+    >>> token = make_token(b"k" * 32, "ven-7", ["read_all"], 1_700_000_000, b"n" * 16)
+    >>> read_token(b"k" * 32, token)
     Claims(client='ven-7', scopes=('read_all',), expires=1700000000)
-    >>> opened(b"another key".ljust(32), token) is None
+    >>> read_token(b"another key".ljust(32), token) is None
     True
     """
-    said = json.dumps([VERSION, client, list(scopes), expires, nonce.hex()], separators=(",", ":"))
-    text = _written(said.encode())
-    return f"{text}.{_written(_mac(key, text))}"
+    claims = [VERSION, client, list(scopes), expires, nonce.hex()]
+    text = _base64(json.dumps(claims, separators=(",", ":")).encode())
+    return f"{text}.{_base64(_mac(key, text))}"
 
 
-def opened(key: bytes, token: str) -> Claims | None:
-    """What a token says, expired or not; None where it is not ours."""
+def read_token(key: bytes, token: str) -> Claims | None:
+    """Check a token's MAC and read its claims.
+
+    Args:
+        key: secret key of the MAC.
+        token: text that a client sent.
+
+    Returns:
+        The claims, expired or not; None if this service did not make the token.
+    """
     text, dot, mac = token.partition(".")
     if not dot or len(token) > LONGEST or not token.isascii():
         return None
@@ -72,8 +101,8 @@ def opened(key: bytes, token: str) -> Claims | None:
         given = base64.urlsafe_b64decode(mac + "=" * (-len(mac) % 4))
     except binascii.Error:
         return None
-    if not hmac.compare_digest(given, _mac(key, text)) or _written(given) != mac:
-        return None  # nothing of it is looked at before the MAC is right
+    if not hmac.compare_digest(given, _mac(key, text)) or _base64(given) != mac:
+        return None  # nothing is parsed before the MAC is right
     version, client, scopes, expires, _ = json.loads(
         base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     )
@@ -84,19 +113,22 @@ def _mac(key: bytes, text: str) -> bytes:
     return hmac.digest(key, b"hushgrid token\n" + text.encode(), "sha256")
 
 
-def _written(raw: bytes) -> str:
+def _base64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-# --------------------------------------------------------------------------------------------------
-# Slower after every failure; memory for so many at most.
-
-
-KEPT = 10_000  # names remembered; the one that failed longest ago goes first
+KEPT = 10_000  # names remembered; the one that failed longest ago is dropped first
 
 
 class Backoff:
     """Counts failures by name: after `free` of them a pause, twice as long after each further one.
+
+    Args:
+        steady: monotonic clock [s].
+        free: failures without a pause.
+        first: first pause [s].
+        most: longest pause [s].
+        kept: names remembered at most.
 
     >>> now = [0.0]
     >>> slow = Backoff(lambda: now[0], free=2, first=1.0, most=60.0)
@@ -119,12 +151,12 @@ class Backoff:
         self._seen: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # failures, until
 
     def wait(self, name: Hashable) -> float:
-        """How long to wait before the next try [s]."""
+        """Return the time to wait before the next attempt [s]."""
         failures, until = self._seen.get(name, (0, 0.0))
         return max(until - self._steady(), 0.0) if failures > self._free else 0.0
 
     def failed(self, name: Hashable) -> None:
-        """One more failure; what was long ago is forgotten."""
+        """Count a failure; the count restarts after twice the longest pause."""
         now = self._steady()
         failures, until = self._seen.pop(name, (0, now))
         if now - until > 2 * self._most:
@@ -138,14 +170,20 @@ class Backoff:
             self._seen.popitem(last=False)
 
     def succeeded(self, name: Hashable) -> None:
-        """All is forgiven."""
+        """Reset the count of a name."""
         self._seen.pop(name, None)
 
 
-def neighbourhood(address: str | None) -> str:
-    """What is counted as one sender: an IPv4 address, or the /64 of an IPv6 one.
+def sender_network(address: str | None) -> str:
+    """Return what counts as one sender: an IPv4 address, or the /64 network of an IPv6 address.
 
-    >>> neighbourhood("2001:db8::1:2:3:4"), neighbourhood("::ffff:192.0.2.7"), neighbourhood(None)
+    Args:
+        address: IP address, None if unknown.
+
+    Returns:
+        Text of the address or network; empty if `address` is none.
+
+    >>> sender_network("2001:db8::1:2:3:4"), sender_network("::ffff:192.0.2.7"), sender_network("")
     ('2001:db8::', '192.0.2.7', '')
     """
     try:
@@ -163,13 +201,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LIFETIME = 3600  # [s] of a token
-HELD = 3.0  # [s] a client that was looked up is held
-AT_ONCE = 4  # secrets looked at at the same time: each takes 16 MiB
+CACHED = 3.0  # [s] that a client is cached after it was looked up
+AT_ONCE = 4  # secrets hashed at the same time: each takes 16 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a client gets for its secret; `expires_in` [s]."""
+    """A token as its client gets it.
+
+    Attributes:
+        access_token: value of the Authorization header after "Bearer".
+        expires_in: lifetime [s].
+        scopes: what it allows.
+    """
 
     access_token: str = field(repr=False)
     expires_in: int
@@ -177,10 +221,15 @@ class Token:
 
 
 class Access:
-    """Grants and tokens of one service; any thread may call it.
+    """Grants and tokens of one service. Thread-safe.
 
-    `key` (32 bytes) seals tokens; `static` are digests (SHA-256, hex) of tokens that never expire
-    and may send readings.
+    Args:
+        clients: store of clients; None if there are only static tokens.
+        key: secret key of tokens, 32 bytes.
+        clock: clock by which tokens expire.
+        lifetime: of a token [s].
+        static: SHA-256 digests (hex) of tokens that never expire and may send readings.
+        steady: monotonic clock [s] of cache and backoff.
     """
 
     def __init__(
@@ -196,43 +245,43 @@ class Access:
         self._clients, self._key, self._clock, self._steady = clients, key, clock, steady
         self._lifetime = lifetime
         self._static = tuple(digest.lower() for digest in static)
-        self._held: OrderedDict[str, tuple[float, Client | None]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[float, Client | None]] = OrderedDict()
         self._homes: OrderedDict[tuple[str, str], None] = OrderedDict()
-        # An address that guesses is slowed soon. A client that others guess at is slowed later,
-        # and never where it is known to come from: else anybody could shut it out.
+        # An address that guesses is slowed soon. A client whose secret others guess is slowed
+        # later, and never at an address it used before: otherwise anyone could lock it out.
         self._addresses = Backoff(steady, free=5, first=1.0, most=300.0)
         self._names = Backoff(steady, free=20, first=1.0, most=60.0)
         self._mutex = threading.Lock()
         self._hashing = threading.BoundedSemaphore(AT_ONCE)
 
     def grant(self, authorization: str | None) -> Grant:
-        """What the value of an Authorization header allows; AccessError where its token is bad.
+        """Return what the value of an Authorization header allows; AccessError for a bad token.
 
-        A header of another scheme is not for us: it may be a proxy's.
+        Other schemes than Bearer are ignored: such a header may be meant for a proxy.
         """
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
         return _granted(claims, self.client(claims.client))
 
-    def at_once(self, authorization: str | None) -> Grant | None:
-        """`grant`, where that has to wait for nothing; None where a client must be looked up."""
+    def cached_grant(self, authorization: str | None) -> Grant | None:
+        """Return `grant` from the cache; None if a client must be looked up in the store."""
         claims = self._claims(authorization)
         if isinstance(claims, Grant):
             return claims
-        known, client = self.held(claims.client)
+        known, client = self.cached_client(claims.client)
         return _granted(claims, client) if known else None
 
     def _claims(self, authorization: str | None) -> Claims | Grant:
-        """What a token claims under our seal; the grant itself where no client stands behind it."""
+        """Return the claims of a token, or the grant itself if it belongs to no client."""
         scheme, _, token = (authorization or "").strip().partition(" ")
         if scheme.lower() != "bearer":
-            return NOBODY
+            return ANONYMOUS
         token = token.strip()
         found = self._static_grant(token)
         if found is not None:
             return found
-        claims = opened(self._key, token)
+        claims = read_token(self._key, token)
         if claims is None:
             raise _bad("The bearer token is missing or unknown; ask for one with your secret.")
         if claims.expires <= self._clock.now():
@@ -240,7 +289,7 @@ class Access:
         return claims
 
     def _static_grant(self, token: str) -> Grant | None:
-        """Every digest is compared, each in constant time."""
+        """Compare with every digest, each in constant time."""
         found = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         matches = [hmac.compare_digest(found, digest) for digest in self._static]
         if not any(matches):
@@ -254,22 +303,22 @@ class Access:
         scopes: Sequence[str] = (),
         address: str | None = None,
     ) -> Token:
-        """A token for a secret, with these scopes or all that the client has.
+        """Make a token for a client's secret, with these scopes or all that the client has.
 
-        AccessError of kind `invalid_client`, `invalid_scope` or `slow_down` (with `wait` [s]).
-        Takes some tens of milliseconds of a processor: call it in a thread of its own.
+        Raises AccessError of kind `invalid_client`, `invalid_scope` or `slow_down` (with `wait`
+        [s]). Takes tens of milliseconds of processor time: call it in a worker thread.
         """
-        client = self.proved(client_id, secret, address)
-        return self._made(client, tuple(dict.fromkeys(scopes)) or client.scopes)
+        client = self.authenticate(client_id, secret, address)
+        return self._make_token(client, tuple(dict.fromkeys(scopes)) or client.scopes)
 
-    def proved(self, client_id: str, secret: str, address: str | None = None) -> Client:
-        """The client whose secret it is; AccessError and time as for `token`."""
-        place = neighbourhood(address)
+    def authenticate(self, client_id: str, secret: str, address: str | None = None) -> Client:
+        """Return the client with this secret; AccessError and duration as for `token`."""
+        place = sender_network(address)
         self._slow(client_id[:100], place)
         client = self._clients.find(client_id) if self._clients is not None else None
         with self._hashing:
             self._slow(client_id[:100], place)  # others may have failed while this one waited
-            right = fits(secret, NO_CLIENT if client is None else client.secret)
+            right = secret_matches(secret, NO_CLIENT if client is None else client.secret)
         if client is None or not right or client.revoked is not None:
             with self._mutex:
                 self._addresses.failed(place)
@@ -280,11 +329,11 @@ class Access:
             )
         with self._mutex:
             self._addresses.succeeded(place)
-            _hold(self._homes, (client.id, place), None)
+            _remember(self._homes, (client.id, place), None)
         return client
 
     def _slow(self, name: str, place: str) -> None:
-        """Refuse without a look at the secret while a pause lasts."""
+        """Refuse while a pause lasts, before the secret is hashed."""
         with self._mutex:
             wait = self._addresses.wait(place)
             if (name, place) not in self._homes:
@@ -296,7 +345,7 @@ class Access:
                 wait=wait,
             )
 
-    def _made(self, client: Client, scopes: tuple[str, ...]) -> Token:
+    def _make_token(self, client: Client, scopes: tuple[str, ...]) -> Token:
         if not set(scopes) <= set(client.scopes):
             raise AccessError(
                 "invalid_scope",
@@ -304,23 +353,23 @@ class Access:
                 f" {' '.join(client.scopes)}.",
             )
         expires = math.floor(self._clock.now()) + self._lifetime
-        made = sealed(self._key, client.id, scopes, expires, secrets.token_bytes(16))
+        made = make_token(self._key, client.id, scopes, expires, secrets.token_bytes(16))
         return Token(made, self._lifetime, scopes)
 
-    def held(self, name: str) -> tuple[bool, Client | None]:
-        """Whether a client was looked up in the last `HELD` seconds, and what was found."""
+    def cached_client(self, name: str) -> tuple[bool, Client | None]:
+        """Return (True, what was found) if an id was looked up in the last `CACHED` seconds."""
         with self._mutex:
-            until, client = self._held.get(name, (-math.inf, None))
+            until, client = self._cache.get(name, (-math.inf, None))
         return self._steady() < until, client
 
     def client(self, name: str) -> Client | None:
-        """The client of a token of ours, at most `HELD` seconds old."""
-        known, client = self.held(name)
+        """Look up a client; the answer may be `CACHED` seconds old."""
+        known, client = self.cached_client(name)
         if known:
             return client
         client = self._clients.find(name) if self._clients is not None else None
         with self._mutex:
-            _hold(self._held, name, (self._steady() + HELD, client))
+            _remember(self._cache, name, (self._steady() + CACHED, client))
         return client
 
 
@@ -330,7 +379,7 @@ def _granted(claims: Claims, client: Client | None) -> Grant:
     return Grant(client.id, frozenset(claims.scopes) & set(client.scopes), client.ven)
 
 
-def _hold(kept: OrderedDict[K, V], key: K, value: V) -> None:
+def _remember(kept: OrderedDict[K, V], key: K, value: V) -> None:
     kept.pop(key, None)
     kept[key] = value
     while len(kept) > KEPT:
@@ -341,21 +390,20 @@ def _bad(message: str) -> AccessError:
     return AccessError("invalid_token", message)
 
 
-# --------------------------------------------------------------------------------------------------
-# Sessions of people at a browser: begun with a client's secret, ended by them or by time.
-#
-# A session is a random text that only the browser has; here its digest is kept, in memory alone. So
-# whoever logs out is out, nothing that was ended comes back, and a restart ends them all. A session
-# is no bearer token, and no bearer token is a session.
-
-
-SESSIONS_KEPT = 1_000  # sessions; the oldest goes first
-LONGEST_SESSION = 128  # characters; no session of ours is longer
+SESSIONS_KEPT = 1_000  # sessions; the oldest is dropped first
+LONGEST_SESSION = 128  # characters; a longer text is no session of this service
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a browser keeps, and for how long [s]."""
+    """A session as the browser gets it.
+
+    Attributes:
+        text: value of the cookie.
+        expires_in: lifetime [s].
+        client: id of the client that logged in.
+        scopes: what the client may do.
+    """
 
     text: str = field(repr=False)
     expires_in: int
@@ -364,7 +412,13 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one process; any thread may call it."""
+    """The sessions of one process. Thread-safe.
+
+    Args:
+        access: checks secrets and looks up clients.
+        lifetime: of a session [s].
+        steady: monotonic clock [s]; the service's own clock may be simulated or be set.
+    """
 
     def __init__(
         self,
@@ -373,14 +427,13 @@ class Sessions:
         lifetime: int = LIFETIME,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        # a steady clock, not the service's: that one may be a simulation's, or be set
         self._access, self._lifetime, self._steady = access, lifetime, steady
         self._live: OrderedDict[str, tuple[str, float]] = OrderedDict()  # digest: client, until
         self._mutex = threading.Lock()
 
     def begin(self, client_id: str, secret: str, address: str | None = None) -> Session:
-        """A session for a client's secret; AccessError as for a token, and as slow."""
-        client = self._access.proved(client_id, secret, address)
+        """Begin a session for a client's secret; AccessError and duration as for a token."""
+        client = self._access.authenticate(client_id, secret, address)
         text = secrets.token_urlsafe(32)
         with self._mutex:
             now = self._steady()
@@ -392,23 +445,23 @@ class Sessions:
         return Session(text, self._lifetime, client.id, client.scopes)
 
     def end(self, text: str | None) -> None:
-        """End it; one that is not there has ended."""
+        """End a session; does nothing if it has ended already."""
         if text is not None:
             with self._mutex:
                 self._live.pop(_digest(text), None)
 
     def grant(self, text: str) -> Grant:
-        """What a session allows: all that its client may, nothing where it has ended."""
+        """Return all that the session's client may do; nothing if the session has ended."""
         name = self._client_of(text)
-        return NOBODY if name is None else _sessions_granted(self._access.client(name))
+        return ANONYMOUS if name is None else _session_grant(self._access.client(name))
 
-    def at_once(self, text: str) -> Grant | None:
-        """`grant`, where that has to wait for nothing; None where a client must be looked up."""
+    def cached_grant(self, text: str) -> Grant | None:
+        """Return `grant` from the cache; None if a client must be looked up in the store."""
         name = self._client_of(text)
         if name is None:
-            return NOBODY
-        known, client = self._access.held(name)
-        return _sessions_granted(client) if known else None
+            return ANONYMOUS
+        known, client = self._access.cached_client(name)
+        return _session_grant(client) if known else None
 
     def _client_of(self, text: str) -> str | None:
         if len(text) > LONGEST_SESSION:
@@ -418,9 +471,9 @@ class Sessions:
         return name if self._steady() < until else None
 
 
-def _sessions_granted(client: Client | None) -> Grant:
+def _session_grant(client: Client | None) -> Grant:
     if client is None or client.revoked is not None:
-        return NOBODY
+        return ANONYMOUS
     return Grant(client.id, frozenset(client.scopes), client.ven)
 
 

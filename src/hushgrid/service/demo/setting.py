@@ -21,7 +21,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.access import open_clients
-from hushgrid.service.access.clients import Client, hashed, scopes_named
+from hushgrid.service.access.clients import Client, expand_scopes, hash_secret
 from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.readiness import KEY_FILE
@@ -163,5 +163,5 @@ def budget_of(zone: ZoneService) -> float:
 def _add_operator(deployment: Deployment, secrets: Secrets) -> None:
     with open_clients(deployment.client_store) as store:
         if store.find(OPERATOR) is None:
-            scopes = scopes_named(["operator"])
-            store.add(Client(OPERATOR, scopes, hashed(secrets.operator), int(time.time())))
+            scopes = expand_scopes(["operator"])
+            store.add(Client(OPERATOR, scopes, hash_secret(secrets.operator), int(time.time())))

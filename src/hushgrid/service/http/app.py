@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
 from hushgrid.files.deployment import Http
-from hushgrid.service.access.clients import NOBODY
+from hushgrid.service.access.clients import ANONYMOUS
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import UNTIL_RESUMED
@@ -150,7 +150,7 @@ def guarded(handler: Handler, *scopes: str) -> Handler:
 
     async def looked_at(request: Request) -> Response:
         grant = asked(request.scope).grant
-        if grant is NOBODY:
+        if grant is ANONYMOUS:
             return problem(
                 401,
                 "The bearer token is missing or unknown; send one that has the scope"

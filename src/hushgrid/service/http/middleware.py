@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import Http
-from hushgrid.service.access.clients import NOBODY, Grant
-from hushgrid.service.access.tokens import Access, Sessions, neighbourhood
+from hushgrid.service.access.clients import ANONYMOUS, Grant
+from hushgrid.service.access.tokens import Access, Sessions, sender_network
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
     Headers,
@@ -83,7 +83,7 @@ class Senders:
     def __init__(self, proxies: Sequence[str]) -> None:
         self._networks = [ip_network(one) for one in proxies]
         self._known = lru_cache(maxsize=KEPT)(self._is_proxy)
-        self._near = lru_cache(maxsize=KEPT)(neighbourhood)
+        self._near = lru_cache(maxsize=KEPT)(sender_network)
 
     def of(self, peer: str | None, forwarded: str | None) -> str:
         """The address of a request: the last one that no proxy of ours is.
@@ -127,7 +127,7 @@ class Caller:
 def asked(scope: Scope) -> Caller:
     """Who makes a request, as the front found out."""
     found = scope.get(PRESENT)
-    return found if isinstance(found, Caller) else Caller(NOBODY, "")
+    return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
 
 
 class Front:
@@ -180,7 +180,7 @@ class Front:
         sender = self._senders.of(
             peer[0] if peer else None, None if forwarded is None else forwarded.decode("latin-1")
         )
-        grant, refusal = NOBODY, None
+        grant, refusal = ANONYMOUS, None
         if authorization is not None:
             try:
                 grant = await self._grant(authorization.decode("latin-1"))
@@ -222,7 +222,7 @@ class Front:
 
     async def _grant(self, authorization: str) -> Grant:
         """Whom a token is of; a thread is only asked where a store has to be."""
-        found = self._access.at_once(authorization)
+        found = self._access.cached_grant(authorization)
         if found is not None:
             return found
         return await to_thread.run_sync(self._access.grant, authorization)
@@ -231,8 +231,8 @@ class Front:
         """Whom a cookie is of. For looking only: what changes something asks for more."""
         found = session_in(scope["headers"])
         if self._sessions is None or found is None or not ours(scope["headers"], told=False):
-            return NOBODY
-        grant = self._sessions.at_once(found)
+            return ANONYMOUS
+        grant = self._sessions.cached_grant(found)
         return await to_thread.run_sync(self._sessions.grant, found) if grant is None else grant
 
     async def _give(self, page: Page, unless: bytes | None, send: Send) -> None:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hushgrid.errors import AccessError
-from hushgrid.service.access.clients import NOBODY
+from hushgrid.service.access.clients import ANONYMOUS
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.http.common import (
     BEARER,
@@ -173,7 +173,7 @@ class SessionWays:
     async def see(self, request: Request) -> Response:
         """GET: who one is."""
         grant = asked(request.scope).grant
-        if grant is NOBODY:
+        if grant is ANONYMOUS:
             return problem(401, "Nobody is logged in; log in with POST.", headers=BEARER)
         return JSONResponse(
             {"client": grant.client, "scopes": sorted(grant.scopes)}, headers=NO_STORE
