@@ -223,9 +223,9 @@ def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -
     service.write_text(service.read_text().replace("[service]", "[service]\nbudget = 13.0"))
     (zone,) = load_deployment(service).zones
     assert zone.learned.epsilon == 3.0
-    from hushgrid.service.promise import releases_within
+    from hushgrid.service.promise import affordable
 
-    assert releases_within(zone) == 20  # (13 - 3) / 0.5
+    assert affordable(zone).releases == 20  # (13 - 3) / 0.5
     service.write_text(service.read_text().replace("budget = 13.0", "budget = 2.0"))
     with pytest.raises(ConfigError, match=r"learned\.epsilon"):
         load_deployment(service)

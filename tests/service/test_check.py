@@ -19,7 +19,7 @@ from hushgrid.planning.planner import plan
 from hushgrid.report.promise import price_error
 from hushgrid.service import readiness as seam
 from hushgrid.service.ledger.writer import create
-from hushgrid.service.promise import outlook, releases_within, zone_prose
+from hushgrid.service.promise import affordable, outlook, zone_prose
 from hushgrid.service.readiness import example
 from tests.service.brokers import free_port
 
@@ -196,4 +196,5 @@ def test_how_long_a_budget_lasts(tmp_path: Path) -> None:
         (zone,) = load_deployment(
             put(tmp_path, SHORT, ("budget = 400.0", f"budget = {budget}"))
         ).zones
-        assert releases_within(zone) == last
+        paid = affordable(zone)
+        assert paid.releases == (paid.steps if last is None else last)

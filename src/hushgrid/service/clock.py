@@ -1,4 +1,8 @@
-"""Wall clocks of the edge: now, and what to say when it jumps."""
+"""Wall clocks of the service, and its logs: one JSON object a line.
+
+A log line has only the fields named in `FIELDS`, so that no reading, load, body or token can
+enter it. Of an unforeseen error its type and place are logged, never its text.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ JUMP = 2.0  # [s] by which a clock may drift between two looks before it is call
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of wall-clock time."""
 
     def now(self) -> float:
         """UTC epoch seconds."""
@@ -34,7 +38,12 @@ class SystemClock:
 
 
 class FastClock:
-    """A clock for simulations: from `origin` [UTC epoch s] on, `speed` times as fast."""
+    """A clock for simulations.
+
+    Args:
+        origin: Its time when it is made [UTC epoch s].
+        speed: How many times faster than real time it runs.
+    """
 
     def __init__(self, origin: float, speed: float) -> None:
         self._origin, self._speed, self._begun = origin, speed, time.monotonic()
@@ -45,10 +54,18 @@ class FastClock:
 
 
 class WatchedClock:
-    """A clock that is held against one that cannot be set; a jump is logged, not mended.
+    """A clock that is compared with a monotonic one; a jump is logged and counted, not corrected.
 
-    Back: what is on record is not published again, the next interval waits. Forward: what passed is
-    left out.
+    After a jump back, steps on record are not published again and the next interval waits. After a
+    jump forward, the intervals that passed are left out.
+
+    Args:
+        clock: The wall clock.
+        speed: How many times faster than `steady` it runs.
+        steady: A clock that cannot be set [s].
+
+    Attributes:
+        jumps: How many jumps were seen.
     """
 
     def __init__(
@@ -69,13 +86,6 @@ class WatchedClock:
         return wall
 
 
-# --------------------------------------------------------------------------------------------------
-# Logs for machines: one JSON object a line.
-#
-# Only fields named here are written, so that a reading, a load, a body or a token cannot slip in;
-# of an unforeseen error its type and place are told, never its text.
-
-
 FIELDS = (
     "zone", "t", "source", "error", "reason", "seconds", "host", "port", "status", "publisher",
     "accepted", "duplicate", "late", "unknown", "malformed", "messages", "epoch", "mode",
@@ -84,16 +94,16 @@ FIELDS = (
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: time, level, event, and the fields that may be told."""
+    """Formats a log record as one line of JSON: time, level, event, and the fields of `FIELDS`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, without its end."""
         at = datetime.fromtimestamp(record.created, UTC)
-        line = {
+        line = {  # the event of other libraries is their text without the values it is filled with
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.msg if record.name.startswith("hushgrid") else _template(record),
+            "event": record.msg if record.name.startswith("hushgrid") else str(record.msg),
         }
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[0]:
@@ -103,13 +113,16 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def _template(record: logging.LogRecord) -> str:
-    """What other libraries log, without the values they fill in."""
-    return str(record.msg)
-
-
 def log_lines(stream: TextIO | None = None, level: int = logging.INFO) -> logging.Handler:
-    """Send all logs of the process to a stream (standard error) as JSON lines."""
+    """Send all logs of the process to a stream as JSON lines.
+
+    Args:
+        stream: Where they go; None: standard error.
+        level: The lowest level that is logged.
+
+    Returns:
+        The one handler of the root logger.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

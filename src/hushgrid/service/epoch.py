@@ -1,4 +1,7 @@
-"""The terms of a zone's epoch: what the ledger has fixed, and how new ones begin."""
+"""Terms of a zone's epoch: what the ledger has fixed, how a new epoch begins, names of houses.
+
+A house has a pseudonym in public records: the same one each time, and no hint at its meter.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,21 @@ from hushgrid.service.ledger.records import ChargeRecord, EpochRecord, LedgerSta
 from hushgrid.service.ledger.writer import Ledger, Signer
 from hushgrid.service.meters.ports import IntervalSource
 
-# --------------------------------------------------------------------------------------------------
-# Names of houses in public records: the same for a meter each time, and telling nobody which.
-
-
 _PURPOSE = hashlib.sha256(b"hushgrid-house/1\n").hexdigest()
 
 
 def house_names(key: Signer, meters: Iterable[str]) -> Iterator[str]:
-    """A name for each meter id; only who has the key can tell which is whose.
+    """A pseudonym for each meter id; linking them needs the key.
 
-    Ed25519 signs a text the same way each time, so a signature that is never shown is a secret
+    Ed25519 signs a text the same way each time, so a signature that is never published is a secret
     that needs no file of its own.
+
+    Args:
+        key: The service's signing key.
+        meters: Meter ids.
+
+    Yields:
+        32 hexadecimal digits for each.
     """
     secret = bytes.fromhex(key.sign(_PURPOSE))
     for meter in meters:
@@ -41,9 +47,15 @@ def begin(
     new_epoch: bool,
     stated: Mapping[str, Any] | None = None,
 ) -> None:
-    """See that the present epoch is of these terms; begin one where there is none, or if asked.
+    """Check that the present epoch has these terms; begin one where there is none, or if asked to.
 
-    `stated`: what the record of a new epoch says about leakage.
+    Args:
+        service: The zone of the service file.
+        ledger: Its ledger, open for writing.
+        meters: The meter store.
+        key: The service's signing key.
+        new_epoch: Begin a new epoch whether or not there is one.
+        stated: Fields of a new epoch's record about leakage.
     """
     check_all_here(service, ledger.standing, key)
     if new_epoch:  # first, since it is refused while the old epoch has readings open
@@ -53,7 +65,16 @@ def begin(
 
 
 def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> None:
-    """Refuse a roster with a house that left: what it spends here would be carried nowhere."""
+    """Refuse a roster with a house that left: its further spending would not follow it.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+        key: The service's signing key, for the names of houses.
+
+    Raises:
+        LedgerError: A house of the roster has moved to another zone.
+    """
     left = {one.house: one.other for one in standing.moved.values() if one.direction == "out"}
     if not left:
         return
@@ -67,7 +88,15 @@ def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> 
 
 
 def check_same(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse terms that are not those of the present epoch."""
+    """Refuse terms that are not those of the present epoch.
+
+    Args:
+        service: The zone.
+        standing: Its ledger state.
+
+    Raises:
+        LedgerError: There is no epoch, or its terms, times or roster differ.
+    """
     if standing.epoch is None:
         raise LedgerError(f"the ledger of zone {service.id!r} has no epoch; start the service.")
     now_first = service.begins // service.seconds
@@ -83,7 +112,15 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
 
 
 def check_new(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse a new epoch that begins before what is published, while nothing is changed yet."""
+    """Refuse a new epoch that begins before the last published step; changes nothing.
+
+    Args:
+        service: The zone with the new epoch's terms.
+        standing: Its ledger state.
+
+    Raises:
+        LedgerError: A step of the new epoch is published already.
+    """
     first, last = service.begins // service.seconds, standing.last_t
     if first <= last:
         raise LedgerError(
@@ -93,7 +130,7 @@ def check_new(service: ZoneService, standing: LedgerState) -> None:
 
 
 def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
-    """Let the meter store take the new epoch's roster; a store that is new takes any."""
+    """Set the new epoch's roster in the meter store; an empty store takes any."""
     try:
         meters.open_zone(service.id, service.meters, service.seconds)
     except MeterRetryError:
@@ -105,7 +142,7 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
 def _begin(
     service: ZoneService, ledger: Ledger, new_epoch: bool, stated: Mapping[str, Any]
 ) -> None:
-    """The present epoch must be of these terms; begin one where there is none, or when asked to."""
+    """Check the present epoch's terms, or write the records of a new one."""
     standing = ledger.standing
     if standing.epoch is not None and not new_epoch:
         check_same(service, standing)
@@ -129,7 +166,7 @@ def _begin(
 
 
 def _charge(service: ZoneService, ledger: Ledger) -> None:
-    """What pooled models have cost every house is in the ledger before the first release."""
+    """Charge what pooled models have cost every house, before the first release."""
     made = service.learned
     if made.epsilon > 0:
         given = re.fullmatch("[0-9a-f]{64}", made.digest)
@@ -139,14 +176,22 @@ def _charge(service: ZoneService, ledger: Ledger) -> None:
 
 
 def _commit(service: ZoneService, ledger: Ledger) -> None:
-    """The schedule's digest, before the first reading of the epoch."""
+    """Commit to the schedule by its digest, before the first reading of the epoch."""
     epoch = ledger.standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
     ledger.write(ScheduleRecord.of(state.digest, state.scheduler.scales()))
 
 
 def first_state(service: ZoneService, digest: str | None = None) -> State:
-    """The mechanism before step 1 of the epoch; `digest` is the epoch's, where there is one."""
+    """The mechanism's state before step 1 of an epoch.
+
+    Args:
+        service: The zone under the epoch's terms.
+        digest: The epoch's digest, which may be in an earlier format; None: today's.
+
+    Returns:
+        The state.
+    """
     scenario = service.scenario
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     return known_as(init(*world, service.policy), digest)
@@ -155,8 +200,14 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
 def roster_digest(service: ZoneService) -> str:
     """SHA-256 over the meter ids in house order, a line each.
 
-    In the order of the ids where models are private: there houses stand in the order of their
-    groups, and which home is in which would be something to check guesses against.
+    In the order of the ids where models are private: there houses are in the order of their groups,
+    and a guess about which home is in which group could be checked against the digest.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        64 hexadecimal digits.
     """
     meters = sorted(service.meters) if service.learned.private else service.meters
     return hashlib.sha256("".join(f"{m}\n" for m in meters).encode()).hexdigest()

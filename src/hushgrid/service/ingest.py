@@ -1,4 +1,7 @@
-"""The way in: canonical readings to the houses of the zones, counted, durable on return."""
+"""Ingest: parsed readings to the houses of the zones, counted, durable on return.
+
+Small batches of a delivery are stored together, so that one sync makes many readings durable.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,24 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, NameIndex, Names, Parsed
 from hushgrid.service.meters.ports import Counts, MeterStore
 
-# --------------------------------------------------------------------------------------------------
-# A delivery on its way in: pieces from a parser, put together so that each sync takes many.
-
-
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 
 
 class Delivery:
-    """What became of a delivery so far; what is counted is durable, even if the rest fails."""
+    """Counts of a delivery so far; what is counted is durable, even if the rest fails."""
 
     def __init__(self) -> None:
         self.receipt = Receipt()
         self.problems: tuple[str, ...] = ()
 
     def take(self, gate: Gate, batches: Iterable[Parsed]) -> Receipt:
-        """Put all batches; returns when they are durable."""
+        """Store all batches; returns when they are durable."""
         for together in _gathered(batches):
             self.count(gate.take(*together), together)
         return self.receipt
 
     def count(self, receipt: Receipt, parsed: Iterable[Parsed]) -> None:
-        """Add what became of some batches."""
+        """Add the receipt of some batches."""
         self.receipt += receipt
         for part in parsed:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
@@ -49,18 +48,25 @@ class Delivery:
 def take_each(
     gate: Gate, deliveries: Sequence[tuple[Delivery, Iterable[Parsed]]]
 ) -> list[Exception | None]:
-    """Put small deliveries together; returns when they are durable. Why each failed, if it did.
+    """Store small deliveries together; returns when they are durable.
 
-    What stands before a broken batch is put and counted, as it is for one alone.
+    Batches before a broken one are stored and counted, as they are for a single delivery.
+
+    Args:
+        gate: Stores readings.
+        deliveries: Each delivery with its batches.
+
+    Returns:
+        For each delivery the error that ended it, or None.
     """
     read = [_read(batches) for _, batches in deliveries]
     found = gate.take_each([parsed for parsed, _ in read])
     errors: list[Exception | None] = []
-    for (delivery, _), (parsed, broken), told in zip(deliveries, read, found, strict=True):
-        if isinstance(told, Exception):
-            errors.append(told)
+    for (delivery, _), (parsed, broken), result in zip(deliveries, read, found, strict=True):
+        if isinstance(result, Exception):
+            errors.append(result)
             continue
-        delivery.count(told, parsed)
+        delivery.count(result, parsed)
         errors.append(broken)
     return errors
 
@@ -75,7 +81,7 @@ def _read(batches: Iterable[Parsed]) -> tuple[list[Parsed], Exception | None]:
 
 
 def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
-    """Small batches together. Those before a broken one are given first, then the error."""
+    """Small batches joined into lists. Those before a broken batch come first, then the error."""
     held: list[Parsed] = []
     rows, source = 0, iter(batches)
     while True:
@@ -97,10 +103,15 @@ def _gathered(batches: Iterable[Parsed]) -> Iterator[list[Parsed]]:
 
 
 class Receipt(NamedTuple):
-    """What became of the readings of one delivery; each is counted once, but for `clamped`.
+    """Counts of the readings of one delivery; each is counted once, except in `clamped`.
 
-    A repeated reading is a duplicate whether or not it agrees with the first, which stays.
-    `clamped`: how many of the accepted lie outside 0..bound, so that they will be cut.
+    Attributes:
+        accepted: Stored.
+        duplicate: Repeated, whether or not equal to the first one, which is kept.
+        late: Of an interval that is closed.
+        clamped: How many of the accepted lie outside 0..bound, so that they will be clamped.
+        unknown: Of a meter of no zone.
+        malformed: Not a reading.
     """
 
     accepted: int = 0
@@ -117,31 +128,38 @@ class Receipt(NamedTuple):
 
 
 class Gate:
-    """Knows every meter of every zone, and puts what they say into the meter store."""
+    """Maps meter ids to houses of the zones and stores readings in the meter store.
+
+    Args:
+        zones: The zones of the service.
+        store: The meter store.
+    """
 
     def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
         self._zones, self._store = tuple(zones), store
         self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
-        self._telling = threading.Lock()
+        self._learning = threading.Lock()
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
         bounds = [np.ascontiguousarray(z.scenario.zone.bound, np.int32) for z in self._zones]
         self._bounds = [(bound, int(bound.min()) if bound.size else 0) for bound in bounds]
 
     def take(self, *parsed: Parsed) -> Receipt:
-        """Put what was parsed; durable on return."""
+        """Store parsed readings; durable on return."""
         (found,) = self.take_each([parsed])
         if isinstance(found, Exception):
             raise found
         return found
 
     def take_each(self, deliveries: Sequence[Sequence[Parsed]]) -> list[Receipt | Exception]:
-        """Put several deliveries, all of a zone at once; durable on return.
+        """Store several deliveries, all of a zone at once; durable on return.
 
-        A receipt of each, or why it cannot be had now: another zone's trouble is not theirs.
+        Returns:
+            For each delivery its receipt, or why it cannot be stored now. A zone that fails affects
+            only the deliveries with readings of it.
         """
         parts = [p.readings for each in deliveries for p in each if len(p.readings)]
         sizes = [sum(len(p.readings) for p in each) for each in deliveries]
-        told = [
+        results = [
             _DeliveryResult(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
             for each, size in zip(deliveries, sizes, strict=True)
         ]
@@ -152,17 +170,17 @@ class Gate:
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
             )
-            self._put(columns, list(accumulate(sizes)), told)
-        return [each.error or each.receipt for each in told]
+            self._put(columns, list(accumulate(sizes)), results)
+        return [each.error or each.receipt for each in results]
 
     def _places(self, names: Names) -> Int32s:
         found = self._index.find(names)
         if found.strange:
-            with self._telling:
+            with self._learning:
                 self._index.tell(names, found)
         return found.place
 
-    def _put(self, columns: _Placed, ends: list[int], told: list[_DeliveryResult]) -> None:
+    def _put(self, columns: _Placed, ends: list[int], results: list[_DeliveryResult]) -> None:
         for zone, first, (bound, least) in zip(
             self._zones, self._first, self._bounds, strict=False
         ):
@@ -172,10 +190,10 @@ class Gate:
             try:
                 counts = self._store.put_each(zone.id, *mine, ends=upto, marked=outside)
             except (MeterError, OSError) as error:
-                for each, size in zip(told, _sizes(upto), strict=True):
+                for each, size in zip(results, _sizes(upto), strict=True):
                     each.error = error if size else each.error
                 continue
-            for each, found, size in zip(told, counts, _sizes(upto), strict=True):
+            for each, found, size in zip(results, counts, _sizes(upto), strict=True):
                 each.receipt += _receipt(found, size)
 
 
@@ -190,9 +208,11 @@ class _Placed(NamedTuple):
     def of_zone(
         self, first: int, bound: Int32s, least: int, ends: list[int]
     ) -> tuple[_Placed, Bools | None, list[int]]:
-        """Those of a zone, places counted from `first` on; which are outside 0..bound, if any.
+        """Readings of one zone, places counted from `first` on.
 
-        With them where each delivery ends that ended at `ends`.
+        Returns:
+            The readings, which of them are outside 0..bound (None: none), and where each delivery
+            ends that ended at `ends`.
         """
         place, start, duration, wh = self
         house, outside = np.empty(place.size, np.int32), np.empty(place.size, np.bool_)
@@ -207,7 +227,7 @@ class _Placed(NamedTuple):
 
 @dataclass(slots=True)
 class _DeliveryResult:
-    """What a delivery is told in the end."""
+    """The receipt of a delivery, or the error that ended it."""
 
     receipt: Receipt
     error: Exception | None = None
@@ -226,6 +246,6 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _receipt(counts: Counts, known: int) -> Receipt:
-    """What counts add to a receipt in which these readings were unknown so far."""
+    """The change to a receipt in which these readings were counted as unknown."""
     again = counts.duplicate + counts.conflicting
     return Receipt(counts.accepted, again, counts.late, counts.marked, -known, counts.malformed)

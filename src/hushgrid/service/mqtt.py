@@ -1,8 +1,8 @@
 """Readings in and prices out over MQTT 3.1.1, QoS 1.
 
-A message is acknowledged when its readings are durable, or when nothing could ever be read from it.
-A message that the store could not take stays with the broker, which sends it again when we come
-back: the session is kept under a fixed client id.
+A message is acknowledged when its readings are durable, or when it can never be read. A message
+that the store could not take stays with the broker, which sends it again after a reconnect: the
+session is kept under a fixed client id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ Message = tuple[int, int, bytes]  # mid, qos, payload
 
 
 class MqttReadings:
-    """Takes readings from a broker in a thread of its own, from `start` to `stop`."""
+    """Takes readings from a broker in its own thread, from `start` to `stop`.
+
+    Args:
+        mqtt: The broker and its topics.
+        gate: Stores readings.
+        received: Called with "mqtt" and the receipt of each stored batch.
+        client_id: Names the session that the broker keeps.
+
+    Attributes:
+        listening: Set while the subscription is active.
+    """
 
     def __init__(
         self,
@@ -63,11 +73,11 @@ class MqttReadings:
         self._client.on_message = self._came
 
     def start(self) -> None:
-        """Connect, and go on connecting."""
+        """Connect, and reconnect until `stop`."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the messages in hand and disconnect."""
+        """Store the messages received so far and disconnect."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(30)
@@ -104,7 +114,7 @@ class MqttReadings:
                 raise ConnectionError
 
     def _more(self) -> bool:
-        """Whether more is there without waiting."""
+        """Whether another message can be read without waiting."""
         sock = self._client.socket()
         return sock is not None and bool(select.select([sock], [], [], 0)[0])
 
@@ -128,7 +138,7 @@ class MqttReadings:
         self._waiting.append((message.mid, message.qos, bytes(message.payload)))
 
     def _take(self) -> None:
-        """Store what came, then acknowledge it, in its order."""
+        """Store the messages received, then acknowledge them in order."""
         if not self._waiting:
             return
         delivery = Delivery()
@@ -139,12 +149,12 @@ class MqttReadings:
         self._waiting.clear()
         self._pause = FIRST_PAUSE
         self._received("mqtt", receipt)
-        told = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
-        log.info("readings", extra={"messages": messages, **told})
+        counts = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
+        log.info("readings", extra={"messages": messages, **counts})
 
 
 def _parsed(payload: bytes) -> Parsed:
-    """The readings of a message; one that is none at all counts as one malformed."""
+    """The readings of a message; an unreadable one counts as one malformed reading."""
     try:
         if len(payload) > LIMIT:
             raise IntakeError(f"message is beyond {LIMIT} bytes; send it in parts.")
@@ -154,7 +164,12 @@ def _parsed(payload: bytes) -> Parsed:
 
 
 class MqttOut:
-    """A line to a broker on which something is published; `stop` ends it."""
+    """A connection to a broker for publishing; `stop` ends it.
+
+    Args:
+        mqtt: The broker.
+        client_id: Must differ from that of every other connection.
+    """
 
     def __init__(self, mqtt: Mqtt, client_id: str) -> None:
         self._client = _client(mqtt, client_id, keep=False)
@@ -164,7 +179,7 @@ class MqttOut:
         self._client.loop_start()
 
     def send(self, topic: str, text: str, *, retain: bool) -> None:
-        """Publish with QoS 1 and wait for the broker's word; OSError where it does not come."""
+        """Publish with QoS 1 and wait for the confirmation; OSError where it does not come."""
         if not self._client.is_connected() or time.monotonic() < self._silent_until:
             raise ConnectionError("broker away")
         sent = self._client.publish(topic, text, 1, retain=retain)
@@ -186,8 +201,13 @@ class MqttOut:
 class MqttPrices(MqttOut):
     """Publishes prices, retained.
 
-    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. Home
-    Assistant is told of each zone before its first price, where that is asked for.
+    `{zone}` in the topic becomes the zone's name; where it is missing, the name comes last. If the
+    service file asks for it, Home Assistant gets a discovery message of each zone before its first
+    price.
+
+    Args:
+        mqtt: The broker and its topics.
+        client_id: Must differ from that of every other connection.
     """
 
     def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
@@ -198,7 +218,7 @@ class MqttPrices(MqttOut):
         super().__init__(mqtt, client_id)
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Publish and wait for the broker's word; OSError where it does not come."""
+        """Publish and wait for the confirmation; OSError where it does not come."""
         topic = topic_of(self._topic, zone.id)
         if self._prefix is not None and zone.id not in self._announced:
             self.send(*discovery(zone, self._prefix, topic), retain=True)
@@ -207,17 +227,24 @@ class MqttPrices(MqttOut):
 
 
 def _hang_up(client: paho.Client) -> None:
-    """Close the socket where the client has not: the broker may answer a farewell too late."""
+    """Close the socket where the client has not: the broker may answer a disconnect too late."""
     with suppress(OSError, ValueError):
         if (line := client.socket()) is not None:
             line.close()
 
 
 def topic_of(pattern: str, zone: str) -> str:
-    """Where a zone's prices go; what a topic cannot hold is written as in a URL.
+    """The topic of a zone's prices; characters that a topic cannot hold are percent-encoded.
 
     >>> topic_of("hushgrid/{zone}/price", "elm-street"), topic_of("prices", "a/b")
     ('hushgrid/elm-street/price', 'prices/a%2Fb')
+
+    Args:
+        pattern: A topic in which `{zone}` may occur.
+        zone: The zone's id.
+
+    Returns:
+        The topic.
     """
     name = "".join(f"%{ord(c):02X}" if c in "%+#/\0" else c for c in zone)
     return (pattern if "{zone}" in pattern else f"{pattern}/{{zone}}").replace("{zone}", name)
@@ -233,7 +260,17 @@ def _client(mqtt: Mqtt, client_id: str, *, keep: bool) -> paho.Client:
 
 
 def password_of(mqtt: Mqtt) -> str | None:
-    """The password in the file that the service file names."""
+    """The broker's password, from the file that the service file names.
+
+    Args:
+        mqtt: The broker.
+
+    Returns:
+        The password; None where no file is named.
+
+    Raises:
+        ServiceError: The file cannot be read.
+    """
     if mqtt.password_file is None:
         return None
     try:

@@ -1,9 +1,7 @@
-"""The running process: stores, key, noise, a curator for each zone, ways in and out, the loop.
+"""A running process: stores, key, noise, a curator for each zone, HTTP and MQTT, and the loop.
 
-    stop = threading.Event()
-    serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
-
-A zone whose pass fails is closed and opened again after a pause that grows; the others go on.
+A zone whose pass fails is closed and opened again after a pause that doubles each time; the other
+zones continue.
 """
 
 from __future__ import annotations
@@ -41,10 +39,6 @@ from hushgrid.service.openadr.app import MqttEvents, Vtn, mounted
 from hushgrid.service.prices import History
 from hushgrid.service.transfer import check_arrived
 
-# --------------------------------------------------------------------------------------------------
-# One zone of a running process: open, ticking, or waiting to be opened again.
-
-
 log = logging.getLogger("hushgrid.serve")
 
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] before a zone that failed is opened again
@@ -53,7 +47,19 @@ OpenCurator = Callable[[ZoneService, float, bool], AbstractContextManager[Curato
 
 
 class ZoneRun:
-    """A zone, its curator while it is open, and when to try again while it is not."""
+    """One zone of a running process: open, or waiting to be opened again.
+
+    Args:
+        service: The zone.
+        make: Opens its curator.
+        steady: A clock that cannot be set [s].
+        first_pause: Pause before the first new attempt [s]; None: `FIRST_PAUSE`.
+
+    Attributes:
+        service: The zone.
+        curator: Its curator while it is open.
+        failures: Failed passes in a row.
+    """
 
     def __init__(
         self,
@@ -70,7 +76,7 @@ class ZoneRun:
         self._pause, self._again = self._first, 0.0
 
     def open(self, now: float, *, new_epoch: bool = False) -> Curator:
-        """Take the zone's lock and fold its ledger."""
+        """Take the zone's lock and replay its ledger."""
         stack = ExitStack()
         with stack:
             self.curator = stack.enter_context(self._make(self.service, now, new_epoch))
@@ -79,32 +85,32 @@ class ZoneRun:
         return self.curator
 
     def close(self) -> None:
-        """Let go of the zone."""
+        """Release the zone."""
         self.curator = None
         self._stack.close()
 
     def run(self, now: float) -> list[ReleaseRecord] | None:
-        """Publish what is due. None where the zone is closed, or was closed just now."""
+        """Publish what is due; None if the zone is closed, or was closed by a failure."""
         if self.curator is None and self._steady() < self._again:
             return None
         try:
             made = (self.curator or self.open(now)).run(now)
-        except Exception as error:  # one zone's trouble is not another's
+        except Exception as error:  # a failure of one zone must not stop the others
             self._fail(error)
             return None
         self.refresh()
         return made
 
     def refresh(self) -> None:
-        """Forget failures: what made them may be over."""
+        """Forget failures: their cause may be over."""
         self._pause, self._again, self.failures = self._first, 0.0, 0
 
     def _fail(self, error: Exception) -> None:
-        # our own errors say no secret; of others the type is all that is safe to tell
+        # HushgridError texts hold no secret; of other errors only the type is safe to log
         reason = str(error) if isinstance(error, HushgridError) else type(error).__name__
         foreign = not isinstance(error, (HushgridError, OSError))
-        told = {"zone": self.service.id, "error": type(error).__name__, "reason": reason}
-        log.error("zone failed", extra=told, exc_info=error if foreign else None)
+        fields = {"zone": self.service.id, "error": type(error).__name__, "reason": reason}
+        log.error("zone failed", extra=fields, exc_info=error if foreign else None)
         try:
             self.close()
         except Exception as again:
@@ -117,7 +123,7 @@ class ZoneRun:
         self._pause = min(2 * self._pause, LAST_PAUSE)
 
     def next_due(self) -> float:
-        """When the next interval closes [UTC epoch s]; never, while the zone is closed."""
+        """When the next interval closes [UTC epoch s]; infinite while the zone is closed."""
         return self.curator.next_due() if self.curator else float("inf")
 
 
@@ -125,10 +131,21 @@ WAKE, LEAST = 1.0, 0.01  # [s] the longest and the shortest sleep of the loop
 
 
 class Process:
-    """Everything that is open; `stack` closes it, the ways in first.
+    """Everything that a service has open; `stack` closes it, HTTP and MQTT first.
 
-    `more`: further routes of the HTTP server. `demo`: its pages show the adversary. `noise` makes
-    the noise of a simulation, in place of one with a secret seed; production takes none.
+    Args:
+        deployment: The service as its file describes it.
+        stack: Closes what the process opens.
+        more: Further routes of the HTTP server.
+        demo: Whether its pages include the adversary's.
+        noise: Makes the noise of a simulation, in place of one with a random seed. Ignored in
+            production.
+
+    Attributes:
+        deployment: As given.
+        board: Health of each zone.
+        history: Releases that can be queried.
+        server: The HTTP server, if the process has its own.
     """
 
     def __init__(
@@ -151,10 +168,10 @@ class Process:
         self.board = Board(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
         self._price_file = _price_file(deployment)
-        shown: list[Publisher] = [self.history, *self._made_publishers()]
-        self._publishers = [Counted(each, self._metrics) for each in shown]
+        publishers: list[Publisher] = [self.history, *self._made_publishers()]
+        self._publishers = [Counted(each, self._metrics) for each in publishers]
         self._loads = Loads(deployment.zones, self._meters)
-        self._names = tuple(type(each).__name__ for each in shown)
+        self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
         self._zones = self._made_zones()
         self._gate = Gate(deployment.zones, self._meters)
@@ -163,7 +180,7 @@ class Process:
 
     @property
     def _mark(self) -> str:
-        """What this process's names have that no other's has."""
+        """A suffix of client ids that distinguishes this process from others of the service."""
         return ""
 
     def _made_zones(self) -> list[ZoneRun]:
@@ -173,7 +190,7 @@ class Process:
         if self._price_file is not None:
             yield self._price_file
         if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
-            # two of a name drive each other out
+            # a broker disconnects a client when another one connects under the same name
             name = f"hushgrid-prices-{self._key.public[:12]}{self._mark}"
             prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
@@ -186,7 +203,7 @@ class Process:
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
-        """A zone's curator with a ledger store of its own: what is opened again is opened whole."""
+        """A zone's curator with its own ledger store, which is reopened with the zone."""
         with (
             open_store(self.deployment.ledger) as store,
             Curator.open(
@@ -206,7 +223,7 @@ class Process:
             yield curator
 
     def open(self, now: float, new_epoch: bool) -> None:
-        """Open every zone; what is wrong with one is raised."""
+        """Open every zone; raises the first error."""
         moves = {}
         for zone in self._zones:
             self._stack.callback(zone.close)
@@ -267,7 +284,7 @@ class Process:
         return mounted(self._stack.enter_context(made).app)
 
     def _lines(self, zone: str) -> Iterator[str]:
-        """A zone's records as they are exported: those that the witness of this process has.
+        """A zone's records as lines of an export, up to the last that this process has witnessed.
 
         A record that is stored and not witnessed yet may still be lost, and its step drawn again.
         """
@@ -279,7 +296,7 @@ class Process:
                 yield record.line + "\n"
 
     def listen(self, clock: Clock, stage: Stage | None = None) -> None:
-        """Open the ways in: a server of our own, or a stage on somebody else's."""
+        """Start the HTTP server (or attach to an existing one) and the MQTT subscriber."""
         http = self.deployment.http
         if http is not None and stage is not None:
             stage.show(self.face(http, clock))
@@ -305,7 +322,7 @@ class Process:
 
     def turn(self, clock: Clock) -> None:
         """One pass over all zones."""
-        self._mend()
+        self._reopen_meters()
         for zone in self._zones:
             self._pass(zone, clock)
         self._passed()
@@ -319,7 +336,7 @@ class Process:
             self.board.failed(zone.service.id)
             return
         self._metrics.released(made, time.monotonic() - begun)
-        status = self._told(zone.curator.status)
+        status = self._with_curator(zone.curator.status)
         self._metrics.stands(status)
         self.board.passed(status)
         if self._operator is not None:
@@ -329,19 +346,19 @@ class Process:
         if self._operator is not None:
             self._operator.passed()
 
-    def _told(self, status: Status) -> Status:
+    def _with_curator(self, status: Status) -> Status:
         return status
 
     def leave(self) -> None:
-        """What is done first when the process is to stop."""
+        """Prepare to stop; called before anything is closed."""
 
     def rest(self, clock: Clock) -> float:
-        """How long to sleep [s]: until something is due, never longer than a second."""
+        """How long to sleep [s]: until the next interval closes, within `LEAST`..`WAKE`."""
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
         return min(max(due - clock.now(), LEAST), WAKE)
 
-    def _mend(self) -> None:
-        """Open a meter store again that cannot be used any more."""
+    def _reopen_meters(self) -> None:
+        """Reopen a meter store that failed."""
         if not self._meters.doubtful or time.monotonic() < self._renew_at:
             return
         try:
@@ -360,7 +377,14 @@ def _price_file(deployment: Deployment) -> PriceFile | None:
 
 
 def make_noise(deployment: Deployment) -> Noise:
-    """Of the service's mode."""
+    """The noise source of a service's mode.
+
+    Args:
+        deployment: The service.
+
+    Returns:
+        Secure noise in production, else simulated noise with a random seed.
+    """
     if deployment.mode == "production":
         return SecureNoise()
     return SimulatedNoise(secrets.randbits(128))

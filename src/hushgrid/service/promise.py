@@ -342,12 +342,6 @@ def _next(standing: LedgerState) -> int:
     return max(standing.epoch.step(last) + 1, 1)
 
 
-def releases_within(zone: ZoneService) -> int | None:
-    """How many releases of a fresh epoch the budget pays for; None where for all, or unknown."""
-    paid = affordable(zone)
-    return None if paid.releases == paid.steps else paid.releases
-
-
 def _paid_from(zone: ZoneService) -> str:
     return "there will be" if zone.budget is None else f"the budget of {zone.budget:g} pays for"
 

@@ -1,6 +1,6 @@
-"""A ledger replayed: the mechanism's state, public knowledge, and what is spent.
+"""A ledger replayed: the mechanism's state, public knowledge, and spending.
 
-Everything in it is public: whoever has the ledger and the zone file has it too.
+Everything here is public: it follows from the ledger and the zone file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PublicReplay:
 
     Attributes:
         knowledge: Belief about occupancy, and the step it is about.
-        rates: What was shown at each step of the epoch so far [currency/kWh].
+        rates: The rate published at each step of the epoch so far [currency/kWh].
     """
 
     def __init__(self, service: ZoneService, first: int) -> None:
@@ -180,7 +180,15 @@ class Replay:
 
 
 def begun(service: ZoneService, standing: LedgerState) -> State:
-    """The mechanism before step 1 of the present epoch, with what windows count from before it."""
+    """The mechanism's state before step 1 of the present epoch, with earlier losses of its windows.
+
+    Args:
+        service: The zone under the epoch's terms.
+        standing: The zone's ledger state.
+
+    Returns:
+        The state, from which the epoch's releases are replayed.
+    """
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
     return carry(state, lost_before(standing, service.policy.schedule.shared_by))
@@ -193,6 +201,13 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
     and with the loss of any house whatever it consumes. A house that came in before the epoch's
     first release may have lost all it had spent at the last step before the release that follows
     its record; where that is a release of the present epoch, `brought_now` has it.
+
+    Args:
+        standing: The zone's ledger state.
+        steps: Steps of a window.
+
+    Returns:
+        `steps` - 1 losses; none where the ledger has no epoch.
     """
     lost, epoch = [Spent() for _ in range(steps - 1)], standing.epoch
     if epoch is None or not lost:
@@ -222,9 +237,15 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
 
 
 def brought_now(standing: LedgerState) -> float:
-    """The most that a house brought along which came since the release before the present epoch.
+    """The most that a house had spent which came since the last release before the present epoch.
 
     It counts as lost at the last step before the epoch's first release, whenever that is made.
+
+    Args:
+        standing: The zone's ledger state.
+
+    Returns:
+        The largest epsilon; 0 where no house came.
     """
     first = standing.epoch.first if standing.epoch else 0
     late = (e for e, after in _brought(standing) if after is None or after.t >= first)
@@ -246,6 +267,14 @@ def _brought(standing: LedgerState) -> Iterator[tuple[float, ReleaseRecord | Non
 
 
 def spent_before(service: ZoneService, standing: LedgerState) -> Spent:
-    """What is lost besides an epoch's releases: the most a house brought along, models, gaps."""
+    """Losses of an epoch other than its releases: transfers, models, gaps.
+
+    Args:
+        service: The zone under the epoch's terms.
+        standing: The zone's ledger state.
+
+    Returns:
+        The largest loss that a house brought along, plus what models and booked gaps cost.
+    """
     gaps = (one.epsilon for one in standing.booked_now)
     return Spent().add(standing.carried, service.learned.epsilon, *gaps)

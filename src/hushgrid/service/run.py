@@ -1,9 +1,7 @@
-"""The running process: stores, key, noise, a curator for each zone, ways in and out, the loop.
+"""The service: one curator process, or one of several, until it is stopped.
 
-    stop = threading.Event()
-    serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
-
-A zone whose pass fails is closed and opened again after a pause that grows; the others go on.
+stop = threading.Event()
+serve(load_deployment("service.toml"), clock=SystemClock(), stop=stop)
 """
 
 from __future__ import annotations
@@ -21,7 +19,16 @@ from hushgrid.service.process import Process, log
 def serve(
     deployment: Deployment, *, clock: Clock, stop: threading.Event, new_epoch: bool = False
 ) -> None:
-    """Run until `stop` is set. What is wrong at the start is raised; later it is logged."""
+    """Run until `stop` is set.
+
+    An error at the start is raised; a later one is logged, and the zone concerned is opened again.
+
+    Args:
+        deployment: The service as its file describes it.
+        clock: The wall clock.
+        stop: Ends the loop once it is set.
+        new_epoch: Begin a new epoch in every zone.
+    """
     with ExitStack() as stack:
         process = _process(deployment if new_epoch else as_begun(deployment), stack)
         process.open(clock.now(), new_epoch)

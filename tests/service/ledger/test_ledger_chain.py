@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import LedgerError
-from hushgrid.service.ledger.chain import check, check_export, fold
+from hushgrid.service.ledger.chain import check, fold
 from hushgrid.service.ledger.records import from_line, seal
 from hushgrid.service.ledger.writer import Key, verify_signature
 from tests import bodies
@@ -61,7 +61,7 @@ SCRIPTED = script()
 def test_a_whole_ledger_stands() -> None:
     report = check(RECORDS, verify_signature)
     assert (report.records, report.head, report.first_bad) == (12, RECORDS[-1].digest, None)
-    assert check_export(LINES, verify_signature) == report
+    assert check(map(from_line, LINES), verify_signature) == report
     assert SCRIPTED.verify(LINES)[0]
 
 
@@ -74,7 +74,7 @@ def test_the_fold() -> None:
     assert (standing.epoch.digest, standing.epoch.first) == (OTHER_TERMS, 6)
     assert [one.t for one in standing.releases] == [1, 2, 3, 4, 5, 6]
     assert standing.counts == {"readings": 4, "forecast": 1, "fallback": 1}
-    assert (standing.last_t, standing.rates) == (6, (released(1).rate,))
+    assert (standing.last_t, [one.rate for one in standing.current]) == (6, [released(1).rate])
     assert standing.epsilon == float("inf")  # the last one has no epsilon of its own
     assert standing.spent == {"house-17": (1.5, 0.0)}
     second = standing.at(2)
@@ -286,7 +286,7 @@ def test_capital_digits_are_refused() -> None:
 
 def damaged(change: bytes) -> int | None:
     """The first bad line, on which hushgrid and the script agree."""
-    report = check_export(_lines(change), verify_signature)
+    report = check(map(from_line, _lines(change)), verify_signature)
     good, text = SCRIPTED.verify(_lines(change))
     assert good == (report.first_bad is None and report.records > 0)
     if not good and report.first_bad is not None:
@@ -335,7 +335,8 @@ def test_a_removed_record_is_found(gone: int) -> None:
     else:  # what remains is a whole ledger; only a head known from elsewhere shows the loss
         assert damaged(rest) is None
         head = RECORDS[-1].digest
-        assert check_export(_lines(rest), verify_signature, {head: None}).first_bad == gone + 1
+        report = check(map(from_line, _lines(rest)), verify_signature, {head: None})
+        assert report.first_bad == gone + 1
         assert SCRIPTED.verify(_lines(rest), heads=[head]) == (
             False,
             f"bad: line {gone + 1}: record {head} is not in there: its end was cut",

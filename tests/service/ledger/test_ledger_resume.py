@@ -67,7 +67,7 @@ def test_account_state_and_releases_are_refolded(tmp_path: Path, at: int) -> Non
         standing = ledger.standing
     assert standing.epoch is not None
     assert [one.in_epoch(standing.epoch) for one in standing.releases] == made
-    assert standing.rates == now.rates
+    assert tuple(one.rate for one in standing.current) == now.rates
     standing.check_schedule(scales(state()))
     again = Account.resume(state(), standing.account())
     assert again.entries == account.entries
@@ -110,11 +110,11 @@ def test_keys(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert keys.load(path).public == key.public != keys.create(tmp_path / "other.pem").public
     digest = "ab" * 32
-    assert keys.verify(key.public, digest, keys.load(path).sign(digest))
-    assert not keys.verify(key.public, "ac" * 32, key.sign(digest))
-    assert not keys.verify(KEY.public, digest, key.sign(digest))
-    assert not keys.verify("ff" * 32, digest, key.sign(digest))
-    assert not keys.verify(key.public, digest, "")
+    assert keys.verify_signature(key.public, digest, keys.load(path).sign(digest))
+    assert not keys.verify_signature(key.public, "ac" * 32, key.sign(digest))
+    assert not keys.verify_signature(KEY.public, digest, key.sign(digest))
+    assert not keys.verify_signature("ff" * 32, digest, key.sign(digest))
+    assert not keys.verify_signature(key.public, digest, "")
     assert "PRIVATE" in path.read_text()
     assert "PRIVATE" not in repr(key)
     with pytest.raises(LedgerError, match="never overwritten"):

@@ -451,7 +451,7 @@ class SharedProcess(Process):
 
     def turn(self, clock: Clock) -> None:
         """Take and give leases, follow others, and one pass over the zones that are here."""
-        self._mend()
+        self._reopen_meters()
         try:
             if self._sharing.turn():
                 self._disown()
@@ -500,7 +500,7 @@ class SharedProcess(Process):
         """How long to sleep [s]: never longer than a beat."""
         return min(super().rest(clock), self._sharing.pace.beat)
 
-    def _told(self, status: Status) -> Status:
+    def _with_curator(self, status: Status) -> Status:
         return replace(status, curator=self._sharing.me)
 
     def _disown(self) -> None:

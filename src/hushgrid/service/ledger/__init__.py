@@ -1,4 +1,4 @@
-"""Where records are kept: a file (SQLite) or a server (PostgreSQL), by URL."""
+"""The ledger: records, the rules of their chain, and stores by URL (SQLite or PostgreSQL)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ __all__ = ["LedgerStore", "open_store", "standby_remark"]
 
 
 def open_store(url: str, *, create: bool = True) -> LedgerStore:
-    """A store by a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
+    """Open a ledger store.
 
-    `create` makes it where it is absent; without it a store is opened for reading alone.
+    Args:
+        url: A path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
+        create: Create the store where it is absent; False: open it for reading only.
+
+    Returns:
+        The store, a context manager.
+
+    Raises:
+        ExtraError: PostgreSQL is asked for and psycopg is not installed.
+        LedgerError: The scheme is unknown, or the store cannot be opened.
     """
     scheme, colon, rest = url.partition(":")
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
@@ -34,9 +43,13 @@ def open_store(url: str, *, create: bool = True) -> LedgerStore:
 
 
 def standby_remark(url: str) -> str | None:
-    """What an operator should know about the ledger's standbys, in a sentence; None for a file.
+    """A warning about the ledger's standby servers; queries the database.
 
-    Asks the database; where it cannot be reached the sentence is about that.
+    Args:
+        url: The ledger's URL.
+
+    Returns:
+        One sentence; None for a file, or where commits wait for a standby.
     """
     if not url.startswith(("postgresql://", "postgres://")):
         return None

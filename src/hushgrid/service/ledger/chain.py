@@ -1,7 +1,7 @@
-"""The rules of a ledger, in one place: what record may follow, and the folds built on that.
+"""The rules of a ledger: which record may follow, and the folds built on that.
 
-Appending, verifying and resuming all go through `follow`. Pure: signatures are judged by a
-function that is handed in.
+Appending, verifying and resuming all go through `follow`. Pure: signatures are verified by a
+function that is passed in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from hushgrid.service.ledger.records import (
     ScheduleRecord,
     TransferRecord,
     digest_of,
-    from_line,
     unmatched,
 )
 
@@ -37,7 +36,21 @@ Verify = Callable[[str, str, str], bool]  # (public key, digest, signature), all
 
 @dataclass(frozen=True, slots=True)
 class ChainPosition:
-    """Where a chain stands, as far as the rules go; small however long the chain."""
+    """The end of a chain as far as the rules need it; its size does not grow with the chain.
+
+    Attributes:
+        zone: The zone.
+        mode: Whether the releases are real or simulated.
+        key: Public key of all signatures (hex).
+        head: The last record.
+        epoch: The present epoch.
+        schedule: The digest committed to in the present epoch.
+        last_t: The last step published or lost in a gap.
+        end: End of the last interval published [UTC epoch s].
+        spent: (epsilon, delta) of each house that ever moved, when it last did.
+        charged: What every house spent on models, by their digests.
+        gap: The open gap: no release from readings until it is booked.
+    """
 
     zone: str
     mode: str
@@ -55,14 +68,26 @@ class ChainPosition:
 def follow(
     place: ChainPosition | None, record: Record, verify: Verify | None = None
 ) -> ChainPosition:
-    """The place after the record, or LedgerError with the rule it breaks. None: before any."""
+    """The position after a record.
+
+    Args:
+        place: The position before it; None before the first record.
+        record: The record.
+        verify: Verifies its signature; None: it is not verified.
+
+    Returns:
+        The new position.
+
+    Raises:
+        LedgerError: The record breaks a rule.
+    """
     return _followed(place, record, verify)[0]
 
 
 def _followed(
     place: ChainPosition | None, record: Record, verify: Verify | None
 ) -> tuple[ChainPosition, LedgerEntry]:
-    """The place after the record, and what the record says."""
+    """The position after a record, and the record's entry."""
     _check_link(place, record)
     entry = TYPES[record.kind].from_record(record)
     if (place is None) != isinstance(entry, GenesisRecord):
@@ -291,7 +316,14 @@ _RULES: Mapping[str, Callable[[Any, Any], ChainPosition]] = {
 
 
 class Fold:
-    """A fold under way: `take` records in order, ask for the `standing` whenever wanted."""
+    """Folds the records of one zone in order.
+
+    Args:
+        verify: Verifies signatures; None: they are not verified.
+
+    Attributes:
+        place: Where the chain is; None before the first record.
+    """
 
     def __init__(self, verify: Verify | None = None) -> None:
         self.place: ChainPosition | None = None
@@ -310,17 +342,17 @@ class Fold:
         return tuple(self._kept[GapRecord])
 
     def clear(self) -> None:
-        """Forget everything: the ledger that was read is no longer the one that is there."""
+        """Start again, when the ledger was replaced by another one."""
         self.place, self._signature = None, ""
         for one in self._kept.values():
             one.clear()
 
     def check(self, record: Record) -> ChainPosition:
-        """The place after the record, or the rule it breaks; nothing changes."""
+        """The position after the record; LedgerError where it breaks a rule. Changes nothing."""
         return follow(self.place, record, self._verify)
 
     def take(self, record: Record) -> None:
-        """One more record, if the rules allow it; else nothing changes."""
+        """Add one record; raises LedgerError and changes nothing if it breaks a rule."""
         self.place, entry = _followed(self.place, record, self._verify)
         self._signature = record.signature
         kept = self._kept[type(entry)]
@@ -332,7 +364,7 @@ class Fold:
 
     @property
     def standing(self) -> LedgerState:
-        """What the records so far leave."""
+        """The ledger state after the records so far."""
         place = self.place
         if place is None:
             raise LedgerError("the ledger has no record; its first is the genesis.")
@@ -357,7 +389,15 @@ class Fold:
 
 
 def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState:
-    """What a zone's records leave; the first that breaks a rule is an error."""
+    """The ledger state after a zone's records.
+
+    Args:
+        records: The records in order.
+        verify: Verifies signatures; None: they are not verified.
+
+    Returns:
+        The state. The first record that breaks a rule is a LedgerError.
+    """
     under_way = Fold(verify)
     for record in records:
         under_way.take(record)
@@ -366,10 +406,15 @@ def fold(records: Iterable[Record], verify: Verify | None = None) -> LedgerState
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What a check found: `records` that stand, the `head` of them, and the first that does not.
+    """The result of verifying chains.
 
-    `first_bad` is its place among those given, from 1: for one zone the number it should have,
-    for an export its line. `standings` are what stands of each zone.
+    Attributes:
+        records: How many records are valid, up to the first that is not.
+        head: Digest of the last valid record.
+        first_bad: The first bad record among those given, from 1: for one zone its number, for an
+            export its line. None where all are valid.
+        reason: What is wrong with it.
+        standings: Ledger state of each zone after the valid records.
     """
 
     records: int
@@ -386,8 +431,14 @@ def check(
 ) -> ChainReport:
     """Verify a zone's chain, or several zones' one after the other in the order of their names.
 
-    `known` are digests from elsewhere that must be among the records, with their zones where
-    those are known.
+    Args:
+        records: The records.
+        verify: Verifies signatures; None: they are not verified.
+        known: Digests from elsewhere that must be among the records, with their zones where those
+            are known.
+
+    Returns:
+        What was found; a bad record is no error.
     """
     folds: dict[str, Fold] = {}
     under_way, n, reason, head = Fold(verify), 0, None, None
@@ -414,19 +465,10 @@ def check(
 
 
 def _check_all_there(wanted: Mapping[str, str | None], zone: str | None = None) -> None:
-    """At the end of a zone, or of all: whether every record known from elsewhere has come."""
+    """Require the known digests at the end of a zone, or of all zones."""
     for digest, of_zone in wanted.items():
         if zone is None or zone == of_zone:
             raise LedgerError(
                 f"record {digest[:12]} is known from elsewhere and not in the ledger;"
                 " its end was lost, or it was written anew."
             )
-
-
-def check_export(
-    lines: Iterable[bytes],
-    verify: Verify | None = None,
-    known: Mapping[str, str | None] = MappingProxyType({}),
-) -> ChainReport:
-    """Verify an export: one record a line, each line with its end."""
-    return check(map(from_line, lines), verify, known)

@@ -1,8 +1,11 @@
-"""One type for each kind of record: its fields, what each must be, and the body it makes.
+"""Records of a ledger: their text, digest and signature, one type for each kind, and the state
+that they fold to. docs/ledger.md has the format.
 
-The fields of a type that have a `Rule` are its body; the others are where the record is in its
-chain. A release says what the public may know and nothing else: no load, no optimal rate, no
-reading. It is the mechanism's `Release`, whose fields are declared there alone.
+The digest is SHA-256 over six lines, each ended by a line feed: the format, the zone as JSON, the
+number, the kind, the digest of the record before, and the body as canonical JSON. The fields of a
+type that have a `Rule` are its body; the others are its place in the chain. A release holds no
+load, no optimal rate and no reading. It is the mechanism's `Release`, whose fields are declared
+there alone. Everything here is pure and public.
 """
 
 from __future__ import annotations
@@ -38,13 +41,6 @@ from hushgrid._numbers import (
 from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import HasRelease, Mode, Release
 
-# --------------------------------------------------------------------------------------------------
-# One record of a ledger: its text, its digest, its signature. Pure; docs/ledger.md has the format.
-#
-# The digest is SHA-256 over six lines, each ended by a line feed: the format, the zone as JSON, the
-# number, the kind, the digest of the record before, and the body as canonical JSON.
-
-
 FORMAT = "hushgrid-ledger/1"
 KINDS = ("genesis", "epoch", "schedule", "release", "transfer", "charge", "gap", "resume")
 NOTHING = "0" * 64  # what the first record of a chain has before it
@@ -57,7 +53,17 @@ Sign = Callable[[str], str]  # digest -> signature, both in hex
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What happened in a zone, as its `seq`-th record; `prev` is the digest of the one before."""
+    """One record of a zone's chain.
+
+    Attributes:
+        zone: The zone.
+        seq: Its number in the zone's chain, from 1.
+        kind: One of `KINDS`.
+        body: Its fields.
+        prev: Digest of the record before; `NOTHING` for the first.
+        digest: Its own digest (hex).
+        signature: Ed25519 signature of the digest (hex).
+    """
 
     zone: str
     seq: int
@@ -69,7 +75,7 @@ class Record:
 
     @property
     def t(self) -> int | None:
-        """The step a release is of; other records have none."""
+        """The step of a release; None for other records."""
         return self.body.get("t") if self.kind == "release" else None
 
     @property
@@ -79,10 +85,19 @@ class Record:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces; floats as Python's repr, so they come back the same.
+    """JSON with sorted keys and no spaces; floats as Python's repr, so that none changes.
 
     >>> canonical({"rate": 0.1, "counts": {"missing": 2}, "load_hat": None})
     '{"counts":{"missing":2},"load_hat":null,"rate":0.1}'
+
+    Args:
+        value: None, booleans, text, finite numbers below 2^63, lists and mappings of them.
+
+    Returns:
+        The text.
+
+    Raises:
+        LedgerError: The value has another type, is nested too deep, or a text is not Unicode.
     """
     plain = _plain(value)
     text = json.dumps(
@@ -98,7 +113,7 @@ def canonical(value: Any) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The value in JSON's own types; anything that would not come back the same is refused."""
+    """The value in JSON's own types; refuses what would not be read back unchanged."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int) and abs(value) < 2**63:
@@ -126,24 +141,61 @@ def _frozen(value: Any, depth: int = 0) -> Any:
 
 
 def digest_text(zone: str, seq: int, kind: str, body: Body, prev: str) -> str:
-    """The text whose SHA-256 is the record's digest."""
+    """The text whose SHA-256 is the record's digest.
+
+    Args:
+        zone: The zone.
+        seq: The record's number.
+        kind: Its kind.
+        body: Its fields.
+        prev: Digest of the record before (hex).
+
+    Returns:
+        Six lines.
+    """
     lines = (FORMAT, canonical(zone), str(seq), kind, prev, canonical(body))
     return "".join(f"{line}\n" for line in lines)
 
 
 def digest_of(record: Record) -> str:
-    """The digest the record should have (hex)."""
+    """The digest that a record should have.
+
+    Args:
+        record: The record.
+
+    Returns:
+        64 hexadecimal digits.
+    """
     text = digest_text(record.zone, record.seq, record.kind, record.body, record.prev)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def signed_text(digest: str) -> bytes:
-    """What the signature is taken over: a digest, and what it is the digest of."""
+    """The bytes that a record's signature covers.
+
+    Args:
+        digest: The record's digest (hex).
+
+    Returns:
+        The digest after a line that names the purpose.
+    """
     return f"{FORMAT} signature\n{digest}\n".encode()
 
 
 def seal(zone: str, seq: int, kind: str, body: Body, prev: str, sign: Sign) -> Record:
-    """A new record with its digest and signature."""
+    """Make a record with its digest and signature.
+
+    Args:
+        zone: The zone.
+        seq: The record's number.
+        kind: Its kind.
+        body: Its fields.
+        prev: Digest of the record before (hex).
+        sign: Signs a digest.
+
+    Returns:
+        The record.
+    """
     text = digest_text(zone, seq, kind, body, prev)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return from_fields(zone, seq, kind, canonical(body), prev, digest, sign(digest))
@@ -152,7 +204,23 @@ def seal(zone: str, seq: int, kind: str, body: Body, prev: str, sign: Sign) -> R
 def from_fields(
     zone: str, seq: int, kind: str, body: str, prev: str, digest: str, signature: str
 ) -> Record:
-    """A record from what a store keeps; refused where the body is not in canonical form."""
+    """A record from the columns of a store.
+
+    Args:
+        zone: The zone.
+        seq: The record's number.
+        kind: Its kind.
+        body: Its fields as canonical JSON.
+        prev: Digest of the record before (hex).
+        digest: Its digest (hex).
+        signature: Its signature (hex).
+
+    Returns:
+        The record. Its digest and signature are not verified.
+
+    Raises:
+        LedgerError: A field has the wrong form, or the body is not canonical.
+    """
     record = Record(zone, seq, kind, _frozen(_parsed(body)), prev, digest, signature)
     _check_form(record)
     if canonical(record.body) != body:
@@ -163,7 +231,17 @@ def from_fields(
 
 
 def from_line(line: bytes) -> Record:
-    """A record from a line of an export, its line feed included."""
+    """A record from a line of an export.
+
+    Args:
+        line: The line with its line feed.
+
+    Returns:
+        The record. Its digest and signature are not verified.
+
+    Raises:
+        LedgerError: The line is cut, not canonical JSON, or no record.
+    """
     if not line.endswith(b"\n"):
         raise LedgerError("the line has no end; it was cut short.")
     try:
@@ -229,21 +307,25 @@ _COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What one record says."""
+    """The content of one record; each kind has its own type.
+
+    Attributes:
+        kind: The kind of its records.
+    """
 
     kind: ClassVar[str]
 
     @classmethod
     def rules(cls) -> Mapping[str, Rule]:
-        """The fields of its body, the required ones first."""
+        """Rules of the body's fields, required ones first."""
         return rules_of(cls)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """The entry of a record of its kind, whose body is checked.
+        """The entry of a record of this kind; checks the body.
 
         Raises:
-            LedgerError: A field is missing, too many, or cannot be.
+            LedgerError: A field is missing, unknown, or has a wrong value.
         """
         check_body(cls.kind, record.body)
         return cls(**cls._values(record.body), **cls._place(record))
@@ -254,7 +336,7 @@ class LedgerEntry:
 
     @classmethod
     def _place(cls, record: Record) -> dict[str, Any]:
-        """Where the record is in its chain, as far as the type keeps it."""
+        """The fields of the type that say where the record is in its chain."""
         place = {"seq": record.seq, "head": record.digest, "signature": record.signature}
         return {one.name: place[one.name] for one in fields(cls) if one.name in place}
 
@@ -265,10 +347,13 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class GenesisRecord(LedgerEntry):
-    """The first record: whether anything is real, and the public key (hex) of all signatures.
+    """The first record of a chain.
 
     Attributes:
+        mode: Whether the releases are real or simulated.
+        key: Public key of all signatures (hex).
         created_at: [UTC epoch s]
+        format: The version of the ledger's format.
     """
 
     kind = "genesis"
@@ -289,8 +374,8 @@ class EpochRecord(LedgerEntry):
         seconds: Length of a step [s].
         roster: Digest of the meters.
         exact: The policy publishes without noise where no house is uncertain.
-        interval: What is promised about occupancy at one step from all releases, if that is.
-        leakage: What was counted for it, releases of earlier epochs included.
+        interval: The promise about occupancy at one step from all releases, if there is one.
+        leakage: The leakage counted for it, releases of earlier epochs included.
         accepted: The leakage that the operator accepted where this epoch takes its own steps or
             those of an earlier one above their promise.
         together: The most houses that move together under its models: their largest block.
@@ -315,9 +400,12 @@ class EpochRecord(LedgerEntry):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecord(LedgerEntry):
-    """A commitment to the scales [Wh] of all steps of an epoch.
+    """A commitment to the scales of all steps of an epoch.
 
-    None where they are not known ahead: then the epoch's terms alone determine them.
+    Attributes:
+        digest: See `schedule_digest`.
+        steps: How many scales; 0 where they are not known in advance, so that the epoch's terms
+            alone determine them.
     """
 
     kind = "schedule"
@@ -331,7 +419,15 @@ class ScheduleRecord(LedgerEntry):
 
 
 def schedule_digest(terms: str, scales: Sequence[float] = ()) -> str:
-    """SHA-256 over three lines: the format, the epoch's digest, the scales as canonical JSON."""
+    """SHA-256 over three lines: the format, the epoch's digest, the scales as canonical JSON.
+
+    Args:
+        terms: The epoch's digest (hex).
+        scales: Scale of each step [Wh].
+
+    Returns:
+        64 hexadecimal digits.
+    """
     text = f"hushgrid-schedule/1\n{terms}\n{canonical([float(b) for b in scales])}\n"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -422,13 +518,13 @@ class ReleaseRecord(HasRelease, LedgerEntry):
             estimate: The load expected [Wh].
             **when: The other arguments of `of`.
         """
-        said = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
-        own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **said)
+        rest = {"load_hat": None, "rate": float(rate), "estimate": estimate, "simulated": False}
+        own = Release.free(zone=zone, t=t, applies_from=t + 1, rule=source, digest=digest, **rest)
         return cls.of(own, source, **when)
 
     @classmethod
     def rules(cls) -> Mapping[str, Rule]:
-        """Those of the release, which may lack a load and a digest, and its own."""
+        """Rules of the release, which may lack load and digest, and of the record's own fields."""
         own = rules_of(Release)
         null = {name: or_null(own[name]) for name in ("load_hat", "digest")}
         found = {**own, **null, **rules_of(cls)}
@@ -446,15 +542,15 @@ class ReleaseRecord(HasRelease, LedgerEntry):
         return {"release": Release(**own), **from_json(cls, body)}
 
     def to_body(self) -> dict[str, Any]:
-        """The fields of both; a release without readings has no optional ones."""
+        """The fields of release and record; a release without readings has no optional ones."""
         rules = rules_of(Release)
         paid = self.source == "readings"
-        said = to_json(self.release)
-        own = {name: said[name] for name in said if paid or not rules[name].optional}
+        values = to_json(self.release)
+        own = {name: values[name] for name in values if paid or not rules[name].optional}
         return {**own, **to_json(self)}
 
     def in_epoch(self, epoch: EpochRecord) -> Release:
-        """The mechanism's release again, in its own count of steps.
+        """The mechanism's release, in the epoch's count of steps.
 
         Raises:
             LedgerError: It is not from readings.
@@ -512,10 +608,16 @@ class ChargeRecord(LedgerEntry):
 
 @dataclass(frozen=True, slots=True)
 class GapRecord(LedgerEntry):
-    """Steps `first` to `last` may have been published and their records lost.
+    """Steps that may have been published and whose records are lost.
 
-    From here on no release comes from readings until a `ResumeRecord` books what they can have
-    cost. `why`: what shows the loss, see `Cause`.
+    After it no release comes from readings until a `ResumeRecord` books what they can have cost.
+
+    Attributes:
+        first: The first step.
+        last: The last step.
+        why: Evidence of the loss, see `Cause`.
+        seq: The number of its record.
+        head: The record's digest.
     """
 
     kind = "gap"
@@ -530,8 +632,15 @@ class GapRecord(LedgerEntry):
 class ResumeRecord(LedgerEntry):
     """Ends the gap `first` to `last`: what its steps may have lost, booked in full.
 
-    An infinite `epsilon` is written as null (Gaussian noise: no release has one of its own). Where
-    an epoch of other terms may be lost, `together` is the most houses that move together in it.
+    Attributes:
+        first: The first step.
+        last: The last step.
+        epsilon: What was booked. Infinity is written as null (Gaussian noise: a single release has
+            no epsilon).
+        delta: What was booked.
+        seq: The number of its record.
+        together: Where an epoch of other terms may be lost, the most houses that move together in
+            it.
     """
 
     kind = "resume"
@@ -564,7 +673,15 @@ def _rules(kind: str) -> Mapping[str, Rule]:
 
 
 def check_body(kind: str, body: Body) -> None:
-    """Refuse a body that lacks a field, has one too many, or one that cannot be."""
+    """Refuse a body that lacks a field, has an unknown one, or a wrong value.
+
+    Args:
+        kind: The record's kind.
+        body: Its fields.
+
+    Raises:
+        LedgerError: Names the field and never its value, which may be anything.
+    """
     rules = _rules(kind)
     required = [name for name, rule in rules.items() if not rule.optional]
     for name in required:
@@ -575,16 +692,17 @@ def check_body(kind: str, body: Body) -> None:
             raise LedgerError(f"{kind} has a field {name!r}; give {', '.join(rules)} alone.")
     for name, rule in rules.items():
         if name in body and not rule.fits(body[name]):
-            # a value that does not fit may be anything, so it is not shown
+            # the message leaves a wrong value out, since it may be anything
             raise LedgerError(f"{name} of {kind} does not fit; give {rule.give}.")
 
 
-# --------------------------------------------------------------------------------------------------
-# Where a zone stands: what the fold over its records leaves. Nothing in it is secret.
-
-
 class Head(NamedTuple):
-    """A record as others may know it: its number and its digest (hex)."""
+    """Number and digest of a record.
+
+    Attributes:
+        seq: Its number in the chain, from 1.
+        digest: Its digest (hex).
+    """
 
     seq: int
     digest: str
@@ -592,11 +710,25 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """All that a zone's ledger says, folded: what to resume from.
+    """The state that a zone's records fold to; nothing in it is secret.
 
-    `schedule` is the digest committed to in the present epoch, if one was. `spent` says what each
-    house that ever moved had spent (epsilon, delta) when it last did. `charged`: what everybody
-    spent on models, by their digests; `charges`: the same in the order of their records.
+    Attributes:
+        zone: The zone.
+        mode: Whether the releases are real or simulated.
+        key: Public key of all signatures (hex).
+        head: The last record.
+        signature: Its signature.
+        epoch: The present epoch.
+        schedule: The digest committed to in the present epoch.
+        epochs: All epochs, in order.
+        releases: All releases, in order.
+        transfers: All transfers of houses, in order.
+        spent: (epsilon, delta) of each house that ever moved, when it last did.
+        charged: What every house spent on models, by their digests.
+        charges: The same in the order of their records.
+        gap: The gap that is not booked yet.
+        gaps: All gaps, in order.
+        booked: The records that ended gaps, in order.
     """
 
     zone: str
@@ -646,16 +778,16 @@ class LedgerState:
 
     @property
     def moved(self) -> Mapping[str, TransferRecord]:
-        """Of each house that ever moved, how it last did."""
+        """The last transfer of each house that ever moved."""
         return {one.house: one for one in self.transfers}
 
     @property
     def carried(self) -> float:
-        """The most that a house brought along which is here: where the epoch's spending starts.
+        """The largest spending that a present house brought along, where the epoch starts.
 
         It counts in every epoch that begins within the longest horizon [s] on record after the
         house came. A transfer has no time, so the house counts as come when the first release
-        after it was out.
+        after it was published.
         """
         return self._brought(self.transfers)
 
@@ -677,11 +809,6 @@ class LedgerState:
         return max((one.horizon * one.seconds for one in self.epochs), default=0)
 
     @property
-    def rates(self) -> tuple[float, ...]:
-        """The rates published in the present epoch, in order, whatever their source."""
-        return tuple(one.rate for one in self.current)
-
-    @property
     def counts(self) -> Mapping[str, int]:
         """How many releases came from each source."""
         return dict(Counter(one.source for one in self.releases))
@@ -697,13 +824,13 @@ class LedgerState:
         return releases.add(*self.charged.values(), *gaps).total
 
     def at(self, t: int) -> ReleaseRecord | None:
-        """What was published for step t, to be shown again as it is."""
+        """The release of step t, to be published again as it is."""
         return next((one for one in reversed(self.releases) if one.t == t), None)
 
     def account(self) -> dict[str, Any]:
-        """The present epoch's releases from readings as `accounting.compose.Account.resume` asks.
+        """The present epoch's releases from readings, as `Account.resume` takes them.
 
-        Its steps have gaps where something else than readings was published.
+        Steps that were not published from readings are left out.
         """
         if self.epoch is None:
             raise LedgerError(
@@ -741,7 +868,13 @@ class LedgerState:
 
 
 class Misfit(NamedTuple):
-    """A record that contradicts another zone's ledger."""
+    """A record that contradicts another zone's ledger.
+
+    Attributes:
+        zone: The zone of the record.
+        seq: Its number.
+        reason: What is wrong, in words.
+    """
 
     zone: str
     seq: int
@@ -751,7 +884,13 @@ class Misfit(NamedTuple):
 def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
     """The first house that came in with less than it had spent, or that never left.
 
-    Only zones that are given are looked at: a house may come from anywhere else.
+    Only the given zones are compared: a house may come from anywhere else.
+
+    Args:
+        standings: Ledger state of each zone.
+
+    Returns:
+        The record at fault; None where all transfers match.
     """
     left = {one.head: (zone, one) for zone, s in standings.items() for one in _moves(s, "out")}
     taken: set[str] = set()
