@@ -17,7 +17,7 @@ from hushgrid.accounting.temporal import (
     temporal_leakage,
     worst_leakage,
 )
-from hushgrid.belief.filter import _carried_many, carried
+from hushgrid.belief.filter import _carried_many, carried_leakage
 from hushgrid.compare import paper
 
 E = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -95,7 +95,7 @@ def test_never_below_the_truth(seed: int) -> None:
 def test_two_states_equal_many(seed: int) -> None:
     rng = np.random.default_rng([5, seed])
     rows, a = rng.dirichlet([0.5, 0.5], 2), float(rng.uniform(0, 30))
-    two = carried(np.array([a]), rows[None], np.ones((1, 2), bool))[0]
+    two = carried_leakage(np.array([a]), rows[None], np.ones((1, 2), bool))[0]
     assert two == pytest.approx(_carried_many(a, rows), abs=1e-9)
 
 
@@ -117,7 +117,7 @@ def test_supremum_is_the_limit_of_iteration() -> None:
     for rows, e in ((E, 0.5), ([[0.99, 0.01], [0.05, 0.95]], 0.1), ([[1.0, 0.0], [0.4, 0.6]], 0.3)):
         a = np.array([0.0])
         for _ in range(20_000):
-            a = e + carried(a, np.array([rows]), np.ones((1, 2), bool))
+            a = e + carried_leakage(a, np.array([rows]), np.ones((1, 2), bool))
         assert supremum(rows, e) == pytest.approx(float(a[0]), rel=1e-6)
     assert supremum(np.eye(2), 0.1) == math.inf
 

@@ -36,7 +36,7 @@ class Day(NamedTuple):
 def judged(
     load: np.ndarray, noise: np.ndarray, scale: np.ndarray, public: PublicKnowledge, watched: bool
 ) -> Day:
-    off, on = public.anew(NO_FACTOR), public.anew(USUAL_FACTOR)
+    off, on = public.restarted(NO_FACTOR), public.restarted(USUAL_FACTOR)
     guesses: dict[str, list[float]] = {"off": [], "on": [], "forecast": []}
     held = []
     for t in range(96):

@@ -27,7 +27,7 @@ from hushgrid import (
     tally,  # fmt: skip
 )
 from hushgrid.belief.estimate import GAUSSIAN, LAPLACE, LoadInterval, PublicKnowledge, Shape
-from hushgrid.belief.rate_interval import given_all, given_noisy, rates_of
+from hushgrid.belief.rate_interval import noise_interval, posterior_interval, rate_range
 
 N = 60
 MIXES = np.array([[0.5, 0.5], [0.5, 0.5]])  # occupancy is drawn afresh: steps are independent
@@ -37,7 +37,7 @@ F = Consumption.by_class(
 )
 WORLD = Scenario(Zone("z", [2500] * N), Tariff(1.0, 2.0), (THETA,), F)
 DAYS, STEPS = int(os.environ.get("HUSHGRID_DAYS", "15")), 48
-BOTH = {"raw": given_noisy, "estimate": given_all}
+BOTH = {"raw": noise_interval, "estimate": posterior_interval}
 
 
 def readings(rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -69,7 +69,7 @@ def test_nineteen_of_twenty_optimal_rates_are_in_their_range(
             release, state = step(state, tally(x, state.zone.bound), noise)
             load = int(np.minimum(x, 2500).sum())
             loads = BOTH[publish](public, release.load_hat, release.scale)
-            low, high = rates_of(loads, WORLD.tariff)
+            low, high = rate_range(loads, WORLD.tariff)
             inside += low <= 2.0 + load / 1000 <= high
             widths.append(high - low)
             public = public.after(release.load_hat, release.scale)
@@ -110,7 +110,7 @@ def test_the_closed_form_is_what_draws_show(
     public = PublicKnowledge.start([THETA], F, clamp=clamp, shape=shape)
     law = public.parts()
     load_hat = float((law.weights * law.mean).sum()) + away
-    found, wanted = given_all(public, load_hat, scale), drawn(public, load_hat, scale)
+    found, wanted = posterior_interval(public, load_hat, scale), drawn(public, load_hat, scale)
     width = wanted.high - wanted.low
     assert found == pytest.approx(wanted, abs=0.04 * width)
 
@@ -118,24 +118,24 @@ def test_the_closed_form_is_what_draws_show(
 def test_golden_ranges() -> None:
     """Laplace noise by itself: the scale times ln 20 either way; Gaussian: 1.959964 times."""
     public = PublicKnowledge.start([THETA], F)
-    low, high = given_noisy(public, 1000, 100.0)[1:]
+    low, high = noise_interval(public, 1000, 100.0)[1:]
     assert (low, high) == pytest.approx((1000 - 299.573227, 1000 + 299.573227))
-    wide = given_noisy(PublicKnowledge.start([THETA], F, shape=GAUSSIAN), 1000, 100.0)
+    wide = noise_interval(PublicKnowledge.start([THETA], F, shape=GAUSSIAN), 1000, 100.0)
     assert wide == pytest.approx((1000, 1000 - 195.9964, 1000 + 195.9964), rel=1e-6)
-    half = given_noisy(public, 1000, 100.0, level=0.5)
+    half = noise_interval(public, 1000, 100.0, level=0.5)
     assert half.high == pytest.approx(1000 + 100 * math.log(2))
 
 
 def test_without_noise_there_is_no_doubt() -> None:
     public = PublicKnowledge.start([THETA], F)
-    for ask in (given_all, given_noisy):
+    for ask in (posterior_interval, noise_interval):
         assert ask(public, 12_345, 0.0) == pytest.approx((12_345,) * 3, abs=0.01)
 
 
 def test_rates_are_cut_to_the_tariff() -> None:
     tariff = Tariff(1.0, 2.0, floor=1.5, cap=4.0)
-    assert rates_of(LoadInterval(0, -9000, 1000), tariff) == (1.5, 3.0)
-    assert rates_of(LoadInterval(0, 1500, 9000), tariff) == (3.5, 4.0)
+    assert rate_range(LoadInterval(0, -9000, 1000), tariff) == (1.5, 3.0)
+    assert rate_range(LoadInterval(0, 1500, 9000), tariff) == (3.5, 4.0)
 
 
 @given(
@@ -150,16 +150,16 @@ def test_no_release_breaks_a_range(
     f = Consumption.by_class(absent=[Uniform(4)], present=[Uniform(10)])
     theta = OccupancyModel.factored([[0.3, 0.7]], [[MIXES]])
     public = PublicKnowledge.start([theta], f, clamp=clamp, shape=shape)
-    for ask in (given_all, given_noisy):
+    for ask in (posterior_interval, noise_interval):
         mean, low, high = ask(public, load_hat, scale)
         assert math.isfinite(mean)
         assert low <= high
-    assert given_noisy(public, load_hat, scale).low <= load_hat + public.put_back()
+    assert noise_interval(public, load_hat, scale).low <= load_hat + public.clamped_energy()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
 def test_a_level_is_a_probability(level: float) -> None:
     public = PublicKnowledge.start([THETA], F)
-    for ask in (given_all, given_noisy):
+    for ask in (posterior_interval, noise_interval):
         with pytest.raises(PolicyError, match="level is"):
             ask(public, 1, 1.0, level=level)

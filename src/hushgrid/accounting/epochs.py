@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats
 from hushgrid.accounting.temporal import Leakage, temporal_leakage
-from hushgrid.belief.filter import into
+from hushgrid.belief.filter import transition_into
 from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import OccupancyModel, possible_states
 
@@ -126,7 +126,9 @@ def kept_by_steps(models: Sequence[OccupancyModel], first: int, last: int) -> Fl
                     _coefficient(a[rows], a[rows] > 0)
                     for piece, possible in zip(model.chains, states[t - 2], strict=True)
                     for a, rows in zip(
-                        into(model, piece, np.arange(len(possible)), t), possible, strict=True
+                        transition_into(model, piece, np.arange(len(possible)), t),
+                        possible,
+                        strict=True,
                     )
                 )
             own[t - 1 - first] = known[key]
@@ -168,7 +170,7 @@ def kept_within(
             moves = product > 0
             for k in range(steps):
                 if k > 0:
-                    a = into(model, piece, chains, first + k)
+                    a = transition_into(model, piece, chains, first + k)
                     product, moves = product @ a, moves @ (a > 0)
                 came[k] = max(came[k], _largest(product, moves, states[0][p][chains]))
             product = np.broadcast_to(np.eye(size), (len(chains), size, size))
@@ -177,7 +179,7 @@ def kept_within(
                 if t <= until:
                     rows = states[t - first][p][chains]
                     goes[t - first] = max(goes[t - first], _largest(product, moves, rows))
-                a = into(model, piece, chains, t)
+                a = transition_into(model, piece, chains, t)
                 product, moves = a @ product, (a > 0) @ moves
     came[0] = 1.0
     if until == last:
@@ -222,7 +224,7 @@ def _kept(model: OccupancyModel, p: int, first: int, last: int) -> float:
     product = np.broadcast_to(np.eye(states), (len(chains), states, states))
     moves = product > 0
     for t in range(first + 1, last + 1):
-        a = into(model, piece, chains, t)
+        a = transition_into(model, piece, chains, t)
         product, moves = product @ a, moves @ (a > 0)
     return _largest(product, moves, possible)
 

@@ -25,7 +25,15 @@ from hushgrid._numbers import (
     is_real,
     is_whole,
 )
-from hushgrid.belief.filter import Belief, carried, carried_back, into, predict, prior, where_open
+from hushgrid.belief.filter import (
+    Belief,
+    carried_backward,
+    carried_leakage,
+    if_uncertain,
+    predict,
+    prior,
+    transition_into,
+)
 from hushgrid.errors import NeverMixes, PolicyError
 from hushgrid.mechanism.support import grouped
 from hushgrid.model.occupancy import STEPS_PER_DAY, Chains, OccupancyModel, check_models
@@ -290,18 +298,18 @@ def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer
     law = piece.initial[chains]
     open_at = [law > 0]
     backward, forward = np.empty(e.shape), np.empty(e.shape)
-    backward[0] = where_open(e[0], open_at[0])
+    backward[0] = if_uncertain(e[0], open_at[0])
     for t in range(1, horizon):
-        a = into(model, piece, chains, t + 1)
-        possible, gain = carried_back(backward[t - 1], law, open_at[-1], a)
+        a = transition_into(model, piece, chains, t + 1)
+        possible, gain = carried_backward(backward[t - 1], law, open_at[-1], a)
         law = np.einsum("bs,bsk->bk", law, a)
         open_at.append(possible)
-        backward[t] = where_open(e[t], possible) + gain
-    own = np.array([where_open(*step) for step in zip(e, open_at, strict=True)])
+        backward[t] = if_uncertain(e[t], possible) + gain
+    own = np.array([if_uncertain(*step) for step in zip(e, open_at, strict=True)])
     forward[-1] = own[-1]
     for t in range(horizon - 2, -1, -1):
-        a = into(model, piece, chains, t + 2)
-        forward[t] = own[t] + carried(forward[t + 1], a, open_at[t])
+        a = transition_into(model, piece, chains, t + 2)
+        forward[t] = own[t] + carried_leakage(forward[t + 1], a, open_at[t])
     return Leakage(backward, forward, backward + forward - own)
 
 
@@ -344,13 +352,13 @@ def grows_without_end(model: OccupancyModel, epsilon: float) -> Bools:
         huge = np.full(len(chains), 1e5)
         backward, forward, open_at = huge, huge, [possible]
         for t in range(2, period + 2):
-            a = into(model, piece, chains, t)
-            possible, gain = carried_back(backward, law, possible, a)
+            a = transition_into(model, piece, chains, t)
+            possible, gain = carried_backward(backward, law, possible, a)
             backward, law = epsilon + gain, np.einsum("bs,bsk->bk", law, a)
             open_at.append(possible)
         for t in range(period, 0, -1):
-            a = into(model, piece, chains, t + 1)
-            forward = epsilon + carried(forward, a, open_at[t - 1])
+            a = transition_into(model, piece, chains, t + 1)
+            forward = epsilon + carried_leakage(forward, a, open_at[t - 1])
         grows = np.maximum(backward, forward) >= huge - 1e-6
         out[piece.members] = grows[piece.chain_of][:, None]
     return out
@@ -362,7 +370,7 @@ def _in_the_long_run(model: OccupancyModel, piece: Chains) -> tuple[Floats, Bool
     day = np.broadcast_to(np.eye(2**piece.size), piece.transition.shape[1:])
     moves = day > 0
     for t in range(2, len(model.calendar.slots) + 2):
-        a = into(model, piece, chains, t)
+        a = transition_into(model, piece, chains, t)
         day, moves = day @ a, moves @ (a > 0)
     for _ in range(60):
         day, moves = day @ day, moves @ moves
@@ -396,11 +404,11 @@ class Stream:
         for p, piece in enumerate(self.model.chains):
             possible, gain = piece.initial > 0, np.zeros(len(piece.initial))
             if self.belief is not None:
-                a = into(self.model, piece, np.arange(len(piece.initial)), t)
+                a = transition_into(self.model, piece, np.arange(len(piece.initial)), t)
                 before = self.backward[p], self.belief.laws[p], self.possible[p]
-                possible, gain = carried_back(*before, a)
+                possible, gain = carried_backward(*before, a)
             open_now.append(possible)
-            found.append(where_open(epsilon, possible) + gain)
+            found.append(if_uncertain(epsilon, possible) + gain)
         return Stream(self.model, t, now, tuple(open_now), tuple(found))
 
     @property

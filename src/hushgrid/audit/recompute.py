@@ -142,7 +142,7 @@ class _Walk:
         else:
             self._check_booked(entry)
         law = self._public.predicted(self._rates)
-        guess = float((law.weights * law.mean).sum()) - self._public.put_back(self._rates)
+        guess = float((law.weights * law.mean).sum()) - self._public.clamped_energy(self._rates)
         self.used.append(entry)
         self.scales.append(entry.scale)
         self.residuals.append((entry.load_hat or 0) - guess)

@@ -1,8 +1,10 @@
-"""The public's best guess of the load, from Theta, f and past releases: post-processing, free.
+"""The public's best estimate of the load from Theta, f and past releases: post-processing.
 
-The public predicts Z^t with mean m and variance v, then sees m + (Z - m) + K. Real zones share
-shocks the model does not know (weather), so the prediction carries an unknown common factor:
-usually 1, sometimes not, learnt from the releases (docs/estimate.md).
+The public predicts Z^t with mean m and variance v, then observes m + (Z - m) + K. Real zones share
+shocks that the model does not have (weather), so the prediction carries an unknown common factor:
+usually 1, sometimes not, inferred from the releases (docs/estimate.md). The first part treats one
+normal load behind noise, one `Shape` for each noise law; the second, `PublicKnowledge`, treats a
+sequence of releases.
 """
 
 from __future__ import annotations
@@ -18,24 +20,34 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Floats, Value
-from hushgrid.belief.filter import Belief, Moments, add_up, load_moments, marginals
+from hushgrid.belief.filter import Belief, Moments, load_moments, marginals, sum_moments
 from hushgrid.errors import NoiseError, PolicyError
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import split
 from hushgrid.model.occupancy import OccupancyModel
 
-# --------------------------------------------------------------------------------------------------
-# What a noisy sight of a normal load says of it: its mean, and how likely the sight was.
-#
-# One Shape for each kind of noise; nothing here knows of time, models or factors.
+# ---- a normal load behind noise
 
 
 def posterior_mean(
     load_hat: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
 ) -> Floats:
-    """E[Z given load_hat] for Z ~ N(mean, variance) and Laplace noise of `scale` [Wh].
+    """E[Z given load_hat] for Z ~ N(mean, variance) and Laplace noise.
 
-    It never moves more than variance/scale from the mean.
+    It never moves more than variance/scale from the mean. The arguments broadcast.
+
+    Args:
+        load_hat: Noisy load [Wh].
+        mean: Prior mean of the load [Wh].
+        variance: Prior variance of the load [Wh^2], above 0.
+        scale: Scale of the noise [Wh], above 0.
+
+    Returns:
+        The posterior mean [Wh], in the broadcast shape.
+
+    Raises:
+        PolicyError: If a variance is not positive and finite.
+        NoiseError: If a scale is not positive and finite.
 
     >>> round(float(posterior_mean(260, 250, 40, 2)), 6)
     258.437846
@@ -53,13 +65,33 @@ def posterior_mean(
 
 
 def chance_below(load_hat: Floats, mean: Floats, variance: Floats, scale: Floats) -> Floats:
-    """Pr[Z < load_hat given load_hat] for such a load and such noise."""
+    """Pr[Z < load_hat given load_hat] for Z ~ N(mean, variance) and Laplace noise.
+
+    Args:
+        load_hat: Noisy load [Wh].
+        mean: Prior mean of the load [Wh].
+        variance: Prior variance of the load [Wh^2].
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        The probability, in the broadcast shape.
+    """
     below, above = map(_log_tail, _sides(load_hat - mean, variance, scale))
     return np.asarray(np.exp(below - np.logaddexp(below, above)))
 
 
 def log_evidence(load_hat: float, mean: Floats, variance: Floats, scale: float) -> Floats:
-    """log density of the noisy load under N(mean, variance) plus Laplace noise."""
+    """Log density of a noisy load under N(mean, variance) plus Laplace noise.
+
+    Args:
+        load_hat: Noisy load [Wh].
+        mean: Prior mean of the load [Wh], any shape.
+        variance: Prior variance [Wh^2], in that shape.
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        The log density, in the shape of `mean`.
+    """
     d = load_hat - mean
     below, above = _sides(d, variance, np.asarray(scale))
     tails = np.logaddexp(_log_tail(below), _log_tail(above))
@@ -95,8 +127,42 @@ def _beyond(x: Floats) -> Floats:
     return np.asarray(np.where(x > 1e5, 1 / np.maximum(x, 1.0), mills - x))
 
 
+def posterior_weights(weights: Floats, log_evidence: Floats) -> Floats:
+    """Bayes' rule for the weights of a mixture.
+
+    Args:
+        weights: Prior weights, any shape, summing to 1.
+        log_evidence: Log likelihood of the observation under each part, in that shape.
+
+    Returns:
+        Posterior weights, summing to 1.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) + log_evidence
+    raised = np.exp(logs - logs.max())
+    return np.asarray(raised / raised.sum())
+
+
+def check_level(level: float) -> None:
+    """Check the level of an interval.
+
+    Args:
+        level: Probability that the interval holds the load.
+
+    Raises:
+        PolicyError: If it is not between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
+
+
 class Shape(NamedTuple):
-    """How noise of one kind is read: the mean of a load behind it, and its evidence."""
+    """Posterior mean and evidence of a normal load behind one noise law.
+
+    Attributes:
+        mean: E[Z given load_hat], a function like `posterior_mean`.
+        evidence: Log density of load_hat, a function like `log_evidence`.
+    """
 
     mean: Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
     evidence: Callable[[float, Floats, Floats, float], Floats]
@@ -119,15 +185,24 @@ GAUSSIAN = Shape(_gaussian_mean, _gaussian_evidence)
 SHAPES = {"laplace": LAPLACE, "gaussian": GAUSSIAN}  # by the law's name
 
 
-# of a model's beliefs from step to step; older ones are computed again when they are asked for
+# ---- public knowledge, release by release
+
+# beliefs kept of each model; older ones are computed again on demand
 _KEPT_STEPS, _KEPT_BYTES = 256, 1 << 24
 
 
 class ReleaseParts(NamedTuple):
-    """What a release shows of the load and what the clamp cut off it, for models and factors.
+    """Moments of the load below the clamp and of the energy above it, for each model and factor.
 
-    Means [Wh] and variances [Wh^2]; `joint` is the covariance of the two. Without a clamp nothing
-    is cut off.
+    Without a clamp nothing is above it. Every array is (models, factors).
+
+    Attributes:
+        weights: Probability of each model and factor.
+        mean: Mean below the clamp [Wh].
+        variance: Variance below the clamp [Wh^2].
+        cut: Mean above the clamp [Wh].
+        cut_variance: Variance above the clamp [Wh^2].
+        joint: Covariance of both parts [Wh^2].
     """
 
     weights: Floats
@@ -139,11 +214,18 @@ class ReleaseParts(NamedTuple):
 
 
 class FactorPrior(NamedTuple):
-    """The common factor: 1 but for a share, then log-normal about 1; it changes with a hazard."""
+    """Prior of the common factor: 1 or, with probability `share`, log-normal about 1.
+
+    Attributes:
+        share: Probability that the factor is not 1.
+        spread: Standard deviation of its logarithm then.
+        hazard: Chance per step that it is drawn again.
+        drift: Standard deviation of its logarithm's change in a step, where it is not 1.
+    """
 
     share: float = 0.05  # of days or moments on which the factor is not 1
     spread: float = 0.25  # standard deviation of its logarithm then
-    hazard: float = 0.002  # chance a step that it is drawn anew
+    hazard: float = 0.002  # chance per step of a new draw
     drift: float = 0.003  # standard deviation of its logarithm's change in a step, when not 1
 
 
@@ -153,11 +235,17 @@ NO_FACTOR = FactorPrior(share=0.0, hazard=0.0)
 _GRID = np.exp(np.linspace(math.log(0.4), math.log(2.5), 367))  # half a per cent apart
 _STEP = math.log(_GRID[1] / _GRID[0])
 _FACTORS = np.concatenate([[1.0], _GRID])
-_EXACT = 1e-3  # [Wh]; stands for no noise at all
+NO_NOISE = 1e-3  # [Wh]; the scale that represents no noise
 
 
 class LoadInterval(NamedTuple):
-    """A guess [Wh] and the range that holds the load with the asked probability."""
+    """An estimate of a load and an interval that holds the load with a given probability.
+
+    Attributes:
+        mean: The estimate [Wh].
+        low: Low end [Wh].
+        high: High end [Wh].
+    """
 
     mean: float
     low: float
@@ -166,10 +254,20 @@ class LoadInterval(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicKnowledge:
-    """What the public knows before step t: how likely each model and each factor is.
+    """What the public knows before step t: the probability of each model and each factor.
 
-    `weights` is (models, 1 + grid): the factor 1, then the grid's. With a `clamp` a release shows
-    the energy below it only; the rest is put back by its expectation.
+    With a `clamp` a release covers the energy below it only; the energy above it is added by its
+    expectation.
+
+    Attributes:
+        models: The occupancy models Theta.
+        consumption: The public laws of readings.
+        prior: Prior of the common factor.
+        weights: Probabilities, (models, 1 + grid): of the factor 1, then of the grid's factors.
+        t: The next step.
+        clamp: Clamp of each density class [Wh]; empty without a clamp.
+        shape: The noise law of the releases.
+        moments: Cached moments of the load.
     """
 
     models: tuple[OccupancyModel, ...]
@@ -202,21 +300,21 @@ class PublicKnowledge:
         """Before the first release: models equally likely, the factor as in its prior."""
         if clamp:
             consumption.check_clamp(clamp)
-        weights = np.tile(_fresh(prior), (len(models), 1)) / len(models)
+        weights = np.tile(_factor_law(prior), (len(models), 1)) / len(models)
         moments = _Moments(tuple(models), consumption, clamp)
         return cls(tuple(models), consumption, prior, weights, 1, clamp, shape, moments)
 
-    def anew(self, prior: FactorPrior) -> PublicKnowledge:
-        """Before the first release again, with another prior; what is already computed is kept."""
-        weights = np.tile(_fresh(prior), (len(self.models), 1)) / len(self.models)
+    def restarted(self, prior: FactorPrior) -> PublicKnowledge:
+        """The knowledge before the first release, with another prior; cached moments are kept."""
+        weights = np.tile(_factor_law(prior), (len(self.models), 1)) / len(self.models)
         return replace(self, prior=prior, weights=weights, t=1)
 
     def since(self, prior: FactorPrior, steps: int) -> PublicKnowledge:
-        """Before the first release again, so many steps after the factor was known to be 1."""
+        """The knowledge before the first release, `steps` after the factor was known to be 1."""
         weights = np.zeros_like(self.weights)
         weights[:, 0] = 1 / len(self.models)
         for _ in range(steps):
-            weights = _moved(weights, prior)
+            weights = _next_factor(weights, prior)
         return replace(self, prior=prior, weights=weights, t=1)
 
     def predicted(self, rates: Sequence[float] = (), ahead: int = 0) -> _Mixture:
@@ -227,12 +325,12 @@ class PublicKnowledge:
         variance = np.outer([m.variance for m in moments], factors**2)
         weights = self.weights
         for _ in range(ahead):
-            weights = _moved(weights, self.prior)
+            weights = _next_factor(weights, self.prior)
         return _Mixture(weights, mean, np.maximum(variance, 1e-9))
 
-    def put_back(self, rates: Sequence[float] = ()) -> float:
-        """The energy of step t that the clamp is expected to cut off [Wh]; 0 without a clamp."""
-        return float((self.weights * self._seen(rates)[1]).sum()) if self.clamp else 0.0
+    def clamped_energy(self, rates: Sequence[float] = ()) -> float:
+        """The expected energy of step t above the clamp [Wh]; 0 without a clamp."""
+        return float((self.weights * self._release_law(rates)[1]).sum()) if self.clamp else 0.0
 
     def parts(self, rates: Sequence[float] = ()) -> ReleaseParts:
         """The law of the load of step t in two parts: below the clamp, and above it."""
@@ -247,32 +345,32 @@ class PublicKnowledge:
     def learn(
         self, load_hat: float, scale: float, rates: Sequence[float] = ()
     ) -> tuple[float, PublicKnowledge]:
-        """E[Z given this release and all before it] [Wh], and what the public knows then."""
-        law, cut = self._seen(rates)
-        weights = law.updated(load_hat, scale or _EXACT, self.shape)
+        """E[Z given this release and all before it] [Wh], and the knowledge after it."""
+        law, cut = self._release_law(rates)
+        weights = law.updated(load_hat, scale or NO_NOISE, self.shape)
         below: Floats | float = float(load_hat)
         if scale > 0:
             below = self.shape.mean(load_hat, law.mean, law.variance, scale)
         estimate = float((weights * (below + cut)).sum())
-        return estimate, replace(self, weights=_moved(weights, self.prior), t=self.t + 1)
+        return estimate, replace(self, weights=_next_factor(weights, self.prior), t=self.t + 1)
 
     def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
         """E[Z given this release and all before it] [Wh]."""
         return self.learn(load_hat, scale, rates)[0]
 
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> PublicKnowledge:
-        """What the public knows once the release of step t is out."""
+        """The knowledge after the release of step t."""
         return self.learn(load_hat, scale, rates)[1]
 
     def passed(self) -> PublicKnowledge:
-        """What the public knows after a step of which nothing was released."""
-        return replace(self, weights=_moved(self.weights, self.prior), t=self.t + 1)
+        """The knowledge after a step without a release."""
+        return replace(self, weights=_next_factor(self.weights, self.prior), t=self.t + 1)
 
     def _factors(self, rates: Sequence[float]) -> Floats:
         return np.asarray(_FACTORS * self.consumption.factor(rates))
 
-    def _seen(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
-        """The law of what a release shows of step t, and the energy cut off: (models, factors)."""
+    def _release_law(self, rates: Sequence[float]) -> tuple[_Mixture, Floats]:
+        """The law of the load that the release of step t covers, and the energy above the clamp."""
         if not self.clamp:
             law = self.predicted(rates)
             return law, np.zeros_like(law.mean)
@@ -282,9 +380,8 @@ class PublicKnowledge:
     def forecast(
         self, steps: int, rates: Sequence[float] = (), level: float = 0.95
     ) -> list[LoadInterval]:
-        """The loads of the next steps with intervals, from nothing but what is public."""
-        if not 0 < level < 1:
-            raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
+        """The loads of the next steps with intervals, from public knowledge only."""
+        check_level(level)
         return [self.predicted(rates, ahead).interval(level) for ahead in range(steps)]
 
 
@@ -297,12 +394,9 @@ class _Mixture:
     variance: Floats
 
     def updated(self, load_hat: float, scale: float, shape: Shape) -> Floats:
-        """Weights after a noisy sight of the load."""
+        """Weights after a noisy observation of the load."""
         logs = shape.evidence(load_hat, self.mean, self.variance, scale)
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.weights) + logs
-        raised = np.exp(logs - logs.max())
-        return np.asarray(raised / raised.sum())
+        return posterior_weights(self.weights, logs)
 
     def interval(self, level: float) -> LoadInterval:
         """Mean and central range of the mixture."""
@@ -327,7 +421,7 @@ def _quantile(p: float, w: Floats, m: Floats, s: Floats) -> float:
 
 
 class _Moments(Value):
-    """Mean and variance of the load at each step under each model, computed once."""
+    """Mean and variance of the load at each step under each model, cached."""
 
     def __init__(
         self, models: tuple[OccupancyModel, ...], consumption: Consumption, clamp: tuple[int, ...]
@@ -343,7 +437,7 @@ class _Moments(Value):
         return (self._models, self._consumption, self._clamp)
 
     def at(self, t: int) -> tuple[Moments, ...]:
-        """Of the load under each model, at step t."""
+        """Moments of the load under each model, at step t."""
         if t not in self._known:
             self._known[t] = tuple(
                 load_moments(belief, model, self._consumption) for belief, model in self._at(t)
@@ -351,7 +445,7 @@ class _Moments(Value):
         return self._known[t]
 
     def below(self, t: int, factors: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of what lies below the clamp (mean, variance), then the same of what lies above."""
+        """Mean and variance of the load below the clamp, then of the energy above it."""
         key = (t, float(factors[0]))  # the grid is fixed but for what multiplies it
         if key not in self._below:
             if self._consumption.reacts or len(self._below) >= _KEPT_STEPS:
@@ -360,8 +454,8 @@ class _Moments(Value):
             kept, cut = [], []
             for belief, model in self._at(t):
                 class_of = self._consumption.class_of
-                kept.append(add_up(belief, model, class_of, parts[..., 0], parts[..., 1]))
-                cut.append(add_up(belief, model, class_of, parts[..., 2], parts[..., 3]))
+                kept.append(sum_moments(belief, model, class_of, parts[..., 0], parts[..., 1]))
+                cut.append(sum_moments(belief, model, class_of, parts[..., 2], parts[..., 3]))
             columns = [*zip(*kept, strict=True), *zip(*cut, strict=True)]
             mean, variance, missed, above = map(np.array, columns)
             self._below[key] = (mean, variance, missed, above)
@@ -394,23 +488,23 @@ class _Moments(Value):
         return list(zip(self._beliefs[t - 1 - self._dropped], self._models, strict=True))
 
     def _restart(self) -> None:
-        """Begin again at step 1. A service runs for years: only the last beliefs are kept."""
+        """Start again at step 1. A service runs for years, so only the last beliefs are kept."""
         self._marginals: list[Iterator[Belief]] = [marginals(model) for model in self._models]
         self._beliefs: deque[tuple[Belief, ...]] = deque()
         self._dropped = 0
 
 
 @lru_cache(maxsize=8)
-def _fresh(prior: FactorPrior) -> Floats:
-    """The factor's law when nothing is known: 1, or log-normal about 1."""
+def _factor_law(prior: FactorPrior) -> Floats:
+    """The prior law of the factor: 1, or log-normal about 1."""
     shape = np.exp(-(np.log(_GRID) ** 2) / (2 * prior.spread**2))
     found = np.concatenate([[1 - prior.share], prior.share * shape / shape.sum()])
     found.flags.writeable = False
     return found
 
 
-def _moved(weights: Floats, prior: FactorPrior) -> Floats:
-    """The factor's law a step later: a little drift, and now and then a new draw."""
+def _next_factor(weights: Floats, prior: FactorPrior) -> Floats:
+    """The law of the factor a step later: a small drift, and with the hazard a new draw."""
     if prior.hazard == 0:
         return weights
     move = min((prior.drift / _STEP) ** 2 / 2, 0.25)  # chance to go one point up, or one down
@@ -421,5 +515,5 @@ def _moved(weights: Floats, prior: FactorPrior) -> Floats:
     drifted[:, 0] += move * slab[:, 0]
     drifted[:, -1] += move * slab[:, -1]
     kept = np.concatenate([weights[:, :1], drifted], axis=1)
-    anew = weights.sum(axis=1, keepdims=True) * _fresh(prior)
-    return np.asarray((1 - prior.hazard) * kept + prior.hazard * anew)
+    redrawn = weights.sum(axis=1, keepdims=True) * _factor_law(prior)
+    return np.asarray((1 - prior.hazard) * kept + prior.hazard * redrawn)

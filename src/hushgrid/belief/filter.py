@@ -1,7 +1,8 @@
-"""What the public believes: Eq. (2) predict, Eq. (3) condition, and the moments of the load.
+"""Beliefs about occupancy: Eq. (2) predict, Eq. (3) condition; load moments; imputed readings.
 
-A belief is the law of each block's state, one row a block or one row for all blocks that are
-still alike. Predicting and conditioning keep exact zeros and create none.
+A belief is the law of each block's state: one row a block, or one row for all blocks of a chain.
+Predicting and conditioning keep exact zeros and create none. The step of the leakage recursion,
+L(a), uses the same transitions: forward by A, backward by Bayes' rule.
 """
 
 from __future__ import annotations
@@ -24,34 +25,59 @@ from hushgrid.model.scenario import Scenario
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """The law of every chain's (or block's) state at step t: an array (rows, 2^m) a block size.
+    """The law of every chain's (or block's) state at step t.
 
-    `apart`: rows are blocks, else chains. Their numbers do not tell: there may be as many.
+    Attributes:
+        t: The step.
+        laws: For each block size an array (rows, 2^size).
+        by_block: Whether rows are blocks; else they are chains.
     """
 
     t: int
     laws: tuple[Floats, ...]
-    apart: bool = False
+    by_block: bool = False
 
     def of_blocks(self, law: Floats, piece: Chains) -> Floats:
-        """A row for each block of a piece whose law this is."""
-        return law if self.apart else law[piece.chain_of]
+        """The law with one row for each block of `piece`."""
+        return law if self.by_block else law[piece.chain_of]
 
 
 def prior(model: OccupancyModel) -> Belief:
-    """P^{1|0} = Pi, a row for each chain."""
+    """P^{1|0} = Pi.
+
+    Args:
+        model: The occupancy model.
+
+    Returns:
+        The belief at step 1, one row for each chain.
+    """
     return Belief(1, tuple(piece.initial for piece in model.chains))
 
 
 def each_block(belief: Belief, model: OccupancyModel) -> Belief:
-    """The same belief with a row for each block, so that blocks can part company."""
+    """The same belief with one row for each block, so that blocks of one chain can differ.
+
+    Args:
+        belief: The belief.
+        model: Its model.
+
+    Returns:
+        The belief with `by_block` set.
+    """
     pairs = zip(belief.laws, model.chains, strict=True)
     laws = tuple(belief.of_blocks(law, piece) for law, piece in pairs)
-    return Belief(belief.t, laws, apart=True)
+    return Belief(belief.t, laws, by_block=True)
 
 
 def predict(belief: Belief, model: OccupancyModel) -> Belief:
     """Eq. (2): P^{t+1|t} = P^{t|t} A^{t+1}.
+
+    Args:
+        belief: The belief at step t.
+        model: Its model.
+
+    Returns:
+        The belief at step t + 1.
 
     >>> theta = OccupancyModel.factored([[1.0, 0.0]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> predict(prior(theta), theta).laws[0]
@@ -61,13 +87,23 @@ def predict(belief: Belief, model: OccupancyModel) -> Belief:
     laws = []
     for law, piece in zip(belief.laws, model.chains, strict=True):
         a = piece.transition[slot]
-        a = a[piece.chain_of] if belief.apart else a
+        a = a[piece.chain_of] if belief.by_block else a
         laws.append(np.einsum("bs,bsk->bk", law, a))
-    return Belief(belief.t + 1, tuple(laws), belief.apart)
+    return Belief(belief.t + 1, tuple(laws), belief.by_block)
 
 
 def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
-    """Eq. (3): multiply by Pr[release given state] and normalise, row by row of the belief.
+    """Eq. (3): multiply by Pr[release given state] and normalise, row by row.
+
+    Args:
+        belief: The belief at step t.
+        likelihoods: For each block size an array (rows, 2^size), 0 or more.
+
+    Returns:
+        The belief at step t, given the release.
+
+    Raises:
+        ModelError: If the rows do not fit the belief, or the release has probability 0.
 
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> condition(prior(theta), [np.array([[1.0, 3.0]])]).laws[0]
@@ -88,11 +124,18 @@ def condition(belief: Belief, likelihoods: Sequence[Floats]) -> Belief:
                 " give likelihoods above 0 for every possible state."
             )
         laws.append(weight / total)
-    return Belief(belief.t, tuple(laws), belief.apart)
+    return Belief(belief.t, tuple(laws), belief.by_block)
 
 
 def marginals(model: OccupancyModel) -> Iterator[Belief]:
-    """Endless: the public law of every chain at t = 1, 2, ..., before any release."""
+    """The public law of every chain at t = 1, 2, ..., before any release, without end.
+
+    Args:
+        model: The occupancy model.
+
+    Yields:
+        The belief at each step.
+    """
     belief = prior(model)
     while True:
         yield belief
@@ -100,7 +143,12 @@ def marginals(model: OccupancyModel) -> Iterator[Belief]:
 
 
 class Moments(NamedTuple):
-    """Mean [Wh] and variance [Wh^2] of the load under a belief."""
+    """Mean and variance of the load under a belief.
+
+    Attributes:
+        mean: Mean [Wh].
+        variance: Variance [Wh^2].
+    """
 
     mean: float
     variance: float
@@ -109,36 +157,58 @@ class Moments(NamedTuple):
 def load_moments(
     belief: Belief, model: OccupancyModel, consumption: Consumption, factor: float = 1.0
 ) -> Moments:
-    """E and Var of Z: houses of different blocks are independent, those of one block are not.
+    """E[Z] and Var[Z]: houses of different blocks are independent, those of one block are not.
 
-    `factor` multiplies every reading (demand that answers a rate).
+    Args:
+        belief: The belief at step t.
+        model: Its model.
+        consumption: The laws of readings.
+        factor: Multiplies every reading (reaction of demand to a rate).
+
+    Returns:
+        Mean and variance of the load at step t.
     """
     each = law_moments(consumption)[consumption.table(belief.t)]
-    mean, variance = add_up(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
+    mean, variance = sum_moments(belief, model, consumption.class_of, each[..., :1], each[..., 1:])
     return Moments(float(mean[0]) * factor, float(variance[0]) * factor**2)
 
 
 @lru_cache(maxsize=8)
 def law_moments(consumption: Consumption) -> Floats:
-    """(laws, 2): mean and variance of each law."""
+    """Mean and variance of each law.
+
+    Args:
+        consumption: The laws of readings.
+
+    Returns:
+        (laws, 2): mean [Wh] and variance [Wh^2].
+    """
     return np.array([(law.mean, law.variance) for law in consumption.laws])
 
 
-def add_up(
+def sum_moments(
     belief: Belief,
     model: OccupancyModel,
     class_of: Int32s,
     means: Floats,
     variances: Floats,
 ) -> tuple[Floats, Floats]:
-    """Mean and variance of a sum over houses of anything that depends on class and occupancy.
+    """Mean and variance of a sum over houses of a quantity that depends on class and occupancy.
 
-    `means` and `variances` are (2, classes, worlds): absent and present, in each of some worlds.
+    Args:
+        belief: The belief about occupancy.
+        model: Its model.
+        class_of: Density class of each house, (N,).
+        means: Mean of the quantity, (2, classes, W): absent and present, in each of W variants.
+        variances: Its variance, in that shape.
+
+    Returns:
+        Mean and variance of the sum, (W,) each.
     """
     total = np.zeros((2, means.shape[2]))
     for law, piece in zip(belief.laws, model.chains, strict=True):
         if piece.size == 1:
-            row = np.arange(len(law)) if belief.apart else piece.chain_of
+            row = np.arange(len(law)) if belief.by_block else piece.chain_of
             total += _single(law, row, class_of[piece.members[:, 0]], means, variances)
         else:
             total += _blocks(belief.of_blocks(law, piece), piece, class_of, means, variances)
@@ -148,7 +218,7 @@ def add_up(
 def _single(
     law: Floats, row: NDArray[Any], kind: NDArray[Any], means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
-    """Houses alone: those with the same row of the law and class count together."""
+    """Blocks of one house: houses of the same row of the law and class are counted together."""
     count: NDArray[Any] = np.ones(len(row))
     if len(law) * means.shape[1] <= 4 * len(row):
         counts = np.zeros((len(law), means.shape[1]))
@@ -173,8 +243,7 @@ def _blocks(
     law: Floats, piece: Chains, class_of: Int32s, means: Floats, variances: Floats
 ) -> tuple[Floats, Floats]:
     """Houses of a block share its state: add given the state, then over the states."""
-    m = piece.size
-    bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1  # (states, houses)
+    bits = _occupancy(piece.size)
     kinds = class_of[piece.members]  # (blocks, houses)
     p = law[:, :, None]
 
@@ -188,50 +257,104 @@ def _blocks(
     return total.sum(axis=0), spread.sum(axis=0)
 
 
+def _occupancy(size: int) -> Ints:
+    """(states, houses): whether each house of a block is at home in each state, as 0 or 1."""
+    return np.asarray((np.arange(2**size)[:, None] >> np.arange(size - 1, -1, -1)) & 1)
+
+
 def at_home(belief: Belief, model: OccupancyModel) -> Floats:
-    """Pr[at home] of every house under a belief."""
+    """Pr[at home] of every house under a belief.
+
+    Args:
+        belief: The belief about occupancy.
+        model: Its model.
+
+    Returns:
+        (N,) probabilities.
+    """
     home = np.empty(model.n_houses)
     for law, piece in zip(belief.laws, model.chains, strict=True):
-        m = piece.size
-        bits = (np.arange(2**m)[:, None] >> np.arange(m - 1, -1, -1)) & 1
-        home[piece.members] = belief.of_blocks(law, piece) @ bits
+        home[piece.members] = belief.of_blocks(law, piece) @ _occupancy(piece.size)
     return home
 
 
 def chances_at_home(model: OccupancyModel, horizon: int) -> Floats:
-    """(T, houses): the public chance that somebody is at home, before any release."""
+    """The public chance that each house is occupied, before any release.
+
+    Args:
+        model: The occupancy model.
+        horizon: Number of steps T.
+
+    Returns:
+        (T, N) probabilities.
+    """
     return np.stack([at_home(belief, model) for belief in islice(marginals(model), horizon)])
 
 
 def expected_readings(belief: Belief, model: OccupancyModel, consumption: Consumption) -> Floats:
-    """E[X_i] of every house [Wh] under a belief: what stands in for a reading that is missing."""
+    """E[X_i] of every house under a belief.
+
+    Args:
+        belief: The belief at step t.
+        model: Its model.
+        consumption: The laws of readings.
+
+    Returns:
+        (N,) [Wh].
+    """
     home = at_home(belief, model)
     kinds, table = consumption.class_of, consumption.table(belief.t)
     low, high = law_moments(consumption)[table][..., 0][:, kinds]
     return np.asarray(low + home * (high - low))
 
 
-# --------------------------------------------------------------------------------------------------
-# One step of the leakage recursion: L(a), forward by A and backward by Bayes' rule.
+# ---- one step of the leakage recursion
 
 
 _SMALL = 1e-290  # chances below it lose digits
 
 
-def where_open(e: ArrayLike, possible: Bools) -> Floats:
-    """The loss of a step, or a leakage: nothing for blocks whose state is certain."""
+def if_uncertain(e: ArrayLike, possible: Bools) -> Floats:
+    """A loss or leakage, set to 0 for blocks whose state is certain.
+
+    Args:
+        e: Losses, (blocks,) or a number.
+        possible: Possible states, (blocks, 2^size).
+
+    Returns:
+        (blocks,) losses.
+    """
     return np.where(possible.sum(axis=1) > 1, e, 0.0)
 
 
-def into(model: OccupancyModel, piece: Chains, chains: NDArray[np.integer], t: int) -> Floats:
-    """A^t of each block: rows from the state of step t - 1."""
+def transition_into(
+    model: OccupancyModel, piece: Chains, chains: NDArray[np.integer], t: int
+) -> Floats:
+    """A^t of each block: rows are the state of step t - 1.
+
+    Args:
+        model: The occupancy model.
+        piece: Its blocks of one size.
+        chains: Chain numbers, (blocks,).
+        t: The step, 2 or more.
+
+    Returns:
+        (blocks, 2^size, 2^size).
+    """
     return np.asarray(piece.transition[model.calendar.slot(t)][chains])
 
 
-def carried(a: Floats, rows: Floats, possible: Bools) -> Floats:
+def carried_leakage(a: Floats, rows: Floats, possible: Bools) -> Floats:
     """L(a): how much of a leakage `a` at one step carries over through `rows` to the next.
 
-    Rows of impossible states do not count; fewer than two possible rows carry nothing.
+    Args:
+        a: Leakage, (blocks,), 0 or more.
+        rows: Transition rows, (blocks, states, states).
+        possible: Possible states, (blocks, states). Rows of impossible states do not count; fewer
+            than two possible rows carry nothing.
+
+    Returns:
+        (blocks,) leakage.
     """
     if rows.shape[1] == 2:
         return _carried_two(a, rows, possible)
@@ -269,10 +392,21 @@ def _carried_many(a: float, rows: Floats) -> float:
     return worst
 
 
-def carried_back(leakage: Floats, law: Floats, possible: Bools, a: Floats) -> tuple[Bools, Floats]:
-    """One step on through `a`: (possible states, how much of the leakage before is carried).
+def carried_backward(
+    leakage: Floats, law: Floats, possible: Bools, a: Floats
+) -> tuple[Bools, Floats]:
+    """The backward leakage that carries over from step t - 1 to step t.
 
     The rows are B^t(s_t, s_{t-1}) = Pr[S^{t-1} given S^t] by Bayes, from the law of step t - 1.
+
+    Args:
+        leakage: Backward leakage of step t - 1, (blocks,).
+        law: Law of the state at step t - 1, (blocks, states).
+        possible: Possible states at step t - 1, (blocks, states).
+        a: A^t, (blocks, states, states).
+
+    Returns:
+        The possible states at step t, (blocks, states), and the leakage carried, (blocks,).
     """
     moves = possible[:, :, None] & (a > 0)
     joint = law[:, :, None] * a
@@ -281,18 +415,23 @@ def carried_back(leakage: Floats, law: Floats, possible: Bools, a: Floats) -> tu
     after = np.asarray(moves.any(axis=1))
     # a possible move with a chance too small for a float: B is not known, but L(a) <= a
     lost = (moves & (joint < _SMALL)).any(axis=(1, 2))
-    known = carried(leakage, np.swapaxes(b, 1, 2), after)
-    return after, np.where(lost, where_open(leakage, after), known)
+    known = carried_leakage(leakage, np.swapaxes(b, 1, 2), after)
+    return after, np.where(lost, if_uncertain(leakage, after), known)
 
 
-# --------------------------------------------------------------------------------------------------
-# Imputed values of missing readings: the models' public expectation, in whole Wh.
+# ---- imputed readings
 
 
 def cells(model: OccupancyModel) -> Int32s:
-    """For each house the number of its chain and of its seat in the block, as one number.
+    """The cell of each house: its chain and its position in the block, as one number.
 
-    Houses of one cell are alike to the model: they have one chance to be at home.
+    Houses of one cell have the same chance to be at home.
+
+    Args:
+        model: The occupancy model.
+
+    Returns:
+        (N,) cell numbers.
     """
     found, offset = np.empty(model.n_houses, np.int32), 0
     for piece in model.chains:
@@ -357,12 +496,8 @@ class Expectations:
 
 def _at_home(belief: Belief, model: OccupancyModel) -> Floats:
     """Pr[at home] in every cell, before any release."""
-    parts = []
-    for law, piece in zip(belief.laws, model.chains, strict=True):
-        seat = np.arange(piece.size - 1, -1, -1)
-        bits = (np.arange(2**piece.size)[:, None] >> seat) & 1
-        parts.append((law @ bits).ravel())
-    return np.concatenate(parts)
+    pairs = zip(belief.laws, model.chains, strict=True)
+    return np.concatenate([(law @ _occupancy(piece.size)).ravel() for law, piece in pairs])
 
 
 def imputed(readings: NDArray[np.integer], scenario: Scenario) -> Int32s:

@@ -1,9 +1,9 @@
-"""How far the optimal rate may lie from a published one, from public knowledge alone.
+"""Interval of the optimal rate behind a published one, from public knowledge alone.
 
-The range of a load that holds it with the asked probability: given the noisy load by itself, where
-that is what is published; given everything that is public, where the estimate is. A load is a
-mixture of normal laws (one for each model and factor), so its law behind the noise has a closed
-form; what a clamp cut off is added to it by quadrature.
+The interval of a load holds it with a given probability: given the noisy load alone, where that is
+published; given everything public, where the estimate is published. A load is a mixture of normal
+laws (one for each model and factor), so its law behind the noise has a closed form; the energy
+above a clamp is added by quadrature.
 """
 
 from __future__ import annotations
@@ -16,46 +16,54 @@ import numpy as np
 from hushgrid._numbers import Floats
 from hushgrid.belief.estimate import (
     GAUSSIAN,
+    NO_NOISE,
     LoadInterval,
     PublicKnowledge,
     ReleaseParts,
     chance_below,
+    check_level,
+    posterior_weights,
 )
-from hushgrid.errors import PolicyError
 from hushgrid.model.zone import Tariff, public_rate
 
 LEVEL = 0.95
 _NEGLIGIBLE = 1e-7  # weight of a law that is left out
 _FAR = 12.0  # standard deviations from anything likely
-_SURE = 1e-3  # [Wh]; stands for no noise at all
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)
 _SHARES = _SHARES / _SHARES.sum()
 
 
-def given_all(
+def posterior_interval(
     public: PublicKnowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),
     level: float = LEVEL,
 ) -> LoadInterval:
-    """The load of step t [Wh] given its release and all before it.
+    """The load of step t given its release and all releases before it.
+
+    Args:
+        public: Knowledge before the release.
+        load_hat: Noisy load [Wh].
+        scale: Scale of the noise [Wh]; 0 without noise.
+        rates: Rates published before the step.
+        level: Probability that the interval holds the load.
+
+    Returns:
+        Posterior mean and central interval [Wh].
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]],
     ...                                 chain_of=[0] * 100)
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)],
     ...                          class_of=[0] * 100)
-    >>> found = given_all(PublicKnowledge.start([theta], f), 40_000, 1000.0)
+    >>> found = posterior_interval(PublicKnowledge.start([theta], f), 40_000, 1000.0)
     >>> [round(end) for end in found]
     [39528, 36759, 41698]
     """
-    law, b = public.parts(rates), max(scale, _SURE)
+    law, b = public.parts(rates), max(scale, NO_NOISE)
     logs = public.shape.evidence(float(load_hat), law.mean, law.variance, b)
-    with np.errstate(divide="ignore"):
-        logs = np.log(law.weights) + logs
-    raised = np.exp(logs - logs.max())
-    weights = raised / raised.sum()
+    weights = posterior_weights(law.weights, logs)
     keep = weights > _NEGLIGIBLE
     w = weights[keep] / weights[keep].sum()
     kept = ReleaseParts(*(column[keep] for column in law))
@@ -78,23 +86,23 @@ Cdf = Callable[[float], Floats]  # Pr[load < z], for every law
 
 
 def _variance(public: PublicKnowledge, scale: float) -> float:
-    """Of the noise [Wh^2]."""
+    """Variance of the noise [Wh^2]."""
     return scale**2 if public.shape is GAUSSIAN else 2 * scale**2
 
 
 def _normal(whole: Floats, law: ReleaseParts, gain: Floats, left: Floats, noise: float) -> Cdf:
-    """Exact behind Gaussian noise; else for noise that is lost in what lies above the clamp."""
+    """Exact behind Gaussian noise; else for noise far below the spread above the clamp."""
     from scipy.special import ndtr
 
-    shown = 1 / (1 / law.variance + 1 / noise)
-    spread = np.sqrt((1 + gain) ** 2 * shown + left**2)
+    kept = 1 / (1 / law.variance + 1 / noise)
+    spread = np.sqrt((1 + gain) ** 2 * kept + left**2)
     return lambda z: np.asarray(ndtr((z - whole) / spread))
 
 
 def _joined(
     behind: Callable[[Floats], Floats], law: ReleaseParts, gain: Floats, left: Floats
 ) -> Cdf:
-    """What a release shows, and above the clamp what goes with it: by quadrature over the rest."""
+    """The load below the clamp plus the energy above it, by quadrature over its residual."""
     shift = law.cut - gain * law.mean
     if not left.any():
         return lambda z: behind((z - shift) / (1 + gain))
@@ -103,7 +111,7 @@ def _joined(
 
 
 def _above(law: ReleaseParts) -> tuple[Floats, Floats]:
-    """What lies above the clamp, given what lies below: its slope, and what is left open [Wh]."""
+    """Regression of the energy above the clamp on the load below: slope and residual [Wh]."""
     gain = law.joint / law.variance
     return gain, np.sqrt(np.maximum(law.cut_variance - gain * law.joint, 0.0))
 
@@ -127,25 +135,35 @@ def _laplace(hat: float, law: ReleaseParts, b: float) -> Callable[[Floats], Floa
     return below
 
 
-def given_noisy(
+def noise_interval(
     public: PublicKnowledge,
     load_hat: float,
     scale: float,
     rates: Sequence[float] = (),
     level: float = LEVEL,
 ) -> LoadInterval:
-    """The load of step t [Wh] given the noisy load by itself, without a prior on what it shows.
+    """The load of step t given the noisy load alone, without a prior on the load below the clamp.
+
+    Args:
+        public: Knowledge before the release: the energy above the clamp and the noise law.
+        load_hat: Noisy load [Wh].
+        scale: Scale of the noise [Wh]; 0 without noise.
+        rates: Rates published before the step.
+        level: Probability that the interval holds the load.
+
+    Returns:
+        Noisy load plus expected energy above the clamp, and the central interval [Wh].
 
     >>> from hushgrid import Consumption, OccupancyModel, Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)])
-    >>> [round(end, 1) for end in given_noisy(PublicKnowledge.start([theta], f), 700, 100.0)]
+    >>> [round(end, 1) for end in noise_interval(PublicKnowledge.start([theta], f), 700, 100.0)]
     [700.0, 400.4, 999.6]
     """
     from scipy.special import ndtr
 
-    b, law = max(scale, _SURE), public.parts(rates)
-    _check(level)
+    b, law = max(scale, NO_NOISE), public.parts(rates)
+    check_level(level)
     cut = float((law.weights * law.cut).sum())
     spread = float((law.weights * (law.cut_variance + law.cut**2)).sum()) - cut**2
     spread, noise = math.sqrt(max(spread, 0.0)), _variance(public, b)
@@ -174,7 +192,7 @@ def _central(
 ) -> LoadInterval:
     from scipy.optimize import brentq
 
-    _check(level)
+    check_level(level)
     tail = max((1 - level) / 2, 1e-12)
     ends = [
         float(brentq(lambda z, p=p: below(z) - p, low, high, rtol=1e-9))  # type: ignore[no-untyped-call,unused-ignore]
@@ -183,11 +201,14 @@ def _central(
     return LoadInterval(mean, ends[0], ends[1])
 
 
-def _check(level: float) -> None:
-    if not 0 < level < 1:
-        raise PolicyError(f"level is {level}; give a probability between 0 and 1.")
+def rate_range(loads: LoadInterval, tariff: Tariff) -> tuple[float, float]:
+    """The optimal rates of an interval of loads, cut to the tariff's floor and cap.
 
+    Args:
+        loads: The interval of the load.
+        tariff: Coefficients and limits of the price.
 
-def rates_of(loads: LoadInterval, tariff: Tariff) -> tuple[float, float]:
-    """The optimal rates of a range of loads [currency/kWh], cut to the tariff's floor and cap."""
+    Returns:
+        The low and the high rate [currency/kWh].
+    """
     return public_rate(loads.low, tariff), public_rate(loads.high, tariff)

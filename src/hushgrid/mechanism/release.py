@@ -512,7 +512,7 @@ def spend(state: State, epsilon: float, *, anew: bool) -> State:
 
 def _expected(state: State) -> float:
     """The load [Wh] below the clamp that is published unless anew: forecast, or the last rate's."""
-    above = state.public.put_back(state.rates) if state.public else 0.0
+    above = state.public.clamped_energy(state.rates) if state.public else 0.0
     if state.policy.publish == "estimate" and state.public:
         law = state.public.predicted(state.rates)
         return float((law.weights * law.mean).sum()) - above
@@ -534,7 +534,7 @@ def _published(
     """The release of a noisy load; `keep` leaves the last rate as it is."""
     public, put_back, estimate = state.public, 0.0, None
     if public is not None:
-        put_back = public.put_back(state.rates)
+        put_back = public.clamped_energy(state.rates)
         guess, public = public.learn(load_hat, calibration.scale, state.rates)
         estimate = guess if state.policy.publish == "estimate" else None
     rate = public_rate(load_hat + put_back if estimate is None else estimate, state.tariff)

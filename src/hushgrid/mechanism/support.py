@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Floats, Int16s, Int32s, Ints, UInt8s, is_whole
-from hushgrid.belief.filter import carried_back, into, where_open
+from hushgrid.belief.filter import carried_backward, if_uncertain, transition_into
 from hushgrid.errors import ModelError
 from hushgrid.mechanism.policy import BlockRule, ModelsRule, Policy
 from hushgrid.model.occupancy import (
@@ -490,9 +490,9 @@ class _Tracker:
             self._possible = np.asarray(self._law > 0)
             self._carried = np.zeros(len(self._chain))
             return
-        a = into(self._model, self._piece, self._chain, self._t)
-        backward = where_open(lost, self._possible) + self._carried
-        self._possible, self._carried = carried_back(backward, self._law, self._possible, a)
+        a = transition_into(self._model, self._piece, self._chain, self._t)
+        backward = if_uncertain(lost, self._possible) + self._carried
+        self._possible, self._carried = carried_backward(backward, self._law, self._possible, a)
         self._law = np.einsum("gs,gsk->gk", self._law, a)
 
     def most(self) -> Floats:

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints, is_real
-from hushgrid.belief.filter import add_up, load_moments, marginals
+from hushgrid.belief.filter import load_moments, marginals, sum_moments
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import loss_of_pmfs
 from hushgrid.mechanism.policy import Policy
@@ -286,8 +286,10 @@ def _parts(
             if slot not in slots:
                 slots[slot] = _by_class(f, f.table(belief.t), clamps)
             above, above_variance, below, below_variance = np.moveaxis(slots[slot], -1, 0)
-            out[:2, m, t] = add_up(belief, model, f.class_of, above, above_variance)
-            out[3, m, t], out[2, m, t] = add_up(belief, model, f.class_of, below, below_variance)
+            out[:2, m, t] = sum_moments(belief, model, f.class_of, above, above_variance)
+            out[3, m, t], out[2, m, t] = sum_moments(
+                belief, model, f.class_of, below, below_variance
+            )
     return ClampMoments(*out)
 
 

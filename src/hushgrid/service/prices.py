@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hushgrid.belief.rate_interval import LEVEL, given_all, given_noisy, rates_of
+from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
 from hushgrid.files.deployment import ZoneService
 from hushgrid.model.zone import public_rate
 from hushgrid.service.curator import price, utc
@@ -317,10 +317,10 @@ class Forecaster:
         if one.source != "readings" or one.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
         elif self._zone.policy.publish == "raw":
-            loads = given_noisy(public, one.load_hat, one.scale, rates)
+            loads = noise_interval(public, one.load_hat, one.scale, rates)
         else:
-            loads = given_all(public, one.load_hat, one.scale, rates)
-        return Range(*rates_of(loads, self._zone.scenario.tariff))
+            loads = posterior_interval(public, one.load_hat, one.scale, rates)
+        return Range(*rate_range(loads, self._zone.scenario.tariff))
 
     def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
         """The rate of the load expected at each step; each is as late as the newest is."""
@@ -332,7 +332,7 @@ class Forecaster:
                 continue
             law = public.predicted(self._public.rates)
             load = float((law.weights * law.mean).sum())
-            within = Range(*rates_of(law.interval(LEVEL), tariff))
+            within = Range(*rate_range(law.interval(LEVEL), tariff))
             made.append(Guess(start, public_rate(load, tariff), within))
             public = public.passed()
         return made
