@@ -13,7 +13,7 @@ from scipy.stats import beta, binom, laplace
 from hushgrid import Policy, SimulatedNoise
 from hushgrid.audit.behaviour import hushgrid, secure
 from hushgrid.audit.black_box import certify_publisher, neighbours
-from hushgrid.audit.bounds import at_least, at_most, lower_bound, too_alike, too_small
+from hushgrid.audit.bounds import at_least, at_most, lower_bound, p_similar_noise, p_small_noise
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.noise import SecureNoise, quantile, quantiles
 from tests.audit import faults
@@ -148,8 +148,8 @@ def test_noise_tests_keep_their_level() -> None:
     for _ in range(400):
         k, other = laplace.rvs(scale=100, size=(2, 30), random_state=rng)
         shock = rng.normal(size=30) * 200
-        small.append(too_small(np.rint(k + shock), np.full(30, 100.0)))
-        alike.append(too_alike((k + shock) / 100, (other + shock) / 100, np.full(30, 0.02)))
+        small.append(p_small_noise(np.rint(k + shock), np.full(30, 100.0)))
+        alike.append(p_similar_noise((k + shock) / 100, (other + shock) / 100, np.full(30, 0.02)))
     # the chance of more than 36 of 400 below 0.05 is 0.0006
     assert sum(p < 0.05 for p in small) <= 36
     assert sum(p < 0.05 for p in alike) <= 36
@@ -158,6 +158,6 @@ def test_noise_tests_keep_their_level() -> None:
 def test_noise_tests_find_what_they_are_for() -> None:
     rng = np.random.default_rng(4)
     k = laplace.rvs(scale=100, size=96, random_state=rng)
-    assert too_small(np.rint(0.5 * k), np.full(96, 100.0)) < 1e-4
+    assert p_small_noise(np.rint(0.5 * k), np.full(96, 100.0)) < 1e-4
     load = rng.normal(size=(2, 96)) * 30
-    assert too_alike((k + load[0]) / 100, (k + load[1]) / 100, np.full(96, 0.02)) < 1e-10
+    assert p_similar_noise((k + load[0]) / 100, (k + load[1]) / 100, np.full(96, 0.02)) < 1e-10

@@ -334,12 +334,12 @@ def test_the_publisher_of_the_guide_passes_its_audit(
 
 def test_the_publisher_of_the_guide_keeps_a_budget(guide: str) -> None:
     """And noise that eta = 1 needs: the scale that it draws at is then the one that is due."""
-    from hushgrid.audit.behaviour import watch
+    from hushgrid.audit.behaviour import check_behaviour
     from hushgrid.service.audit import load_factory
 
     factory = load_factory(guide.split()[3])
     zone = terms(eta=1.0, budget=5.0)
-    found = {check.id: check.status for check in watch(factory, zone, seed=1)}
+    found = {check.id: check.status for check in check_behaviour(factory, zone, seed=1)}
     assert set(found.values()) == {"passed", "not_applicable"}  # it publishes no estimate
     assert np.isclose(zone.first_state().scheduler.at(1).scale, 2000.0)
     publisher = factory(zone, seed=1)

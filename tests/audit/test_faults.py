@@ -11,8 +11,8 @@ import pytest
 
 from hushgrid import Tariff
 from hushgrid.audit import behaviour
-from hushgrid.audit.behaviour import hushgrid, watch
-from hushgrid.audit.bounds import Check, merged
+from hushgrid.audit.behaviour import check_behaviour, hushgrid
+from hushgrid.audit.bounds import Check, merge_checks
 from hushgrid.audit.certificate import Certificate, Trial, certify
 from hushgrid.audit.evidence import Terms
 from hushgrid.errors import PolicyError
@@ -57,18 +57,18 @@ DRAWS = {"noise_scale": behaviour.ENOUGH, "data_dependent_scale": behaviour.ENOU
 def watched(factory: Any, zone: Terms, name: str) -> list[Check]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(behaviour, "ENOUGH", DRAWS.get(name, behaviour.ENOUGH // 10))
-        return watch(factory, zone, seed=5)
+        return check_behaviour(factory, zone, seed=5)
 
 
 @cache  # several faults are held against the correct publisher of one zone
 def correct(zone: Callable[[], Terms], name: str) -> Check:
-    return {check.id: check for check in merged(watched(hushgrid, zone(), name))}[name]
+    return {check.id: check for check in merge_checks(watched(hushgrid, zone(), name))}[name]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_publisher_is_caught_and_the_correct_one_is_not(fault: str) -> None:
     name, factory, zone = FAULTS[fault]
-    bad = {check.id: check for check in merged(watched(factory, zone(), name))}
+    bad = {check.id: check for check in merge_checks(watched(factory, zone(), name))}
     good = correct(zone, name)
     assert bad[name].status == "failed", bad[name]
     assert good.status == "passed", good
@@ -116,9 +116,9 @@ def test_a_sampler_that_is_not_the_publisher_is_caught() -> None:
             self.publish = faults.weak_noise(terms, seed=seed).publish
             self.sample = hushgrid(terms, seed=seed).sample
 
-    checks = watch(lambda terms, seed=None: Two(terms, seed), terms(), seed=5)
+    checks = check_behaviour(lambda terms, seed=None: Two(terms, seed), terms(), seed=5)
     assert any(c.status == "failed" and "sample()" in c.text for c in checks)
-    checks = watch(hushgrid, terms(), seed=5)
+    checks = check_behaviour(hushgrid, terms(), seed=5)
     assert any(c.status == "passed" and "sample()" in c.text for c in checks)
 
 
@@ -173,7 +173,7 @@ def test_a_floor_that_cuts_rates_is_not_held_against_a_publisher() -> None:
     """The floor is the rate of 500 Wh: when nobody consumes most rates lie on it."""
     zone = terms()
     zone = replace(zone, tariff=Tariff(1.0, 62.5, floor=63.0))
-    found = merged(watch(faults.rate_alone, zone, seed=5))
+    found = merge_checks(check_behaviour(faults.rate_alone, zone, seed=5))
     assert [check.id for check in found if check.status == "failed"] == []
 
 

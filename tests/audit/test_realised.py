@@ -13,7 +13,7 @@ import pytest
 from hushgrid import Consumption, OccupancyModel, Policy, Tariff, Uniform, Zone
 from hushgrid.audit.certificate import certify
 from hushgrid.audit.evidence import Terms, from_recording
-from hushgrid.audit.houses import mixed, worst_of_blocks
+from hushgrid.audit.houses import mixture_loss, worst_of_blocks
 from hushgrid.compare.attack import Recording
 from hushgrid.report.certificate import certificate_json
 from tests.audit.zones import releases, terms
@@ -98,7 +98,7 @@ def test_a_prior_mixed_over_theta_learns_more() -> None:
     zone = replace(zone, models=thetas)
     first = zone.first_state()
     scale = first.scheduler.at(1).scale
-    loss = mixed(first, thetas, 0, 1, scale)
+    loss = mixture_loss(first, thetas, 0, 1, scale)
     assert loss is not None
     # the world of readings at the ends: loads 0 to 300, by hand over 2 x 8 states
     side = np.zeros((2, 301))
@@ -111,4 +111,4 @@ def test_a_prior_mixed_over_theta_learns_more() -> None:
     ratio = np.log(np.array(noisy[1]) / side[1].sum()) - np.log(np.array(noisy[0]) / side[0].sum())
     assert loss == pytest.approx(float(np.abs(ratio).max()), rel=1e-9)
     assert loss > 0.5
-    assert mixed(first, thetas[:1], 0, 1, scale) is None
+    assert mixture_loss(first, thetas[:1], 0, 1, scale) is None

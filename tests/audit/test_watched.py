@@ -15,7 +15,7 @@ from hushgrid import OccupancyModel, Policy
 from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.filter import look_back
 from hushgrid.adversary.knowledge import Knowledge
-from hushgrid.audit.certificate import certify, watched
+from hushgrid.audit.certificate import certify, largest_move
 from hushgrid.audit.evidence import RecordedEpoch, RecordedRelease, Terms
 from hushgrid.audit.recompute import Recomputed, recompute
 from hushgrid.cli import main
@@ -42,7 +42,7 @@ def recomputed(given: Terms, seed: int = 3, **rest: tuple[int, ...]) -> Recomput
 @pytest.mark.parametrize("eta", [0.0, 0.1, 1.0])
 def test_her_odds_stay_within_the_leakage(eta: float) -> None:
     for seed in range(12):
-        found = watched(recomputed(terms(eta=eta), seed))
+        found = largest_move(recomputed(terms(eta=eta), seed))
         assert found is not None
         assert found.bound is not None
         assert 0 < found.moved.max() <= found.bound
@@ -53,7 +53,7 @@ def test_her_odds_stay_within_the_leakage(eta: float) -> None:
 def test_it_is_the_filter_held_against_the_prior() -> None:
     """Chain (.5, .5), stay .9 and .8: the prior of step t by powers of the matrix."""
     given = terms()
-    found = watched(recomputed(given))
+    found = largest_move(recomputed(given))
     assert found is not None
     known = Knowledge(given.zone, given.models, given.consumption)
     home = np.asarray(look_back(Exact(known), releases(given, seed=3)).home)[0]
@@ -65,7 +65,7 @@ def test_it_is_the_filter_held_against_the_prior() -> None:
 
 
 def test_many_houses_and_gaps_are_watched_too() -> None:
-    found = watched(recomputed(terms((1000,) * 30), without=(3, 4, 11)))
+    found = largest_move(recomputed(terms((1000,) * 30), without=(3, 4, 11)))
     assert found is not None
     assert (found.filter, found.releases) == ("factored", 21)
     assert found.bound is not None
@@ -78,8 +78,8 @@ def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
     bare = tuple(
         replace(one, release=replace(one.release, scale=1.0)) for one in made.epoch.entries
     )
-    seen = watched(replace(made, epoch=replace(made.epoch, entries=bare)))
-    honest = watched(made)
+    seen = largest_move(replace(made, epoch=replace(made.epoch, entries=bare)))
+    honest = largest_move(made)
     assert seen is not None
     assert honest is not None
     assert seen.moved.max() > 2 * honest.moved.max()
@@ -89,7 +89,7 @@ def test_without_noise_she_goes_far_beyond_what_is_promised() -> None:
 def test_a_window_is_read_by_no_filter() -> None:
     given = terms(eta=1.0)
     windowed = replace(given, policy=replace(given.policy, schedule=Window(4)))
-    assert watched(recomputed(windowed)) is None
+    assert largest_move(recomputed(windowed)) is None
 
 
 def test_a_trace_is_attacked_without_being_told(

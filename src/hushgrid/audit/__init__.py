@@ -1,16 +1,16 @@
-"""The audit: what a ledger, a trace or a publisher shows of what it promises.
+"""Audit of a ledger, a trace or a publisher against its public terms.
 
-White box (`ledger.py`, `schedule.py`, `houses.py`): everything computed again from the public
-terms. Black box (`events.py`, `blackbox.py`, `behaviour.py`): a publisher is run and watched.
-`certificate.py` puts both together.
+White box (`recompute.py`, `houses.py`): scales, rates and losses are computed again from the
+public terms. Black box (`black_box.py`, `behaviour.py`): a publisher is run on chosen readings.
+`bounds.py` holds the statistics, `evidence.py` what is read, `certificate.py` the result.
 """
 
 from hushgrid.audit.bounds import CHECKS, Check
 from hushgrid.audit.certificate import Certificate, certify
 from hushgrid.audit.evidence import (
-    Came,
+    ArrivedHouse,
     Evidence,
-    Lost,
+    LostSteps,
     RecordedEpoch,
     RecordedRelease,
     Terms,
@@ -19,11 +19,11 @@ from hushgrid.audit.evidence import (
 
 __all__ = [
     "CHECKS",
-    "Came",
+    "ArrivedHouse",
     "Certificate",
     "Check",
     "Evidence",
-    "Lost",
+    "LostSteps",
     "RecordedEpoch",
     "RecordedRelease",
     "Terms",

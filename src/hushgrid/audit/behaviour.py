@@ -1,6 +1,14 @@
-"""A publisher run and watched: does it keep to its own scale, grid, memory and budget?
+"""Checks of a publisher's behaviour: scale, grid, memory and budget.
 
-The auditor hands in the readings, so the noise is known: the answer less the load.
+The auditor supplies the readings, so the noise is known: the answer minus the load.
+
+A factory is `factory(terms, *, seed=None) -> publisher`. A publisher has `publish(readings)` for
+the next step: readings are whole Wh, one per house; the answer is a Release, or any object or
+mapping with `load_hat` [Wh] or `rate` [currency/kWh], and optionally `t`, `scale` [Wh],
+`epsilon`, `digest`. A step without readings (budget exhausted) has neither `load_hat` nor
+`epsilon`, or a `source` other than "readings". Optional: `again()` returns the last step again;
+`sample(readings)` takes (n, T, houses) readings and returns a mapping of (n, T) arrays of
+`load_hat` or `rate`, as n fresh publishers would publish T steps each.
 """
 
 from __future__ import annotations
@@ -14,29 +22,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Bools, Floats, Ints, Spent
-from hushgrid.audit.bounds import FALSE_ALARM, Check, repeated, too_alike, too_small, widest
+from hushgrid.audit.bounds import (
+    FALSE_ALARM,
+    Check,
+    largest_scale_ratio,
+    p_repeated_noise,
+    p_similar_noise,
+    p_small_noise,
+)
 from hushgrid.audit.evidence import Terms
-from hushgrid.errors import HorizonError, PolicyError
+from hushgrid.errors import HorizonError, HushgridError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.mechanism.policy import NoiseLaw
 from hushgrid.mechanism.release import Release, State, prepare, releases, skip, step
 from hushgrid.model.zone import Tariff, public_rate, tally
 
-# --------------------------------------------------------------------------------------------------
-# Publishers under test: what one must offer, how its answers are read, and ours.
-#
-# A factory is `factory(terms, *, seed=None) -> publisher`. A publisher has `publish(readings)` for
-# the next step: readings are whole Wh, one a house; the answer is a Release, or any object or
-# mapping with `load_hat` [Wh] or `rate` [currency/kWh], and perhaps `t`, `scale` [Wh], `epsilon`,
-# `digest`. A step without readings (budget exhausted) has neither `load_hat` nor `epsilon`, or
-# `source` other than "readings". Optional: `again()` shows the last step again;
-# `sample(readings)` takes (n, T, houses) readings and answers with a mapping of (n, T) arrays of
-# `load_hat` or `rate`, as n fresh publishers would publish T steps each.
-
 
 class AuditedPublisher(Protocol):
-    """What is audited."""
+    """A publisher under audit."""
 
     def publish(self, readings: Ints) -> Any:
         """The next step's release for the readings [Wh] of all houses."""
@@ -47,7 +51,18 @@ Factory = Callable[..., AuditedPublisher]
 
 
 class PublicAnswer(NamedTuple):
-    """A publisher's answer as the public can read it; None where it does not say."""
+    """The public part of a publisher's answer; None where it is not stated.
+
+    Attributes:
+        load_hat: Noisy load [Wh].
+        rate: Rate [currency/kWh].
+        scale: Stated scale of the noise [Wh].
+        epsilon: Stated loss.
+        put_back: Energy added for the clamp [Wh].
+        estimate: Published estimate of the load [Wh].
+        digest: Digest of the terms.
+        from_readings: Whether readings were used.
+    """
 
     load_hat: float | None
     rate: float | None
@@ -59,8 +74,18 @@ class PublicAnswer(NamedTuple):
     from_readings: bool
 
 
-def seen(published: Any) -> PublicAnswer:
-    """Read an answer, whatever it is; one that says nothing of use is an error."""
+def read_answer(published: Any) -> PublicAnswer:
+    """Read a publisher's answer.
+
+    Args:
+        published: A Release, or any object or mapping with the same names.
+
+    Returns:
+        Its public part.
+
+    Raises:
+        PolicyError: If a figure is not a finite number, or load_hat and rate are both absent.
+    """
 
     def get(name: str) -> Any:
         if isinstance(published, Mapping):
@@ -104,14 +129,35 @@ def seen(published: Any) -> PublicAnswer:
 
 
 def load_of_rate(rate: Any, tariff: Tariff) -> Any:
-    """The noisy load [Wh] that a rate stands for, where neither floor nor cap cut it."""
+    """The noisy load of a rate that is not truncated by floor or cap.
+
+    Args:
+        rate: Rates [currency/kWh]; any shape.
+        tariff: The tariff.
+
+    Returns:
+        Loads [Wh], in the shape of `rate`.
+    """
     return (np.asarray(rate, np.float64) - tariff.beta) / tariff.alpha * 1000 - tariff.inelastic
 
 
-def uncut(loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Generator) -> Floats:
-    """Loads [Wh] that rates stand for, with what floor and cap cut off put back by chance.
+def restore_truncated(
+    loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Generator
+) -> Floats:
+    """Replace loads of rates at the floor or cap by samples from beyond it.
 
-    As noise of the scale due would lie beyond them: what a cut hides is not held against anybody.
+    Samples follow noise of the scale due, given that it lies beyond the floor or cap. So truncation
+    never counts as missing noise.
+
+    Args:
+        loads: Noisy loads derived from rates [Wh].
+        load: True load [Wh].
+        scale: Scale due [Wh].
+        tariff: The tariff.
+        rng: Source of randomness.
+
+    Returns:
+        Loads [Wh], in the shape of `loads`.
     """
     found = np.array(loads, np.float64)
     low, high = (load_of_rate(at, tariff) for at in (tariff.floor, tariff.cap))
@@ -126,14 +172,28 @@ def uncut(loads: Any, load: Any, scale: float, tariff: Tariff, rng: np.random.Ge
 
 
 def load_of(one: PublicAnswer, tariff: Tariff) -> float:
-    """The noisy load [Wh] an answer tells of."""
+    """The noisy load of an answer.
+
+    Args:
+        one: The answer.
+        tariff: The tariff.
+
+    Returns:
+        The load [Wh], derived from the rate where it is not stated.
+    """
     if one.load_hat is not None:
         return one.load_hat
     return float(load_of_rate(one.rate, tariff)) - one.put_back
 
 
 class Hushgrid:
-    """The correct publisher: Algorithm 1 with its budget, a forecast once that is spent."""
+    """The correct publisher: Algorithm 1 with its budget, and a forecast once that is spent.
+
+    Args:
+        terms: Its terms.
+        noise: Source of noise.
+        first: State before the first step.
+    """
 
     def __init__(self, terms: Terms, noise: Noise, first: State) -> None:
         self.terms, self.noise = terms, noise
@@ -144,7 +204,7 @@ class Hushgrid:
     _last: Release | Mapping[str, Any] | None
 
     def publish(self, readings: Ints) -> Release | Mapping[str, Any]:
-        """The next step's release; noise is drawn before the readings are looked at."""
+        """The next step's release; noise is drawn before the readings are used."""
         state = self._state
         try:
             draws = prepare(state, self.noise)
@@ -159,7 +219,7 @@ class Hushgrid:
         return release
 
     def again(self) -> Release | Mapping[str, Any] | None:
-        """The last step, as it was."""
+        """The last step, unchanged."""
         return self._last
 
     def _forecast(self) -> Mapping[str, Any]:
@@ -171,7 +231,7 @@ class Hushgrid:
         return self._last
 
     def sample(self, readings: Ints) -> Mapping[str, NDArray[Any]]:
-        """(n, T, houses) readings to (n, T) noisy loads, all from the first step on."""
+        """(n, T) noisy loads [Wh] for (n, T, houses) readings, each from the first step on."""
         first = self._first
         n, steps, _ = readings.shape
         loads = np.clip(readings, 0, first.zone.bound).sum(axis=2, dtype=np.int64)
@@ -186,13 +246,29 @@ class Hushgrid:
 
 
 def hushgrid(terms: Terms, *, seed: int | None = None) -> Hushgrid:
-    """The factory of the correct publisher; without a seed its noise is the secure one."""
+    """Factory of the correct publisher.
+
+    Args:
+        terms: Its terms.
+        seed: Seed of simulated noise; None for secure noise.
+
+    Returns:
+        The publisher.
+    """
     noise = SecureNoise() if seed is None else SimulatedNoise(seed)
     return Hushgrid(terms, noise, terms.first_state())
 
 
 def secure(terms: Terms, *, seed: int | None = None) -> Hushgrid:
-    """The same with secure noise, whatever the seed."""
+    """Factory of the correct publisher with secure noise.
+
+    Args:
+        terms: Its terms.
+        seed: Ignored.
+
+    Returns:
+        The publisher.
+    """
     del seed
     return hushgrid(terms)
 
@@ -202,28 +278,36 @@ LONGEST = 2000  # steps to follow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PublisherRun:
-    """A publisher followed over steps with the same readings at each: its answers, and the load."""
+class _PublisherRun:
+    """Answers of a publisher over steps with the same readings at each.
+
+    Attributes:
+        answers: Its answers.
+        load: The true load [Wh].
+        loads: The noisy loads [Wh].
+        due: The scales the terms lead to [Wh].
+        estimates: The public's own estimates [Wh], where an estimate is published.
+    """
 
     answers: tuple[PublicAnswer, ...]
     load: int
     loads: tuple[float, ...]
-    due: tuple[float, ...]  # [Wh] the scales the terms lead to
-    estimates: tuple[float | None, ...] = ()  # [Wh] the public's own, where that is published
+    due: tuple[float, ...]
+    estimates: tuple[float | None, ...] = ()
 
     @property
     def stated(self) -> bool:
-        """Whether it says how wide its noise is."""
+        """Whether the publisher states its scale at every step."""
         return all(one.scale is not None for one in self.answers)
 
     def scale(self, t: int) -> float:
-        """The scale it states for step t + 1, or the one that is due."""
-        said = self.answers[t].scale
-        return self.due[t] if said is None else said
+        """The scale stated for step t + 1, or the one due."""
+        stated = self.answers[t].scale
+        return self.due[t] if stated is None else stated
 
     @property
     def used(self) -> list[int]:
-        """Steps (from 0) at which readings went in and noise is due."""
+        """Steps (from 0) at which readings were used and noise is due."""
         return [t for t, one in enumerate(self.answers) if one.from_readings and self.due[t] > 0]
 
     @property
@@ -232,69 +316,78 @@ class PublisherRun:
         return [self.loads[t] - self.load for t in self.used]
 
 
-def follow(
+def _run(
     publisher: Any,
     terms: Terms,
     first: State,
     readings: Ints,
     steps: int,
     rng: np.random.Generator,
-) -> PublisherRun:
-    """Let a publisher publish so many steps for the same readings."""
+) -> _PublisherRun:
+    """Run a publisher for `steps` steps with the same readings."""
     load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
     answers: list[PublicAnswer] = []
     loads, due, rates = list[float](), list[float](), list[float]()
     public, estimates = first.public, list[float | None]()
     for t in range(1, steps + 1):
-        one = seen(publisher.publish(readings.copy()))
+        one = read_answer(publisher.publish(readings.copy()))
         answers.append(one)
         loads.append(load_of(one, terms.tariff))
         due.append(first.scheduler.at(t, rates).scale)
         if one.load_hat is None and due[-1] > 0:
-            loads[-1] = float(uncut(loads[-1], load, due[-1], terms.tariff, rng))
+            loads[-1] = float(restore_truncated(loads[-1], load, due[-1], terms.tariff, rng))
         estimates.append(None)
         if public is not None and one.from_readings and one.load_hat is not None and due[-1] > 0:
             estimates[-1], public = public.learn(one.load_hat, due[-1], rates)
         elif public is not None:
             public = public.passed()
         rates.append(one.rate if one.rate is not None else public_rate(loads[-1], terms.tariff))
-    return PublisherRun(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
+    return _PublisherRun(tuple(answers), load, tuple(loads), tuple(due), tuple(estimates))
 
 
-def watch(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
-    """All checks of behaviour."""
+def check_behaviour(factory: Factory, terms: Terms, *, seed: int) -> list[Check]:
+    """Run a publisher on readings of 0 and at their bounds, and check it.
+
+    Args:
+        factory: Makes the publisher.
+        terms: Its terms.
+        seed: Seed of the publishers.
+
+    Returns:
+        All checks of behaviour.
+    """
     first = terms.first_state()
     if terms.policy.schedule.adaptive:
-        said = "Not checked on the publisher: a policy with a window spends by its releases."
+        text = "Not checked on the publisher: a policy with a window spends by its releases."
         ids = ("noise_scale", "data_dependent_scale", "protected_set", "seed_reuse", "budget")
-        return [Check(name, "not_checked", said) for name in ids] + [
-            republication(factory, terms, first, seed)
+        return [Check(name, "not_checked", text) for name in ids] + [
+            _check_republication(factory, terms, first, seed)
         ]
     steps = min(terms.policy.horizon, LONGEST)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     quiet, busy = np.zeros(terms.zone.n_houses, np.int64), first.zone.bound.astype(np.int64)
     pairs = max(math.ceil(ENOUGH / (2 * steps)), 1)
-    runs: list[list[PublisherRun]] = [[], []]
+    runs: list[list[_PublisherRun]] = [[], []]
     for i in range(pairs):
         for kind, readings in enumerate((quiet, busy)):
             publisher = factory(terms, seed=seed + 101 * i + kind + 1)
-            runs[kind].append(follow(publisher, terms, first, readings, steps, rng))
+            runs[kind].append(_run(publisher, terms, first, readings, steps, rng))
     every = runs[0] + runs[1]
     return [
-        noise_scale(every, terms),
-        *sampler(every, factory, terms, seed, rng),
-        data_dependent_scale(runs[0], runs[1], first),
-        float_noise(every, terms),
-        post_processing(every, terms),
-        republication(factory, terms, first, seed),
-        protected_set(every, terms, first),
-        budget(factory, terms, first, seed),
-        seed_reuse(factory, terms, first, seed, rng),
+        _check_noise_scale(every, terms),
+        *_check_sampler(every, factory, terms, seed, rng),
+        _check_data_dependent_scale(runs[0], runs[1], first),
+        _check_float_noise(every, terms),
+        _check_post_processing(every, terms),
+        _check_republication(factory, terms, first, seed),
+        _check_protected_set(every, terms, first),
+        _check_budget(factory, terms, first, seed),
+        _check_seed_reuse(factory, terms, first, seed, rng),
     ]
 
 
-def noise_scale(runs: Sequence[PublisherRun], terms: Terms) -> Check:
-    """Whether the noise drawn is as wide as stated."""
+def _check_noise_scale(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
+    """Whether the noise is as wide as stated."""
     sizes = [k for run in runs for k in run.noise]
     scales = [run.scale(t) for run in runs for t in run.used]
     if not sizes:
@@ -319,41 +412,40 @@ def noise_scale(runs: Sequence[PublisherRun], terms: Terms) -> Check:
 def _smallest(
     sizes: Sequence[float], scales: Sequence[float], steps: Sequence[int], law: NoiseLaw
 ) -> tuple[float, Bools]:
-    """The least chance of noise so small over all steps, or halves, quarters and eighths of them.
+    """Smallest p-value of noise this small, over all steps, halves, quarters and eighths of them.
 
-    Times the number of looks, and where it is: a publisher may be careless at night alone.
+    With a Bonferroni correction, and the part it belongs to: noise may be missing at night only.
     """
     size, b, at = np.array(sizes), np.array(scales), np.array(steps)
     order = np.argsort(np.argsort(at, kind="stable"))
     parts = [
         (order * n // len(order)) == i for n in (1, 2, 4, 8) if len(order) >= n for i in range(n)
     ]
-    each = [too_small(size[part], b[part], law) for part in parts]
+    each = [p_small_noise(size[part], b[part], law) for part in parts]
     i = int(np.argmin(each))
     return min(each[i] * len(parts), 1.0), parts[i]
 
 
-def sampler(
-    runs: Sequence[PublisherRun],
+def _check_sampler(
+    runs: Sequence[_PublisherRun],
     factory: Factory,
     terms: Terms,
     seed: int,
     rng: np.random.Generator,
 ) -> list[Check]:
-    """Whether `sample`, where a publisher offers it, draws as `publish` does."""
+    """Whether `sample`, if the publisher has it, draws the same noise as `publish`."""
     publisher: Any = factory(terms, seed=seed + 19)
     if not hasattr(publisher, "sample"):
+        return []
+    due = runs[0].due[0]
+    if due <= 0:
         return []
     answer = publisher.sample(np.zeros((2000, 1, terms.zone.n_houses), np.int64))
     if "load_hat" in answer:
         drawn = np.asarray(answer["load_hat"], np.float64)[:, 0]
     else:
-        drawn = np.asarray(load_of_rate(answer["rate"], terms.tariff), np.float64)[:, 0]
-    due = runs[0].due[0]
-    if due <= 0:
-        return []
-    if "load_hat" not in answer:
-        drawn = uncut(drawn, 0, due, terms.tariff, rng)
+        drawn = load_of_rate(answer["rate"], terms.tariff)[:, 0]
+        drawn = restore_truncated(drawn, 0, due, terms.tariff, rng)
     published = [k / run.due[t] for run in runs for k, t in zip(run.noise, run.used, strict=True)]
     p = _differ(np.abs(drawn) / due, np.abs(published))  # sizes: signs only dilute the test
     if p >= FALSE_ALARM:
@@ -362,10 +454,10 @@ def sampler(
     return [Check("noise_scale", "failed", text)]
 
 
-def data_dependent_scale(
-    quiet: Sequence[PublisherRun], busy: Sequence[PublisherRun], first: State
+def _check_data_dependent_scale(
+    quiet: Sequence[_PublisherRun], busy: Sequence[_PublisherRun], first: State
 ) -> Check:
-    """Whether the scale is the same for a day on which all is off and one on which all is on."""
+    """Whether the scale is the same for readings of 0 and for readings at their bounds."""
     name = "data_dependent_scale"
     if quiet[0].stated:
         for run, other in zip(quiet, busy, strict=True):
@@ -377,9 +469,9 @@ def data_dependent_scale(
                     return Check(
                         name,
                         "failed",
-                        f"Step {t + 1} states a scale of {a.scale:g} Wh when nobody consumes and"
-                        f" {b.scale:g} Wh when everybody does; a scale may depend on public"
-                        " models alone.",
+                        f"Step {t + 1} states a scale of {a.scale:g} Wh with every reading at 0 and"
+                        f" {b.scale:g} Wh with every reading at its bound; a scale may"
+                        " depend on public models alone.",
                         t + 1,
                     )
     sizes = [[abs(k) for run in runs for k in run.noise] for runs in (quiet, busy)]
@@ -390,14 +482,14 @@ def data_dependent_scale(
         return Check(
             name,
             "failed",
-            f"The noise drawn is {small.mean():.2f} of the scale due when nobody consumes and"
-            f" {large.mean():.2f} when everybody does (p = {p:.1e}).",
+            f"The noise drawn is {small.mean():.2f} of the scale due with every reading at 0 and"
+            f" {large.mean():.2f} with every reading at its bound (p = {p:.1e}).",
         )
     return Check(name, "passed", f"The same scale whether all is off or all is on (p = {p:.2g}).")
 
 
 def _differ(one: Any, other: Any) -> float:
-    """Two-sample test of equal law, Kolmogorov-Smirnov."""
+    """P-value of equal laws, Kolmogorov-Smirnov."""
     from scipy.stats import ks_2samp
 
     if not len(one) or not len(other):
@@ -405,38 +497,50 @@ def _differ(one: Any, other: Any) -> float:
     return float(ks_2samp(one, other, method="asymp").pvalue)
 
 
-def float_noise(runs: Sequence[PublisherRun], terms: Terms) -> Check:
-    """Whether every noisy load is whole and every rate is that of one."""
+def _check_float_noise(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
+    """Whether every noisy load is a whole number and every rate is that of one."""
     name, checked = "float_noise", 0
     for run in runs:
         for t in run.used:
-            bad = off_grid(run.answers[t], terms)
+            bad = grid_fault(run.answers[t], terms)
             checked += bad is not None
             if bad:
                 return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
     if not checked:
-        return Check(name, "not_checked", "Rates alone do not tell whether noise is whole here.")
+        return Check(
+            name,
+            "not_checked",
+            "Rates alone do not determine whether noise is a whole number here.",
+        )
     return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
 
 
-def post_processing(runs: Sequence[PublisherRun], terms: Terms) -> Check:
-    """Whether an estimate that is published is the public's own: any other may tell the load."""
+def _check_post_processing(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
+    """Whether a published estimate is the public's own: any other may reveal the load."""
     name = "post_processing"
     if terms.policy.publish != "estimate":
         return Check(name, "not_applicable", "No estimate is published.")
     for run in runs:
         for t in run.used:
-            own, said = run.estimates[t], run.answers[t].estimate
-            if own is None or said is None:
+            own, stated = run.estimates[t], run.answers[t].estimate
+            if own is None or stated is None:
                 return Check(name, "not_checked", "The publisher states no noisy load or estimate.")
-            if not math.isclose(own, said, rel_tol=1e-6, abs_tol=1e-6):
+            if not math.isclose(own, stated, rel_tol=1e-6, abs_tol=1e-6):
                 text = f"Step {t + 1} states another estimate than the public's own."
                 return Check(name, "failed", text, t + 1)
     return Check(name, "passed", "Estimates are the public's own.")
 
 
-def off_grid(one: PublicAnswer, terms: Terms) -> str | None:
-    """What is wrong with the grid of a release: "" for nothing, None where it cannot be told."""
+def grid_fault(one: PublicAnswer, terms: Terms) -> str | None:
+    """The fault of a release with respect to the grid of whole Wh.
+
+    Args:
+        one: The answer.
+        terms: The terms.
+
+    Returns:
+        The fault in words, "" without one, None where it cannot be determined.
+    """
     tariff = terms.tariff
     if one.load_hat is not None and one.load_hat != math.floor(one.load_hat):
         return "has a noisy load that is no whole number of Wh"
@@ -448,36 +552,36 @@ def off_grid(one: PublicAnswer, terms: Terms) -> str | None:
     if terms.policy.publish == "estimate" or terms.policy.clamp:
         return None
     if one.rate in (tariff.floor, tariff.cap):
-        return None  # cut: it tells nothing of what lies beyond
+        return None  # truncated: the noisy load lies anywhere beyond
     nearest = round(load_of(one, tariff))
     if one.rate == public_rate(nearest, tariff):
         return ""
     return "has a rate that no whole number of Wh leads to: its noise is a float's"
 
 
-def republication(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
-    """Whether a step shown again is the same."""
+def _check_republication(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
+    """Whether a step published again is the same."""
     name, publisher = "republication", factory(terms, seed=seed + 11)
     readings = first.zone.bound.astype(np.int64) // 2
     if not hasattr(publisher, "again"):
-        said = "Not checked: the publisher has no again()."
-        return Check(name, "not_checked", said)
+        text = "Not checked: the publisher has no again()."
+        return Check(name, "not_checked", text)
     steps = min(terms.policy.horizon, 96)
     for t in range(1, steps + 1):
-        shown = seen(publisher.publish(readings.copy()))
+        first_answer = read_answer(publisher.publish(readings.copy()))
         for _ in range(3 if t < steps else 50):
-            if seen(publisher.again()) != shown:
+            if read_answer(publisher.again()) != first_answer:
                 return Check(
                     name,
                     "failed",
-                    f"Step {t} shown again differs: the same load was published twice with fresh"
-                    " noise, and each time costs its full epsilon.",
+                    f"Step {t} published again differs: the same load was published twice with"
+                    " fresh noise, and each time costs its full epsilon.",
                     t,
                 )
-    return Check(name, "passed", "A step shown again is the same.")
+    return Check(name, "passed", "A step published again is the same.")
 
 
-def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> Check:
+def _check_protected_set(runs: Sequence[_PublisherRun], terms: Terms, first: State) -> Check:
     """Whether the scale covers every house that kappa, computed from the models, protects."""
     name, rates = "protected_set", list[float]()
     run = runs[0]
@@ -485,7 +589,7 @@ def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> C
         sizes = [k for one in runs for k in one.noise]
         due = [one.due[t] for one in runs for t in one.used]
         laplace = terms.policy.schedule.noise == "laplace"
-        most = widest(sizes, due) if laplace and sizes else math.inf
+        most = largest_scale_ratio(sizes, due) if laplace and sizes else math.inf
         if most < 1:
             return Check(
                 name,
@@ -495,7 +599,7 @@ def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> C
             )
         return Check(name, "passed", "The noise drawn is not below what protected houses need.")
     for t in run.used:
-        lacking = uncovered(first, t + 1, run.scale(t), rates)
+        lacking = coverage_fault(first, t + 1, run.scale(t), rates)
         if lacking:
             return Check(name, "failed", f"Step {t + 1} {lacking}.", t + 1)
         rates.append(run.answers[t].rate or 0.0)
@@ -504,8 +608,18 @@ def protected_set(runs: Sequence[PublisherRun], terms: Terms, first: State) -> C
     )
 
 
-def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str:
-    """What a scale leaves unprotected at step t of kappa as the models give it; "" if nothing."""
+def coverage_fault(first: State, t: int, scale: float, rates: Sequence[float]) -> str:
+    """The houses that a scale leaves unprotected at a step, kappa given by the models.
+
+    Args:
+        first: State before the first step.
+        t: Step.
+        scale: Scale of the noise [Wh].
+        rates: Rates published before.
+
+    Returns:
+        The fault in words, "" without one.
+    """
     due = first.scheduler.at(t, rates)
     if scale >= due.scale * (1 - 1e-9):
         return ""
@@ -531,8 +645,8 @@ def uncovered(first: State, t: int, scale: float, rates: Sequence[float]) -> str
     )
 
 
-def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
-    """Whether spending stops at the budget, and readings are used no longer than the horizon."""
+def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
+    """Whether spending stops at the budget, and no readings are used beyond the horizon."""
     name, horizon = "budget", terms.policy.horizon
     if horizon > LONGEST:
         return Check(
@@ -542,7 +656,7 @@ def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
     readings = first.zone.bound.astype(np.int64) // 2
     limit, rates = math.inf if terms.budget is None else terms.budget, list[float]()
     for t in range(1, horizon + 1):
-        one = seen(publisher.publish(readings.copy()))
+        one = read_answer(publisher.publish(readings.copy()))
         if one.from_readings:
             due = first.scheduler.at(t, rates).epsilon
             spent = spent.add(due if one.epsilon is None else max(one.epsilon, 0.0))
@@ -568,24 +682,22 @@ def budget(factory: Factory, terms: Terms, first: State, seed: int) -> Check:
 
 def _beyond(publisher: Any, readings: Ints) -> bool:
     """Whether readings are used after the last step of the horizon."""
-    from hushgrid.errors import HushgridError
-
     try:
-        return seen(publisher.publish(readings.copy())).from_readings
+        return read_answer(publisher.publish(readings.copy())).from_readings
     except (HushgridError, StopIteration, IndexError):
         return False
 
 
-def seed_reuse(
+def _check_seed_reuse(
     factory: Factory, terms: Terms, first: State, seed: int, rng: np.random.Generator
 ) -> Check:
-    """Whether two zones, or one zone opened twice, ever draw the same noise."""
+    """Whether two zones, or one zone opened twice, draw the same noise."""
     steps = min(terms.policy.horizon, 96)
     readings = first.zone.bound.astype(np.int64) // 2
     twin = terms.named(f"{terms.zone.id}-twin")
     names = ("the zone", "another zone", "the zone opened again")
     runs = [
-        follow(factory(each, seed=seed + 17 + i), each, each.first_state(), readings, steps, rng)
+        _run(factory(each, seed=seed + 17 + i), each, each.first_state(), readings, steps, rng)
         for i, each in enumerate((terms, twin, terms))
     ]
     streams = [
@@ -593,7 +705,8 @@ def seed_reuse(
     ]
     grain = [np.array([1 / run.scale(t) for t in run.used]) for run in runs]
     lag, least = min(
-        (repeated(run.noise, [run.scale(t) for t in run.used]) for run in runs), key=lambda x: x[1]
+        (p_repeated_noise(run.noise, [run.scale(t) for t in run.used]) for run in runs),
+        key=lambda x: x[1],
     )
     if least < FALSE_ALARM / 3:
         text = (
@@ -603,7 +716,7 @@ def seed_reuse(
         return Check("seed_reuse", "failed", text, lag + 1)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         n = min(len(streams[i]), len(streams[j]))
-        p = too_alike(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n])
+        p = p_similar_noise(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n])
         if p < FALSE_ALARM / 3:
             return Check(
                 "seed_reuse",
@@ -613,5 +726,5 @@ def seed_reuse(
                 1,
             )
         least = min(least, p)
-    text = f"Three streams of noise are not alike ({steps} steps, smallest p = {least:.2g})."
+    text = f"Three streams of noise differ ({steps} steps, smallest p = {least:.2g})."
     return Check("seed_reuse", "passed", text)

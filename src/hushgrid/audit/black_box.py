@@ -1,8 +1,8 @@
-"""Lower bounds on the epsilon of a publisher, from nothing but what it publishes.
+"""Lower bounds on the epsilon of a publisher, from its published figures only.
 
 Two worlds that differ in the occupancy of the calibration's worst house (or block). All other
-readings are fixed: the promise holds for those who know them. At trust eta the worst house's
-readings follow its laws but for a share eta, which lies at its two ends.
+readings are fixed: the promise holds for an adversary that knows them. At trust eta the worst
+house's readings follow its laws but for a share eta, which lies at its two ends.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints
-from hushgrid.audit.behaviour import Factory, load_of, load_of_rate, seen, uncut
-from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, too_often
+from hushgrid.audit.behaviour import Factory, load_of, load_of_rate, read_answer, restore_truncated
+from hushgrid.audit.bounds import TRAINING, Bound, best_event, lower_bound, p_frequent_small_noise
 from hushgrid.audit.evidence import Terms
-from hushgrid.audit.houses import log_ratio, world_law
+from hushgrid.audit.houses import log_ratio, worst_law
 from hushgrid.belief.filter import expected_readings, marginals
 from hushgrid.errors import PolicyError
 from hushgrid.mechanism.calibrators import case_loss
@@ -35,10 +35,17 @@ _LONG = 100_000  # [Wh] beyond which a block's laws are not convolved for a scor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """Two worlds: `houses` differ in occupancy, everything else is `others` [Wh] in both.
+    """Two worlds: `houses` differ in occupancy, all other readings are the same.
 
-    `laws[t][s]` are the laws of the houses' readings at step t + 1 in world s, `scale[t]` the
-    noise due then, `promised[t]` the loss promised.
+    Attributes:
+        houses: The houses whose occupancy differs.
+        laws: `laws[t][s]` are the laws of their readings at step t + 1 in world s.
+        ends: `ends[s]` are the extreme readings [Wh] that a share eta takes in world s.
+        others: (N,) readings of all houses [Wh].
+        scale: Scale due at each step [Wh].
+        promised: Loss promised at each step.
+        eta: Share of readings that need not follow the laws.
+        bound: (N,) bounds of the readings [Wh].
     """
 
     houses: tuple[int, ...]
@@ -51,7 +58,7 @@ class Neighbours:
     bound: Ints
 
     def readings(self, s: int, n: int, steps: int, rng: np.random.Generator) -> Ints:
-        """n times the readings of so many steps in world s."""
+        """(n, steps, N) readings [Wh], sampled in world s."""
         x = np.broadcast_to(self.others, (n, steps, len(self.others))).copy()
         for t in range(steps):
             for j, house in enumerate(self.houses):
@@ -73,7 +80,7 @@ class Neighbours:
         sides = []
         for s in (0, 1):
             each = [
-                world_law(law, end, self.eta)
+                worst_law(law, end, self.eta)
                 for law, end in zip(self.laws[t][s], self.ends[s], strict=True)
             ]
             sides.append(reduce(np.convolve, each))
@@ -88,12 +95,24 @@ class Neighbours:
 
 
 def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
-    """The calibration's worst case of step 1, followed over some steps."""
+    """The calibration's worst case of step 1, continued over some steps.
+
+    Args:
+        terms: Terms of the publisher.
+        first: Its state before the first step.
+        steps: Number of steps; a block is followed for one step only.
+
+    Returns:
+        The two worlds.
+
+    Raises:
+        PolicyError: If the policy has a window, or no house is uncertain at step 1.
+    """
     if first.policy.schedule.adaptive:
         raise PolicyError("a policy with a window spends by its releases; it is not tested so.")
     exposure, at = first.scheduler.exposure(1), first.scheduler.at(1)
     if not exposure.cases:
-        raise PolicyError("no house is uncertain at step 1; there is nothing to tell apart.")
+        raise PolicyError("no house is uncertain at step 1; there is nothing to distinguish.")
     worst = max(exposure.cases, key=lambda case: _loss(case, at.scale, first))
     f = first.scheduler.consumption
     laws, scales, promised = [(worst.before, worst.after)], [at.scale], [at.epsilon]
@@ -112,7 +131,7 @@ def neighbours(terms: Terms, first: State, steps: int = 1) -> Neighbours:
         worst.houses,
         tuple(laws),
         (low, high),
-        usual_readings(terms, first),
+        _usual_readings(terms, first),
         tuple(scales),
         tuple(promised),
         first.policy.eta,
@@ -126,8 +145,8 @@ def _loss(case: Case, scale: float, first: State) -> float:
     return case_loss(case, scale, first.policy.eta)
 
 
-def usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
-    """The public expectation of every reading at a step, in whole Wh below the clamp."""
+def _usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
+    """The public expectation of every reading at a step, in whole Wh below the bound."""
     belief = next(islice(marginals(terms.models[0]), t - 1, None))
     usual = np.rint(expected_readings(belief, terms.models[0], terms.consumption))
     return np.minimum(usual.astype(np.int64), first.zone.bound)
@@ -135,9 +154,19 @@ def usual_readings(terms: Terms, first: State, t: int = 1) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class BlackBox:
-    """What a black-box test certified, beside what is promised.
+    """Losses certified by a black-box test, and those promised.
 
-    `trajectory` is None where the worst case is a block or the horizon one step.
+    Attributes:
+        houses: The houses whose occupancy differed.
+        samples: Samples for each world.
+        confidence: Confidence of both bounds together.
+        one_step: Bound for one release.
+        promised: Loss promised for one release.
+        trajectory: Bound for several releases; None for a block or a horizon of one step.
+        promised_trajectory: Loss promised for them.
+        steps: Their number.
+        scale: Scale due at step 1 [Wh].
+        p_frequent_small_noise: Probability that correct noise is as often as small as observed.
     """
 
     houses: tuple[int, ...]
@@ -149,13 +178,27 @@ class BlackBox:
     promised_trajectory: float
     steps: int
     scale: float
-    too_often: float = 1.0  # the chance that correct noise is as often as small as what was drawn
+    p_frequent_small_noise: float = 1.0
 
 
 def certify_publisher(
     factory: Factory, terms: Terms, *, samples: int, confidence: float, seed: int
 ) -> BlackBox:
-    """Certify what one release, and a few together, tell about the calibration's worst house."""
+    """Certify what one release, and a few together, reveal about the calibration's worst house.
+
+    Args:
+        factory: Makes the publisher.
+        terms: Its terms.
+        samples: Samples for each world, at least 100.
+        confidence: From 0.5 to below 1.
+        seed: Seed of readings and publishers.
+
+    Returns:
+        The certified bounds.
+
+    Raises:
+        PolicyError: If `samples` or `confidence` is out of range.
+    """
     if samples < 100:
         raise PolicyError(f"samples is {samples}; give 100 or more a side.")
     if not 0.5 <= confidence < 1:
@@ -166,7 +209,7 @@ def certify_publisher(
     steps = len(pair.laws)
     delta = terms.policy.schedule.delta
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    both = [outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
+    both = [_outputs(factory, terms, pair, s, samples, 1, rng, seed=2 * seed + s) for s in (0, 1)]
     sides = [found[:, 0] for found, _ in both]
     drawn = np.concatenate([noise for _, noise in both])
     # two bounds are looked at: together they are wrong with a chance of 1 - confidence at most
@@ -177,7 +220,7 @@ def certify_publisher(
     if steps > 1:
         fewer = max(samples // 4, 100)
         days = [
-            outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
+            _outputs(factory, terms, pair, s, fewer, steps, rng, seed=2 * seed + s + 1_000_003)[0]
             for s in (0, 1)
         ]
         many = _best(_scores_of_many(pair, days), 1 - wrong * SHARE, delta)
@@ -192,11 +235,11 @@ def certify_publisher(
         terms.policy.epsilon if delta else sum(pair.promised),
         steps,
         pair.scale[0],
-        1.0 if delta or pair.scale[0] <= 0 else too_often(drawn, pair.scale[0]),
+        1.0 if delta or pair.scale[0] <= 0 else p_frequent_small_noise(drawn, pair.scale[0]),
     )
 
 
-def outputs(
+def _outputs(
     factory: Factory,
     terms: Terms,
     pair: Neighbours,
@@ -207,9 +250,9 @@ def outputs(
     *,
     seed: int,
 ) -> tuple[Floats, Floats]:
-    """(n, steps) noisy loads less the other houses' load, from publishers of world s.
+    """(n, steps) noisy loads minus the other houses' load [Wh], from publishers of world s.
 
-    And the noise of the first step, which is known here since the readings are.
+    Also returns the noise of the first step, which is known here since the readings are.
     """
     found, noise = [], []
     for start, count in _chunks(n, steps * len(pair.others)):
@@ -217,12 +260,12 @@ def outputs(
         load = np.clip(readings[:, 0], 0, pair.bound).sum(axis=1, dtype=np.int64)
         loads, of_rates = _published(factory, terms, readings, seed + 7919 * start)
         found.append(loads)
-        shown = loads[:, 0]
+        noisy = loads[:, 0]
         if of_rates and (terms.policy.clamp or terms.policy.publish == "estimate"):
             continue  # more than noise lies between load and rate
         if of_rates and pair.scale[0] > 0:
-            shown = uncut(shown, load, pair.scale[0], terms.tariff, rng)
-        noise.append(shown - load)
+            noisy = restore_truncated(noisy, load, pair.scale[0], terms.tariff, rng)
+        noise.append(noisy - load)
     return np.concatenate(found) - pair.around, np.concatenate([np.empty(0), *noise])
 
 
@@ -233,7 +276,7 @@ def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tuple[Floats, bool]:
-    """(n, steps) noisy loads, and whether they were read off rates."""
+    """(n, steps) noisy loads [Wh], and whether they were derived from rates."""
     publisher: Any = factory(terms, seed=seed)
     if hasattr(publisher, "sample"):
         answer = publisher.sample(readings)
@@ -250,7 +293,7 @@ def _published(factory: Factory, terms: Terms, readings: Ints, seed: int) -> tup
     for i in range(n):
         fresh = publisher if i == 0 else factory(terms, seed=seed + i)
         for t in range(steps):
-            one = seen(fresh.publish(readings[i, t]))
+            one = read_answer(fresh.publish(readings[i, t]))
             loads[i, t] = load_of(one, terms.tariff)
             of_rates = of_rates or one.load_hat is None
     return loads, of_rates
@@ -266,7 +309,7 @@ def _scores_of_one(pair: Neighbours, sides: list[Floats]) -> dict[str, list[Floa
 
 
 def _residues(sides: list[Floats], modulus: int) -> list[Floats]:
-    """Log odds of the two states given the last digit, as the training part has them."""
+    """Log odds of the two states given the last digit, estimated on the training part."""
     digits = [np.mod(np.rint(k), modulus).astype(np.int64) for k in sides]
     counts = [np.bincount(d[: int(len(d) * TRAINING)], minlength=modulus) + 1.0 for d in digits]
     odds = np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum())
@@ -283,7 +326,7 @@ def _scores_of_many(pair: Neighbours, days: list[Floats]) -> dict[str, list[Floa
 
 
 def _best(scores: dict[str, list[Floats]], confidence: float, delta: float) -> Bound:
-    """The bound by the score that promises most on the training part."""
+    """The bound by the score with the largest expected bound on the training part."""
     level = (1 - confidence) / 2
 
     def promise(name: str) -> float:

@@ -1,8 +1,8 @@
-"""Statistics of an audit: exact binomial bounds, and tests that stay valid whatever the load.
+"""Checks and statistics of an audit: exact binomial bounds, and tests valid for any load.
 
 Noise is symmetric with one peak. Adding anything independent of it makes its size larger in law,
-never smaller (Anderson 1955), so |noisy load - public guess| is at least as large in law as
-|noise| whatever the model is worth; a sum that comes out too small shows missing noise.
+never smaller (Anderson 1955). So |noisy load - public guess| is at least as large in law as
+|noise|, however good the model is; a sum that is too small is evidence of missing noise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ from scipy.special import betainc, betaincinv, gammainc
 from hushgrid._numbers import Bools, Floats
 from hushgrid.mechanism.policy import NoiseLaw
 
-# --------------------------------------------------------------------------------------------------
-# What one check found, and how several findings of the same check add up.
-
-
 CheckStatus = Literal["passed", "failed", "noted", "not_checked", "not_applicable"]
 
 # a finding further left outweighs one further right
@@ -33,7 +29,7 @@ CHECKS = {
     "data_dependent_scale": "The scale of the noise depends on nothing but public models.",
     "float_noise": "Noise is a whole number of Wh and the rate follows from the noisy load.",
     "post_processing": "Estimates, forecasts and energy put back follow from public figures.",
-    "republication": "A step that is shown again is the same, never drawn anew.",
+    "republication": "A step that is published again is the same; its noise is never redrawn.",
     "protected_set": "The scale covers every house whose occupancy the public cannot know.",
     "budget": "All releases together spend no more than was set.",
     "seed_reuse": "No two streams of noise are the same.",
@@ -48,7 +44,14 @@ CHECKS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: `first_bad` is the record (in a ledger or trace) or step that fails first."""
+    """The finding of one check.
+
+    Attributes:
+        id: A key of `CHECKS`.
+        status: Outcome.
+        text: The finding in words.
+        first_bad: First record (of a ledger or trace) or step that fails, or None.
+    """
 
     id: str
     status: CheckStatus
@@ -56,8 +59,15 @@ class Check:
     first_bad: int | None = None
 
 
-def merged(found: Iterable[Check]) -> tuple[Check, ...]:
-    """One check for each id, in the order of `CHECKS`: the weightiest finding, all their words."""
+def merge_checks(found: Iterable[Check]) -> tuple[Check, ...]:
+    """Combine findings into one check for each id.
+
+    Args:
+        found: Findings in any order.
+
+    Returns:
+        Checks in the order of `CHECKS`, each with its most severe status and all texts.
+    """
     by_id: dict[str, list[Check]] = {}
     for check in found:
         by_id.setdefault(check.id, []).append(check)
@@ -76,7 +86,14 @@ def _one(several: list[Check]) -> Check:
 
 
 def verdict(checks: Iterable[Check]) -> str:
-    """failed, incomplete (nothing failed, but something could not be checked) or passed."""
+    """Verdict over all checks.
+
+    Args:
+        checks: The checks.
+
+    Returns:
+        "failed", "incomplete" (none failed, some could not be checked) or "passed".
+    """
     found = {check.status for check in checks}
     if "failed" in found:
         return "failed"
@@ -89,32 +106,57 @@ TRAINING = 0.25  # share of the samples that chooses the event
 
 
 def at_least(hits: ArrayLike, count: int, level: float) -> Floats:
-    """Clopper-Pearson: the probability is at least this, with confidence 1 - level.
+    """Clopper-Pearson lower bound on a probability, with confidence 1 - level.
 
     >>> round(float(at_least(80, 100, 0.025)), 4)  # Clopper and Pearson 1934
     0.7082
+
+    Args:
+        hits: Number of successes; any shape.
+        count: Number of trials.
+        level: Probability of an error.
+
+    Returns:
+        The bound, in the shape of `hits`.
     """
     k = np.asarray(hits, np.float64)
     return np.where(k > 0, betaincinv(np.maximum(k, 0.5), count - k + 1, level), 0.0)
 
 
 def at_most(hits: ArrayLike, count: int, level: float) -> Floats:
-    """Clopper-Pearson: the probability is at most this, with confidence 1 - level."""
+    """Clopper-Pearson upper bound on a probability, with confidence 1 - level.
+
+    Args:
+        hits: Number of successes; any shape.
+        count: Number of trials.
+        level: Probability of an error.
+
+    Returns:
+        The bound, in the shape of `hits`.
+    """
     k = np.asarray(hits, np.float64)
     return np.where(k < count, betaincinv(k + 1, np.maximum(count - k, 0.5), 1 - level), 1.0)
 
 
 class Bound(NamedTuple):
-    """A certified lower bound on epsilon, and the event that shows it.
+    """A certified lower bound on epsilon, and the event that proves it.
 
-    Pr[score on `side` of `threshold`] is at least `high` given one state of the house and at most
-    `low` given the other; `hits` and `samples` are the numbers behind them.
+    Attributes:
+        epsilon: The bound.
+        side: "above" or "below": the event is a score on this side of the threshold.
+        threshold: Threshold of the score.
+        toward: State (0 or 1) under which the event is more probable.
+        high: Lower bound on its probability under that state.
+        low: Upper bound on its probability under the other state.
+        hits: Number of events under states 0 and 1.
+        samples: Number of tested samples under states 0 and 1.
+        score: Name of the score.
     """
 
     epsilon: float
     side: str
     threshold: float
-    toward: int  # the state under which the event is more probable
+    toward: int
     high: float
     low: float
     hits: tuple[int, int]
@@ -127,7 +169,17 @@ def lower_bound(
 ) -> Bound:
     """Certify a loss from scores under both states: one part chooses an event, the rest tests it.
 
-    One event is tested, with both its probabilities bounded at half of 1 - confidence.
+    One event is tested, with each of its probabilities bounded at half of 1 - confidence.
+
+    Args:
+        absent: Scores under state 0.
+        present: Scores under state 1.
+        confidence: Confidence of the bound.
+        delta: Delta of the promise.
+        score: Name of the score.
+
+    Returns:
+        The bound.
     """
     cut0, cut1 = int(len(absent) * TRAINING), int(len(present) * TRAINING)
     level = (1 - confidence) / 2
@@ -146,7 +198,19 @@ def lower_bound(
 def best_event(
     absent: Floats, present: Floats, n0: int, n1: int, level: float, delta: float
 ) -> tuple[str, float, int, float]:
-    """(side, threshold, state, what it promises) of the event that should certify most."""
+    """Choose the threshold event that is expected to certify the largest loss.
+
+    Args:
+        absent: Training scores under state 0.
+        present: Training scores under state 1.
+        n0: Number of scores under state 0 to test.
+        n1: Number of scores under state 1 to test.
+        level: Probability of an error of each binomial bound.
+        delta: Delta of the promise.
+
+    Returns:
+        (side, threshold, state, expected bound).
+    """
     pooled = np.sort(np.concatenate([absent, present]))
     places = np.linspace(0, len(pooled) - 1, _CANDIDATES).astype(int)
     thresholds = np.unique(pooled[places])
@@ -178,11 +242,18 @@ def _inside(scores: Floats, side: str, threshold: float) -> Bools:
     return np.asarray(scores >= threshold if side == "above" else scores <= threshold)
 
 
-def too_small(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace") -> float:
-    """The chance that noise of these scales comes out as small as this, or smaller.
+def p_small_noise(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace") -> float:
+    """Probability that noise of these scales has a sum of sizes this small or smaller.
 
-    `sizes` are |noisy load - something independent of the noise| [Wh]. Laplace: |K| + 1 is at
-    least exponential of mean b, so the sum over b is at least Gamma(n).
+    Laplace: |K| + 1 is at least exponential of mean b, so the sum over b is at least Gamma(n).
+
+    Args:
+        sizes: |noisy load - something independent of the noise| [Wh].
+        scales: Scale of each [Wh].
+        noise: Law of the noise.
+
+    Returns:
+        A p-value; 1 without sizes.
     """
     size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
     if not size.size:
@@ -192,10 +263,17 @@ def too_small(sizes: ArrayLike, scales: ArrayLike, noise: NoiseLaw = "laplace") 
     return float(gammainc(size.size, float(((size + 1) / b).sum())))
 
 
-def too_often(noise: ArrayLike, scale: float) -> float:
-    """The chance that Laplace noise of this scale [Wh] is as often as small as this somewhere.
+def p_frequent_small_noise(noise: ArrayLike, scale: float) -> float:
+    """Probability that Laplace noise falls within a small radius as often as observed.
 
-    Counts |noise| <= r for some r from 0 to 8 scales; the chance is that of all of them together.
+    Counts |noise| <= r at nine radii r from 0 to 8 scales, with a Bonferroni correction.
+
+    Args:
+        noise: Noise [Wh].
+        scale: Its scale [Wh].
+
+    Returns:
+        A p-value; 1 without noise.
     """
     size, q = np.abs(np.rint(np.asarray(noise, np.float64))), math.exp(-1 / scale)
     if not size.size:
@@ -207,36 +285,60 @@ def too_often(noise: ArrayLike, scale: float) -> float:
     return min(float(each.min()) * len(reach), 1.0)
 
 
-def repeated(noise: ArrayLike, scales: ArrayLike, most: int = 96) -> tuple[int, float]:
-    """(steps, chance): how soon a stream of noise comes again, and the chance that it looks so.
+def p_repeated_noise(noise: ArrayLike, scales: ArrayLike, most: int = 96) -> tuple[int, float]:
+    """Search for the lag at which a stream of noise repeats itself.
 
-    `noise` is noisy load - something public. Given all before, noise less any figure is at least
-    as large in law as noise alone, so differences that come out too small show that it is not new.
+    Given the past, noise minus any figure is at least as large in law as noise alone, so
+    differences that are too small are evidence that the noise is not new.
+
+    Args:
+        noise: Noisy load - something public, per step [Wh].
+        scales: Scale of each [Wh].
+        most: Largest lag [steps].
+
+    Returns:
+        (lag, p-value) of the lag with the smallest p-value.
     """
     k, b = np.asarray(noise, np.float64), np.asarray(scales, np.float64)
     lags = range(1, min(most, len(k) // 2) + 1)
     best = (0, 1.0)
     for lag in lags:
         for before in (k[:-lag], -k[:-lag], k[:-lag] * b[lag:] / b[:-lag]):
-            p = too_small(k[lag:] - before, b[lag:]) * 3 * len(lags)
+            p = p_small_noise(k[lag:] - before, b[lag:]) * 3 * len(lags)
             best = min(best, (lag, p), key=lambda one: one[1])
     return best
 
 
-def widest(sizes: ArrayLike, scales: ArrayLike, level: float = FALSE_ALARM) -> float:
-    """The noise is at most so many times as wide as `scales` say, with confidence 1 - level."""
+def largest_scale_ratio(sizes: ArrayLike, scales: ArrayLike, level: float = FALSE_ALARM) -> float:
+    """Upper bound on the ratio of the scale of noise to the scale due.
+
+    Args:
+        sizes: Noise [Wh].
+        scales: Scale due of each [Wh].
+        level: Probability that the bound is wrong.
+
+    Returns:
+        The bound.
+    """
     from scipy.special import gammaincinv
 
     size, b = np.abs(np.asarray(sizes, np.float64)), np.asarray(scales, np.float64)
     return float(((size + 1) / b).sum() / gammaincinv(size.size, level))
 
 
-def too_alike(one: ArrayLike, other: ArrayLike, grain: ArrayLike) -> float:
-    """The chance that two independent streams of noise come out as alike as this.
+def p_similar_noise(one: ArrayLike, other: ArrayLike, grain: ArrayLike) -> float:
+    """Probability that two independent streams of noise are as close as observed.
 
-    Both are (noisy load - public guess) / scale; `grain` is 1/scale + 1/scale of each pair, for
-    the rounding to whole Wh. Common shocks move both alike and only widen their difference:
-    |L - L'| > x has probability e^-x (1 + x/2).
+    Common shocks move both streams and only widen their difference: |L - L'| > x has probability
+    e^-x (1 + x/2).
+
+    Args:
+        one: (noisy load - public guess) / scale of the first stream.
+        other: The same of the second stream.
+        grain: 1/scale + 1/scale of each pair, for the rounding to whole Wh.
+
+    Returns:
+        A p-value; 1 without common steps.
     """
     x = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)) + np.asarray(grain)
     if not x.size:

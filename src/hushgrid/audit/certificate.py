@@ -1,4 +1,7 @@
-"""The certificate: what is promised, under which assumptions, and what an audit found."""
+"""The certificate: what is promised, under which assumptions, and what an audit found.
+
+Includes how far the paper's Bayesian adversary moves its odds on the recorded releases.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back
 from hushgrid.adversary.knowledge import Knowledge
-from hushgrid.audit.behaviour import Factory, watch
+from hushgrid.audit.behaviour import Factory, check_behaviour
 from hushgrid.audit.black_box import BlackBox, certify_publisher
-from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merged, verdict
+from hushgrid.audit.bounds import CHECKS, FALSE_ALARM, Check, merge_checks, verdict
 from hushgrid.audit.evidence import Evidence, Terms
-from hushgrid.audit.houses import Houses, fifteen, houses, leakages
+from hushgrid.audit.houses import Houses, fifteen_fifteen, houses, leakages
 from hushgrid.audit.recompute import (
     Commit,
     Recomputed,
     budget,
     charges,
-    lost_before,
-    of_terms,
+    losses_before,
     recompute,
+    release_terms,
     republication,
     roster,
     schedule,
@@ -42,20 +45,21 @@ from hushgrid.errors import HushgridError, ModelError, PolicyError
 from hushgrid.mechanism.release import Release
 from hushgrid.planning.planner import assumptions
 
-# --------------------------------------------------------------------------------------------------
-# How far an adversary with the paper's knowledge gets on what is on record.
-
-
-MOST = 5_000_000  # houses times steps that are looked at
+MOST = 5_000_000  # houses times steps given to the adversary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LargestMove:
-    """The largest move of the adversary's log odds from the prior, in hindsight, each theta apart.
+    """Largest change of the adversary's log odds from the prior, in hindsight, over all models.
 
-    `moved` of every house, infinite where the adversary became certain; `house` and `step` where
-    it was largest of all. `bound`: the most that all releases together can move them, None where
-    there is no such bound. `releases` looked at.
+    Attributes:
+        zone: Id of the zone.
+        filter: Name of the adversary's filter.
+        moved: (N,) of every house; infinite where the adversary became certain.
+        house: House with the largest change.
+        step: Step of the largest change.
+        bound: Bound on the change by all releases together; None where there is none.
+        releases: Number of releases used.
     """
 
     zone: str
@@ -67,11 +71,18 @@ class LargestMove:
     releases: int
 
 
-def watched(made: Recomputed) -> LargestMove | None:
-    """Let her watch an epoch; None where no filter reads it."""
+def largest_move(made: Recomputed) -> LargestMove | None:
+    """Run the Bayesian adversary on the releases of an epoch.
+
+    Args:
+        made: The recomputed epoch.
+
+    Returns:
+        Its largest change of odds; None where no filter handles the epoch.
+    """
     terms, n = made.terms, made.terms.zone.n_houses
     releases = _releases(made)[: max(1, MOST // n)]
-    if not releases or terms.veiled or any(release.look for release in releases):
+    if not releases or terms.private_models or any(release.look for release in releases):
         return None
     known = Knowledge(terms.zone, terms.models, terms.consumption, terms.policy.clamp)
     try:
@@ -93,7 +104,7 @@ def watched(made: Recomputed) -> LargestMove | None:
 
 
 def _releases(made: Recomputed) -> list[Release]:
-    """The mechanism's releases again; what came from no reading tells nothing."""
+    """The mechanism's releases; a forecast or fallback carries no information about occupancy."""
     return [
         made.release_of(entry)
         for entry in made.epoch.entries
@@ -102,7 +113,7 @@ def _releases(made: Recomputed) -> list[Release]:
 
 
 def _moved(home: Floats, prior: Floats) -> Floats:
-    """|log odds - log odds|; nothing where the prior was sure already."""
+    """Absolute difference of log odds; 0 where the prior was certain."""
     sure = (prior <= 0) | (prior >= 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.abs(np.log(home) - np.log1p(-home) - np.log(prior) + np.log1p(-prior))
@@ -111,9 +122,9 @@ def _moved(home: Floats, prior: Floats) -> Floats:
 
 CANNOT_SHOW = (
     "That the readings were what the meters read, or that the meters were sound.",
-    "That the noise came from a secure source: equal figures come from a seed that somebody kept.",
-    "That nothing was published beside it: a second price, a log, a bill, a chart of the load.",
-    "That there is only one ledger: a publisher could show another one elsewhere.",
+    "That the noise came from a secure source: a stored seed gives the same figures.",
+    "That nothing else was published: a second price, a log, a bill, a chart of the load.",
+    "That there is only one ledger: a publisher could present another one elsewhere.",
     "That its end is there, or whose it is, unless a head or key seen earlier is given.",
     "That its times are true: they are the publisher's own word.",
     "That Theta holds the truth and that the laws are as trusted: both are assumptions.",
@@ -123,7 +134,22 @@ CANNOT_SHOW = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """What an audit found. `inputs` names files with their digests and all that was asked."""
+    """What an audit found.
+
+    Attributes:
+        verdict: "passed", "failed" or "incomplete".
+        checks: One per id, in the order of `CHECKS`.
+        terms: The first terms given, or None.
+        assumptions: Assumptions of the promise.
+        cannot_show: What no audit of this kind can establish.
+        recomputed: The epochs computed again.
+        houses: Figures of every house, per recomputed epoch.
+        black_box: Result of the black-box test, or None.
+        attack: Figures of attacks, as given.
+        inputs: Files with their digests, and the options of the audit.
+        moves: Largest change of the adversary's odds, per recomputed epoch.
+        simulated: Whether some releases carry seeded noise, which protects no one.
+    """
 
     verdict: str
     checks: tuple[Check, ...]
@@ -135,8 +161,8 @@ class Certificate:
     black_box: BlackBox | None
     attack: Mapping[str, Any] | None
     inputs: Mapping[str, Any]
-    watched: tuple[LargestMove | None, ...] = ()  # of each that was recomputed
-    simulated: bool = False  # releases whose noise protects nobody
+    moves: tuple[LargestMove | None, ...] = ()
+    simulated: bool = False
 
     @property
     def epsilon_lower(self) -> float | None:
@@ -150,7 +176,14 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A publisher to test: so many samples a side, at a confidence, from a seed."""
+    """A publisher to test.
+
+    Attributes:
+        factory: Makes the publisher.
+        samples: Samples for each of the two occupancies.
+        confidence: Confidence of the lower bound on epsilon.
+        seed: Seed of the test.
+    """
 
     factory: Factory
     samples: int = 100_000
@@ -170,80 +203,93 @@ def certify(
 ) -> Certificate:
     """Audit records against terms, and a publisher against the first terms.
 
-    `chain` is what became of the records' own chain; `commit` computes the digest of a schedule;
-    `attack` holds figures of attacks, to be shown as they are.
+    Args:
+        evidence: Records, one per zone.
+        terms: Terms of the zones and epochs.
+        chain: Result of the check of the records' hash chain, or None.
+        commit: Computes the digest of a schedule.
+        trial: Publisher to test, or None.
+        attack: Figures of attacks, passed through.
+        inputs: Files with digests and options, passed through.
+
+    Returns:
+        The certificate.
     """
     found: list[Check] = [] if chain is None else [chain]
     recomputed: list[Recomputed] = []
     digests = {digest: one for one in terms for digest in one.digests}
     for one in evidence:
-        _find_elsewhere(one, terms, digests)
+        _add_other_epochs(one, terms, digests)
         zones = [each.zone for each in evidence]
-        found += _of_record(one, digests, recomputed, commit, zones)
-    if len(recomputed) > 0:
+        found += _check_record(one, digests, recomputed, commit, zones)
+    if recomputed:
         found.append(seed_reuse(recomputed))
-    found += [fifteen(one) for one in terms]
+    found += [fifteen_fifteen(one) for one in terms]
     black_box = None
     if trial is not None:
-        black_box, checks = _of_publisher(trial, terms)
+        black_box, checks = _check_publisher(trial, terms)
         found += checks
-    found += _left_over(found, evidence, terms, trial)
-    checks = list(merged(found))
+    found += _unchecked(found, evidence, terms, trial)
+    checks = list(merge_checks(found))
     own = terms[0] if terms else None
     return Certificate(
         verdict(checks),
         tuple(checks),
         own,
-        () if own is None else _assumed(own),
+        ()
+        if own is None
+        else assumptions("trajectory", own.policy, own.consumption, len(own.models)),
         CANNOT_SHOW,
         tuple(recomputed),
         tuple(map(houses, recomputed, leakages(recomputed, evidence))),
         black_box,
         attack,
         dict(inputs or {}),
-        tuple(watched(made) for made in recomputed),
+        tuple(largest_move(made) for made in recomputed),
         any(one.mode == "simulation" for one in evidence),
     )
 
 
-def _find_elsewhere(evidence: Evidence, terms: Sequence[Terms], digests: dict[str, Terms]) -> None:
-    """Add the terms of epochs that differ from those given in their times alone."""
+def _add_other_epochs(
+    evidence: Evidence, terms: Sequence[Terms], digests: dict[str, Terms]
+) -> None:
+    """Add the terms of epochs that differ from the given terms only in their times."""
     for epoch in evidence.epochs:
         for own in terms:
-            if epoch.digest in digests or own.elsewhere is None or own.zone.id != evidence.zone:
+            if epoch.digest in digests or own.other_epochs is None or own.zone.id != evidence.zone:
                 continue
-            found = own.elsewhere.terms(epoch.digest, epoch.first, epoch.horizon)
+            found = own.other_epochs.terms(epoch.digest, epoch.first, epoch.horizon)
             if found is not None:
                 digests[epoch.digest] = found
 
 
-def _of_record(
+def _check_record(
     evidence: Evidence,
     digests: Mapping[str, Terms],
     recomputed: list[Recomputed],
     commit: Commit | None,
     zones: Sequence[str],
 ) -> list[Check]:
-    """All checks of one zone's record; what was computed again is added to `recomputed`."""
+    """All checks of one zone's record; the recomputed epochs are appended to `recomputed`."""
     own = [t for t in digests.values() if t.zone.id == evidence.zone]
     found = [republication(evidence), steps(evidence)]
     if not digests:
         return [*found, budget(evidence, None)]
-    found += [of_terms(evidence, digests, zones), *charges(evidence, digests)]
+    found += [release_terms(evidence, digests, zones), *charges(evidence, digests)]
     found += [*transfers(evidence), *windows(evidence, digests)]
     found.append(budget(evidence, own[0] if own else None, digests))
     for epoch in evidence.epochs:
         terms = digests.get(epoch.digest)
         if terms is None or terms.zone.id != evidence.zone:
             continue
-        before = lost_before(evidence, epoch, terms.policy.schedule.shared_by)
+        before = losses_before(evidence, epoch, terms.policy.schedule.shared_by)
         made, checks = recompute(epoch, terms, before)
         recomputed.append(made)
         found += [*checks, schedule(made, commit), roster(epoch, terms)]
     return found
 
 
-def _of_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
+def _check_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[Check]]:
     if not terms:
         raise PolicyError("a publisher is given but no terms; give --config, a zone file.")
     try:
@@ -254,18 +300,21 @@ def _of_publisher(trial: Trial, terms: Sequence[Terms]) -> tuple[BlackBox, list[
             confidence=trial.confidence,
             seed=trial.seed,
         )
-        return box, [*bounded(box), *watch(trial.factory, terms[0], seed=trial.seed)]
+        return box, [
+            *_check_bounds(box),
+            *check_behaviour(trial.factory, terms[0], seed=trial.seed),
+        ]
     except HushgridError:
         raise
     except (Exception, SystemExit) as error:  # whatever a stranger's code may raise
         raise PolicyError(
-            f"the publisher failed with {type(error).__name__} ({error}); mend it, see"
+            f"the publisher failed with {type(error).__name__} ({error}); fix it, see"
             " docs/audit.md."
         ) from error
 
 
-def bounded(box: BlackBox) -> list[Check]:
-    """Whether what was certified is more than what is promised."""
+def _check_bounds(box: BlackBox) -> list[Check]:
+    """Compare the certified losses with the promised ones."""
     found = []
     pairs = [("one release", box.one_step, box.promised)]
     if box.trajectory is not None:
@@ -278,26 +327,26 @@ def bounded(box: BlackBox) -> list[Check]:
         )
         broken = bound.epsilon > promised * (1 + 1e-9)
         found.append(Check("noise_scale", "failed" if broken else "passed", text))
-    if box.too_often < FALSE_ALARM:
+    if box.p_frequent_small_noise < FALSE_ALARM:
         text = (
             "Noise is small more often than noise of the scale due can be"
-            f" ({2 * box.samples} draws of step 1; p = {box.too_often:.1e})."
+            f" ({2 * box.samples} draws of step 1; p = {box.p_frequent_small_noise:.1e})."
         )
         found.append(Check("noise_scale", "failed", text))
     return found
 
 
-def _left_over(
+def _unchecked(
     found: Sequence[Check],
     evidence: Sequence[Evidence],
     terms: Sequence[Terms],
     trial: Trial | None,
 ) -> list[Check]:
-    """What nobody looked at, and why."""
-    seen = {check.id for check in found}
+    """A check for each id without a finding, with the reason."""
+    present = {check.id for check in found}
     left = []
     for name in CHECKS:
-        if name in seen:
+        if name in present:
             continue
         if name == "chain":
             of = "A trace has no chain." if evidence else "There is no ledger."
@@ -308,9 +357,7 @@ def _left_over(
             text = "Not checked: needs a ledger or a trace, or --publisher."
             left.append(Check(name, "not_checked", text))
         else:
-            left.append(Check(name, "not_applicable", "Nothing of the kind to look at."))
+            left.append(
+                Check(name, "not_applicable", "No ledger or trace with these terms was given.")
+            )
     return left
-
-
-def _assumed(terms: Terms) -> tuple[str, ...]:
-    return assumptions("trajectory", terms.policy, terms.consumption, len(terms.models))

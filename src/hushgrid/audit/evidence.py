@@ -1,4 +1,7 @@
-"""What was published, as an auditor finds it in a ledger or a trace: public records alone."""
+"""Public records under audit: the terms of a zone, and its releases in a ledger or a trace.
+
+Nothing here holds a reading or a load.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,41 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone
 
-# --------------------------------------------------------------------------------------------------
-# What a publisher says it does: the public terms an audit holds it against.
 
-
-class Elsewhere(Protocol):
-    """How the same terms look in other epochs of the zone."""
+class OtherEpochs(Protocol):
+    """The terms of a zone in its other epochs."""
 
     def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
-        """The terms of the epoch with that digest, if all but its times is the same."""
+        """The terms of the epoch with that digest, or None if more than its times differs."""
         ...
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
-        """Theta over so many steps from the zone's step `first` on."""
+        """Theta over `steps` steps from the zone's step `first` on."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """Zone, tariff, models, laws and policy, and what else is said in public about a zone.
+    """The public terms of a zone.
 
-    `budget` is the most that all releases of a horizon may lose together, or None; `roster` the
-    digest of the list of meters; `secret`, `epsilon` and `delta` what is promised (by default the
-    policy's epsilon at each step).
+    Attributes:
+        zone: The zone, with the bound of each house [Wh].
+        tariff: Rate of a load.
+        models: Theta, the occupancy models.
+        consumption: Laws of the readings given occupancy.
+        policy: Promise, trust and schedule.
+        budget: Largest sum of epsilon over a horizon, or None.
+        roster: Digest of the list of meters, or None.
+        secret: What is promised: "step", "interval" or "trajectory".
+        epsilon: Epsilon of the promise; None for the policy's epsilon of one step.
+        delta: Delta of the promise.
+        fallback_rate: Rate published without a release or forecast [currency/kWh].
+        eta_set_by: Who set eta below 1.
+        charged: Epsilon that the models have cost every house.
+        provenance: Origin of the models, by name.
+        private_models: Whether the models give only what is possible, so that mixing is unknown.
+        continued: Whether an interval promise counts the epochs before and after.
+        other_epochs: The terms in other epochs; None where terms are given for one epoch only.
     """
 
     zone: Zone
@@ -51,14 +66,14 @@ class Terms:
     delta: float = 0.0
     fallback_rate: float = 0.0
     eta_set_by: str = ""
-    charged: float = 0.0  # what the models have cost every house
+    charged: float = 0.0
     provenance: Mapping[str, str] = field(default_factory=dict)
-    veiled: bool = False  # models that say only what is possible: how fast chains mix is not known
-    continued: bool = False  # whether an interval promise counts the epochs before and after
-    elsewhere: Elsewhere | None = None  # None where terms are given for one epoch alone
+    private_models: bool = False
+    continued: bool = False
+    other_epochs: OtherEpochs | None = None
 
     def first_state(self, digest: str | None = None) -> State:
-        """The mechanism before its first step; `digest` is what a record calls these terms."""
+        """The mechanism before its first step; `digest` names these terms in the records."""
         state = init(self.zone, self.tariff, self.models, self.consumption, self.policy)
         return known_as(state, digest)
 
@@ -109,11 +124,16 @@ class RecordedRelease(HasRelease):
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
-    """A house that moved in: `epsilon` is what it had spent until then.
+class ArrivedHouse:
+    """A house that moved in.
 
-    The first release after its record is of the interval from `start` [UTC epoch s] on, in an epoch
-    with steps of `seconds`: all that it had spent was lost before.
+    The first release after its record is of the interval from `start` on. All that the house had
+    spent was lost before that interval.
+
+    Attributes:
+        epsilon: Loss of the house elsewhere, until then.
+        start: Start of that interval [UTC epoch s].
+        seconds: Length of a step in its epoch [s].
     """
 
     epsilon: float
@@ -123,10 +143,21 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEpoch:
-    """Releases under the same terms: `first` is the zone's step it begins with.
+    """Releases under the same terms.
 
-    `schedule` is the digest of the scales committed to and `committed` their number; None where
-    there is no commitment.
+    Attributes:
+        place: Record that opens the epoch.
+        digest: Digest of its terms.
+        first: The zone's step with which it begins.
+        horizon: Number of steps.
+        entries: Its releases in order.
+        roster: Digest of its list of meters, where it is on record.
+        schedule: Digest of the scales committed to, or None without a commitment.
+        committed: Number of those scales, or None.
+        seconds: Length of a step [s], where it is on record.
+        lost: Steps of the epoch whose release may have been published and lost.
+        came: Houses that moved in before its first release.
+        accepted: Leakage about one step above a promise, accepted when the epoch began.
     """
 
     place: int
@@ -137,39 +168,54 @@ class RecordedEpoch:
     roster: str | None = None
     schedule: str | None = None
     committed: int | None = None
-    seconds: int | None = None  # length of a step, where it is on record
-    lost: frozenset[int] = frozenset()  # own steps that may have been published and lost
-    came: tuple[Came, ...] = ()  # houses that had moved in before its first release
-    accepted: float = 0.0  # leakage about one step above a promise, accepted when it began
+    seconds: int | None = None
+    lost: frozenset[int] = frozenset()
+    came: tuple[ArrivedHouse, ...] = ()
+    accepted: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Steps (over all epochs) that may have been published and lost, and what is booked for them.
+class LostSteps:
+    """Steps whose releases may have been published and lost.
 
-    `place` is the record that books them, or that notes them; `epsilon` is None while unbooked.
+    Attributes:
+        place: Record that books or notes them.
+        first: First step, counted over all epochs.
+        last: Last step.
+        epsilon: Loss booked for them, or None while unbooked.
+        seconds: Length of a step [s], where it is on record.
     """
 
     place: int
     first: int
     last: int
     epsilon: float | None = None
-    seconds: int | None = None  # length of a step there, where it is on record
+    seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is on record for one zone. `repeated` is the first place that shows a step again."""
+    """What is on record for one zone.
+
+    Attributes:
+        zone: Id of the zone.
+        kind: "ledger" or "trace".
+        epochs: Its epochs in order.
+        mode: "simulation" where the noise is seeded and protects no one.
+        repeated: First record that publishes a step for the second time, or None.
+        charges: (record, epsilon) of the cost of models.
+        left: (record, stated, due) of houses that left: the stated loss must be at least `due`.
+        gaps: Steps that may have been published and lost.
+    """
 
     zone: str
-    kind: str  # ledger or trace
+    kind: str
     epochs: tuple[RecordedEpoch, ...]
     mode: str = "simulation"
     repeated: int | None = None
-    charges: tuple[tuple[int, float], ...] = ()  # (place, epsilon) of all that models have cost
-    # (place, stated, due) of houses that left: due at least, for what every house has spent
+    charges: tuple[tuple[int, float], ...] = ()
     left: tuple[tuple[int, float, float], ...] = ()
-    gaps: tuple[Lost, ...] = ()  # steps that may have been published and lost
+    gaps: tuple[LostSteps, ...] = ()
 
     @property
     def entries(self) -> tuple[RecordedRelease, ...]:
@@ -178,10 +224,14 @@ class Evidence:
 
 
 def from_recording(recorded: Recording) -> Evidence:
-    """The public part of a trace."""
+    """Read the public part of a trace.
+
+    Args:
+        recorded: The trace.
+
+    Returns:
+        Its releases as one epoch.
+    """
     entries = tuple(RecordedRelease(n, one) for n, one in enumerate(recorded.releases, 2))
-    return Evidence(recorded.zone, "trace", (_epoch(recorded.digest, entries),))
-
-
-def _epoch(digest: str, entries: Sequence[RecordedRelease]) -> RecordedEpoch:
-    return RecordedEpoch(1, digest, 1, len(entries), tuple(entries))
+    epoch = RecordedEpoch(1, recorded.digest, 1, len(entries), entries)
+    return Evidence(recorded.zone, "trace", (epoch,))

@@ -1,4 +1,11 @@
-"""What the releases of an epoch have cost every house, and whom the zone consists of."""
+"""Losses of every house by the releases of an epoch, and the 15/15 rule.
+
+Includes the exact loss of one release about a house of a block, or under a prior mixed over
+Theta, by enumeration of a block's states and convolution of laws: the largest
+|log Pr[output | S_h = 1] / Pr[output | S_h = 0]| over all outputs, in the public's own belief.
+The rules `minimal` and `paper` do not bound it; `block` does (docs/proofs/blocks.md). No rule of
+one release bounds it for an adversary that is unsure between models.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +30,19 @@ from hushgrid.mechanism.release import State
 from hushgrid.model.laws import Law
 from hushgrid.model.occupancy import OccupancyModel
 
-# --------------------------------------------------------------------------------------------------
-# What one release really tells about one house of a block, or under a prior mixed over Theta.
-#
-# Exact, by enumeration of a block's states and convolution of laws: the largest
-# |log Pr[output | S_h = 1] / Pr[output | S_h = 0]| over all outputs, in the public's own belief.
-# The
-# rules `minimal` and `paper` do not bound it; `block` does (docs/proofs/blocks.md). No rule of one
-# release bounds it for somebody who is unsure between models.
-
-
 WORK = 200_000_000  # multiplications a figure may take
 
 
-class Realised(NamedTuple):
-    """The figure of one house at one step: in its block, or mixed over the models (or None)."""
+class RealisedLoss(NamedTuple):
+    """The exact loss about one house at one step.
+
+    Attributes:
+        house: The house.
+        step: The step.
+        block: The houses of its block.
+        model: Index of the model with the largest loss.
+        loss: The loss.
+    """
 
     house: int
     step: int
@@ -46,16 +51,25 @@ class Realised(NamedTuple):
     loss: float
 
 
-def world_law(law: Law, end: int, eta: float) -> Floats:
-    """The worst law within eta of the model: a share eta of all readings lies at one end."""
+def worst_law(law: Law, end: int, eta: float) -> Floats:
+    """The worst law within eta of the model: a share eta of the readings lies at one end.
+
+    Args:
+        law: Law of the model.
+        end: Reading of the share eta [Wh].
+        eta: The share.
+
+    Returns:
+        (K,) probabilities of 0..K-1 Wh.
+    """
     pmf = np.zeros(max(law.top, end) + 1)
     pmf[: law.top + 1] = (1 - eta) * law.pmf
     pmf[end] += eta
     return pmf
 
 
-def noisy(pmf: Floats, scale: float) -> Floats:
-    """The law of the reading plus Laplace noise on 0..top, but for a constant factor.
+def _with_noise(pmf: Floats, scale: float) -> Floats:
+    """The law of the reading plus Laplace noise on 0..top, up to a constant factor.
 
     By two recursions with positive terms only, so that tails keep their precision.
     """
@@ -68,35 +82,55 @@ def noisy(pmf: Floats, scale: float) -> Floats:
 
 
 def log_ratio(absent: Floats, present: Floats, scale: float) -> Floats:
-    """log Pr[k | present] / Pr[k | absent] for k = 0..top; beyond the ends it stays as it is."""
+    """log Pr[k | present] / Pr[k | absent] for noisy loads k; constant beyond both ends.
+
+    Args:
+        absent: Probabilities of 0.. Wh without the house at home.
+        present: The same with it.
+        scale: Scale of the Laplace noise [Wh].
+
+    Returns:
+        (K,) log ratios for k = 0..K-1 Wh, K the longer of both lengths.
+    """
     size = max(len(absent), len(present))
     f0, f1 = (np.pad(f, (0, size - len(f))) for f in (absent, present))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(noisy(f1, scale)) - np.log(noisy(f0, scale)))
+        return np.asarray(np.log(_with_noise(f1, scale)) - np.log(_with_noise(f0, scale)))
 
 
 def block_loss(
     states: Floats, laws: Sequence[tuple[Floats, Floats]], house: int, scale: float
 ) -> float:
-    """The worst loss about one house (a place in the block) when its states have these chances.
-
-    `laws` are (absent, present) of each house; the first house is the highest bit of a state.
+    """The worst loss about one house of a block.
 
     >>> far = [(np.eye(1001)[0], np.eye(1001)[1000])] * 2  # 0 Wh absent, 1000 Wh present
     >>> round(block_loss(np.array([.4999, .0001, .0001, .4999]), far, 0, 2000.0), 4)
     0.9998
+
+    Args:
+        states: (2^m,) probabilities of the block's states; the first house is the highest bit.
+        laws: (absent, present) probabilities of each house.
+        house: Position of the house in the block.
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        The loss; 0 where the house's state is certain.
     """
     m = len(laws)
-    sides: list[Floats | None] = [None, None]
+    sides = [np.zeros(1), np.zeros(1)]
     for state, chance in enumerate(states.tolist()):
         if chance <= 0:
             continue
         bits = [state >> (m - 1 - j) & 1 for j in range(m)]
         load = reduce(np.convolve, [pair[bit] for pair, bit in zip(laws, bits, strict=True)])
-        before = sides[bits[house]]
-        sides[bits[house]] = chance * load if before is None else _added(before, chance * load)
+        sides[bits[house]] = _added(sides[bits[house]], chance * load)
+    return _largest_ratio(sides, scale)
+
+
+def _largest_ratio(sides: Sequence[Floats], scale: float) -> float:
+    """Largest |log ratio| of the two laws, normalised; 0 where the state is certain."""
     absent, present = sides
-    if absent is None or present is None:  # certain: nothing to tell
+    if not absent.any() or not present.any():
         return 0.0
     found = log_ratio(absent / absent.sum(), present / present.sum(), scale)
     return float(np.abs(found).max())
@@ -109,9 +143,19 @@ def _added(one: Floats, other: Floats) -> Floats:
 
 def worst_of_blocks(
     first: State, models: Sequence[OccupancyModel], t: int, scale: float
-) -> list[Realised]:
-    """For every house that some model moves with others: the worst figure over the models."""
-    found: dict[int, Realised] = {}
+) -> list[RealisedLoss]:
+    """The worst loss over the models for every house that some model puts into a block.
+
+    Args:
+        first: State before the first step.
+        models: Theta.
+        t: Step.
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        Losses by house; blocks that take too much work are left out.
+    """
+    found: dict[int, RealisedLoss] = {}
     for theta, model in enumerate(models):
         if all(piece.size == 1 for piece in model.chains):
             continue
@@ -120,18 +164,18 @@ def worst_of_blocks(
             if piece.size == 1:
                 continue
             for houses, states in zip(piece.members, belief.of_blocks(law, piece), strict=True):
-                laws = laws_of(first, houses.tolist(), t)
+                laws = _laws_of(first, houses.tolist(), t)
                 if _work(laws) > WORK:
                     continue
                 for place, house in enumerate(houses.tolist()):
                     loss = block_loss(states, laws, place, scale)
                     known = found.get(house)
                     if known is None or loss > known.loss:
-                        found[house] = Realised(house, t, tuple(houses.tolist()), theta, loss)
+                        found[house] = RealisedLoss(house, t, tuple(houses.tolist()), theta, loss)
     return [found[house] for house in sorted(found)]
 
 
-def laws_of(first: State, houses: Sequence[int], t: int) -> list[tuple[Floats, Floats]]:
+def _laws_of(first: State, houses: Sequence[int], t: int) -> list[tuple[Floats, Floats]]:
     """The worst laws within the policy's eta, (absent, present), of some houses at step t."""
     f, bound, eta = first.scheduler.consumption, first.zone.bound, first.policy.eta
     found = []
@@ -139,7 +183,7 @@ def laws_of(first: State, houses: Sequence[int], t: int) -> list[tuple[Floats, F
         kind = int(f.class_of[house])
         absent, present = (f.law(t, kind, occupied=o) for o in (False, True))
         ends = (0, int(bound[house])) if absent.mean <= present.mean else (int(bound[house]), 0)
-        found.append((world_law(absent, ends[0], eta), world_law(present, ends[1], eta)))
+        found.append((worst_law(absent, ends[0], eta), worst_law(present, ends[1], eta)))
     return found
 
 
@@ -151,21 +195,29 @@ def _work(laws: Sequence[tuple[Floats, Floats]]) -> int:
     return int(work * 2 ** len(laws))
 
 
-def mixed(
+def mixture_loss(
     first: State, models: Sequence[OccupancyModel], house: int, t: int, scale: float
 ) -> float | None:
-    """The loss about a house for somebody who holds every model equally likely.
+    """The loss about a house for an adversary that holds every model equally likely.
 
-    Exact for small zones of houses that stand alone; None where that is too much work.
+    Args:
+        first: State before the first step.
+        models: Theta.
+        house: The house.
+        t: Step.
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        The loss; None with blocks, with one model, or where it takes too much work.
     """
     houses = range(first.zone.n_houses)
     alone = all(piece.size == 1 for model in models for piece in model.chains)
     if not alone or len(models) < 2:
         return None
-    laws = laws_of(first, houses, t)
+    laws = _laws_of(first, houses, t)
     if _work(laws) // 2 ** len(laws) * len(models) > WORK:
         return None
-    sides: list[Floats | None] = [None, None]
+    sides = [np.zeros(1), np.zeros(1)]
     for model in models:
         at_home = _home(model, t)
         others = reduce(
@@ -175,12 +227,8 @@ def mixed(
         )
         for s, chance in enumerate((1 - at_home[house], at_home[house])):
             if chance > 0:
-                load, before = chance * np.convolve(others, laws[house][s]), sides[s]
-                sides[s] = load if before is None else _added(before, load)
-    absent, present = sides
-    if absent is None or present is None:
-        return 0.0
-    return float(np.abs(log_ratio(absent / absent.sum(), present / present.sum(), scale)).max())
+                sides[s] = _added(sides[s], chance * np.convolve(others, laws[house][s]))
+    return _largest_ratio(sides, scale)
 
 
 def _blend(pair: tuple[Floats, Floats], home: float) -> Floats:
@@ -188,7 +236,7 @@ def _blend(pair: tuple[Floats, Floats], home: float) -> Floats:
 
 
 def _home(model: OccupancyModel, t: int) -> Floats:
-    """Each house's chance to be at home, for houses that stand alone."""
+    """(N,) probabilities of being at home, for independent houses."""
     belief = next(islice(marginals(model), t - 1, None))
     home = np.empty(model.n_houses)
     for law, piece in zip(belief.laws, model.chains, strict=True):
@@ -196,19 +244,30 @@ def _home(model: OccupancyModel, t: int) -> Floats:
     return home
 
 
-DELTA = 1e-6  # at which composition is shown beside the pure sum
+DELTA = 1e-6  # of the composed epsilon reported with the pure sum
 _FEW = 8  # houses for which mixtures over Theta are worked out
 _STEPS = 96 * 7  # looked at for the 15/15 rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Houses:
-    """One figure a house: (N,) arrays. Houses count from 0 in the order of the zone file.
+    """Losses of every house; houses count from 0 in the order of the zone file.
 
-    `loss` the largest of one release, `total` the sum over all, `leakage` the worst about one
-    step from all releases, those of neighbouring epochs of the same terms included, `any_total`
-    the sum whatever anyone consumes. `realised` says what one release really tells where houses
-    move together, `mixture` where Theta has several models.
+    Attributes:
+        zone: Id of the zone.
+        first: First step of the epoch.
+        releases: Number of releases from readings.
+        bound: (N,) bounds of the readings [Wh].
+        protected: (N,) numbers of releases in which the house was protected.
+        loss: (N,) largest loss by one release.
+        total: (N,) sums over all releases.
+        leakage: (N,) worst leakage about one step from all releases, those of neighbouring epochs
+            of the same terms included; None where there is no bound.
+        any_total: (N,) sums of the loss for any consumption.
+        realised: Exact losses of one release where houses form blocks.
+        mixture: (house, loss) where Theta has several models.
+        composed: Epsilon at `DELTA` of the worst house, or None.
+        worst: The house with the largest leakage, or total.
     """
 
     zone: str
@@ -220,14 +279,22 @@ class Houses:
     total: Floats
     leakage: Floats | None
     any_total: Floats
-    realised: tuple[Realised, ...]
+    realised: tuple[RealisedLoss, ...]
     mixture: tuple[tuple[int, float], ...]
-    composed: float | None  # epsilon at DELTA of the worst house
+    composed: float | None
     worst: int
 
 
 def houses(made: Recomputed, leakage: Floats | None) -> Houses:
-    """All figures of an epoch; `leakage` (N,) is one of `leakages`."""
+    """Compute the losses of every house in an epoch.
+
+    Args:
+        made: The recomputed epoch.
+        leakage: (N,) leakage, an element of the result of `leakages`.
+
+    Returns:
+        The losses.
+    """
     first, losses = made.first, made.losses
     stated = np.array(made.stated)
     if not len(losses):
@@ -258,10 +325,16 @@ def houses(made: Recomputed, leakage: Floats | None) -> Houses:
 
 
 def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> list[Floats | None]:
-    """For each epoch the worst leakage about one step of every house, or None where it has none.
+    """Worst leakage about one step of every house, for each epoch.
 
-    Epochs of one zone and the same terms are one chain that goes on through them; others are
-    counted on their own.
+    Epochs of one zone and the same terms form one chain; others are counted separately.
+
+    Args:
+        recomputed: The recomputed epochs.
+        evidence: The records they belong to.
+
+    Returns:
+        (N,) leakage for each epoch, None where there is no bound.
     """
     found: list[Floats | None] = [None] * len(recomputed)
     for run in _runs(recomputed, evidence):
@@ -271,11 +344,11 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
         losses = np.zeros((last + len(rows) - begin, first.first.zone.n_houses))
         for at, own in spans:
             losses[at - begin : at - begin + len(own)] = own
-        if first.terms.veiled or not np.isfinite(losses).all():
+        if first.terms.private_models or not np.isfinite(losses).all():
             continue
-        elsewhere, models = first.terms.elsewhere, first.terms.models
-        if elsewhere is not None and len(run) > 1:
-            models = elsewhere.models(begin, len(losses))
+        other_epochs, models = first.terms.other_epochs, first.terms.models
+        if other_epochs is not None and len(run) > 1:
+            models = other_epochs.models(begin, len(losses))
         each = [np.zeros(losses.shape[1]) for _ in run]
         for members, column, total in leakage_by_houses(models, losses):
             for (at, own), worst in zip(spans, each, strict=True):
@@ -287,14 +360,14 @@ def leakages(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> 
 
 
 def _runs(recomputed: Sequence[Recomputed], evidence: Sequence[Evidence]) -> Iterator[list[int]]:
-    """Places of epochs that follow each other under the same terms."""
+    """Positions of epochs that follow each other under the same terms."""
     used = [epoch for one in evidence for epoch in one.epochs if epoch.entries]
     place_of = {id(epoch): place for place, epoch in enumerate(used)}
     run: list[int] = []
     for place, made in enumerate(recomputed):
         if run:
-            before, elsewhere = recomputed[run[-1]], made.terms.elsewhere
-            same = elsewhere is not None and elsewhere is before.terms.elsewhere
+            before, other_epochs = recomputed[run[-1]], made.terms.other_epochs
+            same = other_epochs is not None and other_epochs is before.terms.other_epochs
             next_to = place_of.get(id(before.epoch), -2) + 1 == place_of.get(id(made.epoch))
             later = made.epoch.first >= before.epoch.first + len(_rows(before))
             if not (same and next_to and later):
@@ -310,7 +383,7 @@ def _rows(made: Recomputed) -> Floats:
 
 
 def _composed(made: Recomputed, house: int) -> float | None:
-    """The worst house's epsilon at DELTA: exact events where all steps are there, else sums."""
+    """The worst house's epsilon at DELTA: exact events where no step is missing, else sums."""
     if not made.used:
         return 0.0
     steps = [entry.step for entry in made.used]
@@ -326,8 +399,8 @@ def _composed(made: Recomputed, house: int) -> float | None:
     return compose(column[column > 0].tolist(), DELTA) if np.isfinite(column).all() else None
 
 
-def _realised(made: Recomputed) -> tuple[tuple[Realised, ...], tuple[tuple[int, float], ...]]:
-    """At the step of least noise: figures of houses that move together, and mixtures over Theta."""
+def _realised(made: Recomputed) -> tuple[tuple[RealisedLoss, ...], tuple[tuple[int, float], ...]]:
+    """At the step of least noise: losses of houses in blocks, and mixtures over Theta."""
     noisy = [entry for entry in made.used if entry.scale > 0]
     if not noisy or not made.terms.policy.schedule.per_release:
         return (), ()
@@ -335,21 +408,28 @@ def _realised(made: Recomputed) -> tuple[tuple[Realised, ...], tuple[tuple[int, 
     blocks = worst_of_blocks(made.first, made.terms.models, entry.step, entry.scale)
     mixture = []
     for house in range(min(made.first.zone.n_houses, _FEW)):
-        loss = mixed(made.first, made.terms.models, house, entry.step, entry.scale)
+        loss = mixture_loss(made.first, made.terms.models, house, entry.step, entry.scale)
         if loss is not None:
             mixture.append((house, loss))
     return tuple(blocks), tuple(mixture)
 
 
-def fifteen(terms: Terms) -> Check:
-    """The 15/15 rule of regulators, on the public model's expectation. It proves nothing."""
+def fifteen_fifteen(terms: Terms) -> Check:
+    """The 15/15 rule of regulators, on the public model's expectation. It proves nothing.
+
+    Args:
+        terms: The terms.
+
+    Returns:
+        The check, never failed.
+    """
     name, n = "fifteen_fifteen", terms.zone.n_houses
-    said = " The rule is a custom, not a proof: promises rest on the noise."
+    caveat = " The rule is a custom, not a proof: promises rest on the noise."
     if n < 15:
-        return Check(name, "noted", f"{n} customers, fewer than 15.{said}")
-    if terms.veiled:
+        return Check(name, "noted", f"{n} customers, fewer than 15.{caveat}")
+    if terms.private_models:
         return Check(
-            name, "noted", f"{n} customers; what each is expected to use is private.{said}"
+            name, "noted", f"{n} customers; what each is expected to use is private.{caveat}"
         )
     steps, worst, at, who = min(terms.policy.horizon, _STEPS), 0.0, 1, 0
     for t, belief in enumerate(islice(marginals(terms.models[0]), steps), 1):
@@ -358,7 +438,7 @@ def fifteen(terms: Terms) -> Check:
         if share > worst:
             worst, at, who = share, t, int(expected.argmax())
     if worst > 0.15:
-        text = f"House {who} is expected to make up {worst:.0%} of the load at step {at}.{said}"
+        text = f"House {who} is expected to make up {worst:.0%} of the load at step {at}.{caveat}"
         return Check(name, "noted", text, at)
-    text = f"{n} customers, none above {worst:.1%} of the expected load.{said}"
+    text = f"{n} customers, none above {worst:.1%} of the expected load.{caveat}"
     return Check(name, "passed", text)

@@ -1,6 +1,7 @@
-"""A zone's record held against its public terms: every scale, rate and cost computed again.
+"""A zone's record checked against its public terms: every scale, rate and loss computed again.
 
-On purpose it does not use the replay of the service: a fault there must not be repeated here.
+It does not use the replay of the service, so that a fault there is not repeated here. Also checks
+budget, windows, commitments and the reuse of noise across epochs and zones.
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ from itertools import combinations
 import numpy as np
 
 from hushgrid._numbers import Floats, Spent
-from hushgrid.audit.behaviour import PublicAnswer, off_grid, uncovered
-from hushgrid.audit.bounds import FALSE_ALARM, Check, repeated, too_alike, too_small
-from hushgrid.audit.evidence import Came, Evidence, RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.behaviour import PublicAnswer, coverage_fault, grid_fault
+from hushgrid.audit.bounds import (
+    FALSE_ALARM,
+    Check,
+    p_repeated_noise,
+    p_similar_noise,
+    p_small_noise,
+)
+from hushgrid.audit.evidence import ArrivedHouse, Evidence, RecordedEpoch, RecordedRelease, Terms
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
@@ -40,11 +47,18 @@ _CLOSE = 1e-9  # figures that went through a transcendental function elsewhere
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recomputed:
-    """An epoch computed again: (T, houses) losses at the scales stated, and public residuals.
+    """An epoch computed again; T steps up to the last published, N houses.
 
-    `residual` is (noisy load - public guess) / scale of the steps in `used`, `size` the same in
-    Wh, `scale` what was stated there. `due` are the scales the terms lead to, all steps up to the
-    last published.
+    Attributes:
+        epoch: The epoch on record.
+        terms: Its terms.
+        first: State before its first step.
+        losses: (T, N) losses at the stated scales.
+        due: (T,) scales the terms lead to [Wh].
+        stated: (T,) scales stated [Wh]; 0 without readings.
+        used: Releases from readings.
+        residual: Noisy load - public guess of the releases in `used` [Wh].
+        scale: Scales stated in `used` [Wh].
     """
 
     epoch: RecordedEpoch
@@ -58,12 +72,12 @@ class Recomputed:
     scale: Floats
 
     def release_of(self, entry: RecordedRelease) -> Release:
-        """An entry from readings as the mechanism's release again."""
+        """An entry from readings as a release of the mechanism."""
         return _release(self.first, entry)
 
 
 def _release(first: State, entry: RecordedRelease) -> Release:
-    """Under the names and the noise that the terms lead to, whatever is stated."""
+    """With the names and the noise law that the terms lead to, whatever is stated."""
     return replace(
         entry.release,
         zone=first.zone.id,
@@ -77,9 +91,15 @@ def _release(first: State, entry: RecordedRelease) -> Release:
 def recompute(
     epoch: RecordedEpoch, terms: Terms, before: Sequence[float] = ()
 ) -> tuple[Recomputed, list[Check]]:
-    """Walk through an epoch as the publisher must have; the first fault of each kind is kept.
+    """Compute an epoch again from its terms and noisy loads.
 
-    `before`: what each step before the epoch lost, latest last, as windows count it.
+    Args:
+        epoch: The epoch on record.
+        terms: Its terms.
+        before: Losses of the steps before the epoch, latest last, as windows count them.
+
+    Returns:
+        The recomputed epoch, and its checks with the first fault of each kind.
     """
     late = (one.epsilon for one in epoch.came if _just_came(epoch, one))
     walk = _Walk(terms, epoch.digest, before, epoch.lost, max(late, default=0.0))
@@ -100,7 +120,7 @@ def recompute(
 
 
 class _Walk:
-    """The public's own walk through an epoch."""
+    """Recomputes an epoch release by release, from public figures only."""
 
     def __init__(
         self,
@@ -124,7 +144,7 @@ class _Walk:
         self._faults: dict[str, Check] = {}
 
     def take(self, entry: RecordedRelease) -> None:
-        """The next release."""
+        """Add the next release."""
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
         self._state, self._brought = bring(self._state, self._brought), 0.0
@@ -159,8 +179,8 @@ class _Walk:
     def _due(self, entry: RecordedRelease) -> Release | None:
         """The release that the noisy load leads to.
 
-        None where the scales are those of a publisher from before windows counted what releases
-        book, or what was lost before the epoch: `windows` then judges what is promised, the sum.
+        None where the scales are those of a version before windows counted what releases book, or
+        what was lost before the epoch: `windows` then checks the promised sum.
         """
         try:
             due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
@@ -176,11 +196,11 @@ class _Walk:
         return None if before or any(self._state.carried) else due
 
     def _check_booked(self, entry: RecordedRelease) -> None:
-        """What a release states must be what its scales lose, whatever rule led to them."""
+        """The stated loss must be at least that of the scales, whatever rule led to them."""
         lost = float(self._loss(entry).max(initial=0.0))
         if entry.epsilon < lost * (1 - _CLOSE):
-            said = f"states an epsilon of {entry.epsilon:g} where it loses {lost:g}"
-            self._fault("budget", entry, said)
+            fault = f"states an epsilon of {entry.epsilon:g} where it loses {lost:g}"
+            self._fault("budget", entry, fault)
 
     def _pass(self, rate: float) -> None:
         self._public = self._public.passed()
@@ -200,21 +220,23 @@ class _Walk:
             due = self.first.scheduler.at(t, self._rates)
             self.due.append(due.scale)
             if not _same(entry.scale, due.scale):
-                said = f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
-                self._fault("data_dependent_scale", entry, said)
+                fault = (
+                    f"states a scale of {entry.scale!r} Wh where the terms lead to {due.scale!r}"
+                )
+                self._fault("data_dependent_scale", entry, fault)
                 if entry.scale < due.scale:
-                    self._fault("noise_scale", entry, said)
-            if lacking := uncovered(self.first, t, entry.scale, self._rates):
+                    self._fault("noise_scale", entry, fault)
+            if lacking := coverage_fault(self.first, t, entry.scale, self._rates):
                 self._fault("protected_set", entry, lacking)
         else:
             look, _ = nominal_shares(self._state)
             self.due.append(entry.scale)
             if look.scale not in (entry.scale, entry.look):
-                said = (
+                fault = (
                     f"states scales of {entry.scale:g} and {entry.look:g} Wh; neither is the look's"
                 )
-                self._fault("data_dependent_scale", entry, said)
-        seen = PublicAnswer(
+                self._fault("data_dependent_scale", entry, fault)
+        answer = PublicAnswer(
             None if entry.load_hat is None else float(entry.load_hat),
             None if adaptive else entry.rate,
             entry.scale,
@@ -224,17 +246,17 @@ class _Walk:
             entry.digest,
             True,
         )
-        if bad := off_grid(seen, self.terms):
+        if bad := grid_fault(answer, self.terms):
             self._fault("float_noise", entry, bad)
 
     def _check_stated(self, entry: RecordedRelease, due: Release) -> None:
-        """Whatever is stated beside the noisy load must follow from public figures alone."""
+        """Every figure stated with the noisy load must follow from public figures only."""
         exact = entry.scale == due.scale == 0  # older publishers stated none where it costs nothing
         if not _same(entry.epsilon, due.epsilon) and (
             entry.epsilon < due.epsilon or (math.isinf(entry.epsilon) and not exact)
         ):
-            said = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
-            self._fault("budget", entry, said)
+            fault = f"states an epsilon of {entry.epsilon:g} where it loses {due.epsilon:g}"
+            self._fault("budget", entry, fault)
         if (entry.estimate is None) != (due.estimate is None) or not self._near(
             entry.estimate, due.estimate
         ):
@@ -243,17 +265,17 @@ class _Walk:
             self._fault("post_processing", entry, "puts back other energy than the public expects")
         schedule = self.terms.policy.schedule
         if schedule.adaptive and entry.scale < due.scale * (1 - _CLOSE):
-            said = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
-            self._fault("noise_scale", entry, said)
+            fault = f"states a scale of {entry.scale!r} Wh where its window leaves {due.scale!r}"
+            self._fault("noise_scale", entry, fault)
         for name in ("scale", "look", "epsilon", "epsilon_any", "delta"):
             if name == "epsilon" and exact and math.isinf(entry.epsilon):
                 continue
             if not self._near(getattr(entry, name), getattr(due, name), _CLOSE):
-                said = f"states a figure for {name} that does not follow from the terms"
-                self._fault("post_processing", entry, said)
+                fault = f"states a figure for {name} that does not follow from the terms"
+                self._fault("post_processing", entry, fault)
         if schedule.adaptive and not self._near(entry.rate, due.rate):
-            said = "has a rate that does not follow from its noisy load"
-            self._fault("post_processing", entry, said)
+            fault = "has a rate that does not follow from its noisy load"
+            self._fault("post_processing", entry, fault)
         if entry.rule not in (None, due.rule):
             self._fault("post_processing", entry, "names another rule than that of the terms")
         if entry.noise not in (None, schedule.noise_at(entry.scale)):
@@ -265,14 +287,14 @@ class _Walk:
             self._fault("post_processing", entry, "counts another number of houses than the zone")
 
     def _near(self, one: float | None, other: float | None, close: float = _NEAR) -> bool:
-        """The same but for what another machine's exp and erf may differ in, which is counted."""
+        """Equal up to differences of exp and erf between machines, which are counted."""
         if one is None or other is None or one == other:
             return one == other
         self._last_digits += 1
         return math.isclose(one, other, rel_tol=close, abs_tol=close)
 
     def _check_stand_in(self, entry: RecordedRelease) -> None:
-        """What is shown without readings must be what anybody could have computed."""
+        """A release without readings must follow from public figures."""
         self._check_houses(entry)
         if entry.rule not in (None, entry.source):
             self._fault("post_processing", entry, f"is a {entry.source} under another rule")
@@ -298,12 +320,12 @@ class _Walk:
             return np.full(self.terms.zone.n_houses, math.inf)
         return lost
 
-    def _fault(self, name: str, entry: RecordedRelease, said: str) -> None:
-        text = f"Record {entry.place} (step {entry.step}) {said}."
+    def _fault(self, name: str, entry: RecordedRelease, fault: str) -> None:
+        text = f"Record {entry.place} (step {entry.step}) {fault}."
         self._faults.setdefault(name, Check(name, "failed", text, entry.place))
 
     def checks(self) -> list[Check]:
-        """The first fault of each kind, or that there is none."""
+        """One check of each kind: its first fault, or that it passed."""
         n = len(self.used)
         fine = {
             "noise_scale": f"All {n} stated scales are at least those the terms lead to.",
@@ -331,11 +353,11 @@ def _same(one: float, other: float) -> bool:
 
 
 def _spread(made: Recomputed) -> Check:
-    """Whether releases scatter at least as much as their noise must make them."""
+    """Whether releases scatter at least as much as their noise requires."""
     planned = made.terms.policy.schedule
     if planned.adaptive or not len(made.residual) or made.scale.min() <= 0:
         return Check("noise_scale", "not_applicable", "No fixed noise to look for in the releases.")
-    p = too_small(made.residual, made.scale, noise=planned.noise)
+    p = p_small_noise(made.residual, made.scale, noise=planned.noise)
     word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
         return Check(
@@ -348,7 +370,15 @@ def _spread(made: Recomputed) -> Check:
 
 
 def schedule(made: Recomputed, commit: Commit | None) -> Check:
-    """Whether the scales are those committed to before the first reading."""
+    """Whether the scales are those committed to before the first reading.
+
+    Args:
+        made: The recomputed epoch.
+        commit: Computes the digest of a schedule, or None.
+
+    Returns:
+        The check.
+    """
     name, epoch = "schedule", made.epoch
     if epoch.schedule is None or commit is None:
         return Check(name, "not_applicable", "There is no commitment to a schedule.")
@@ -366,7 +396,15 @@ def schedule(made: Recomputed, commit: Commit | None) -> Check:
 
 
 def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
-    """Whether the meters are those of the epoch."""
+    """Whether the meters are those of the epoch.
+
+    Args:
+        epoch: The epoch on record.
+        terms: Its terms.
+
+    Returns:
+        The check.
+    """
     if epoch.roster is None or terms.roster is None:
         return Check("roster", "not_applicable", "No list of meters to compare.")
     if epoch.roster == terms.roster:
@@ -380,7 +418,14 @@ def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
 
 
 def steps(evidence: Evidence) -> Check:
-    """Steps without a release; where there are some, nothing was published of them."""
+    """Steps without a release.
+
+    Args:
+        evidence: The records of a zone.
+
+    Returns:
+        The check; noted where steps have no release or a release may be lost.
+    """
     gaps = []
     for epoch in evidence.epochs:
         numbers = [entry.step for entry in epoch.entries]
@@ -402,13 +447,20 @@ def steps(evidence: Evidence) -> Check:
     low, high, place = gaps[0]
     text = (
         f"{len(gaps)} gaps; the first from step {low} to {high}, before record {place}. Nothing"
-        " on record says what was shown then."
+        " on record says what was published then."
     )
     return Check("steps", "noted", text, place)
 
 
 def republication(evidence: Evidence) -> Check:
-    """Whether a step is on record once."""
+    """Whether every step is on record once.
+
+    Args:
+        evidence: The records of a zone.
+
+    Returns:
+        The check.
+    """
     if evidence.repeated is None:
         return Check("republication", "passed", "Every step is on record once.")
     return Check(
@@ -420,8 +472,19 @@ def republication(evidence: Evidence) -> Check:
     )
 
 
-def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]) -> Check:
-    """Whether every release was made under terms that are given; `zones` are all on record."""
+def release_terms(
+    evidence: Evidence, digests: Mapping[str, Terms], zones: Collection[str]
+) -> Check:
+    """Whether every release was made under one of the given terms.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+        zones: Ids of all zones on record.
+
+    Returns:
+        The check.
+    """
     known, own = set(digests), {terms.zone.id for terms in digests.values()}
     if evidence.zone not in own and own & set(zones):
         return Check(
@@ -461,7 +524,15 @@ def of_terms(evidence: Evidence, digests: Mapping[str, Terms], zones: Collection
 
 
 def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
-    """Whether what models have cost every house is on record before a release uses them."""
+    """Whether the cost of models is on record before a release uses them.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+
+    Returns:
+        The first failure, or no check.
+    """
     for epoch in evidence.epochs:
         used = [entry for entry in epoch.entries if entry.source == "readings"]
         cost = digests[epoch.digest].charged if epoch.digest in digests else 0.0
@@ -470,15 +541,22 @@ def charges(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
         before = [epsilon for place, epsilon in evidence.charges if place < used[0].place]
         if evidence.kind == "ledger" and max(before, default=0.0) < cost:
             text = (
-                f"Record {used[0].place} uses models that cost every house {cost:g}, of which no"
-                " record before it tells."
+                f"Record {used[0].place} uses models that cost every house {cost:g}, which no"
+                " earlier record charges."
             )
             return [Check("budget", "failed", text, used[0].place)]
     return []
 
 
 def transfers(evidence: Evidence) -> list[Check]:
-    """Whether houses that left took along what they came with and what models had cost them."""
+    """Whether houses that left were booked with their loss on arrival and the cost of models.
+
+    Args:
+        evidence: The records of a zone.
+
+    Returns:
+        The first failure, or no check.
+    """
     for place, stated, due in evidence.left:
         if stated < due:
             text = (
@@ -492,9 +570,17 @@ def transfers(evidence: Evidence) -> list[Check]:
 def budget(
     evidence: Evidence, terms: Terms | None, digests: Mapping[str, Terms] | None = None
 ) -> Check:
-    """Whether any horizon's worth of steps spends more than the budget, across all epochs.
+    """Whether any horizon of consecutive steps spends more than the budget, across all epochs.
 
-    With what a house had spent elsewhere before it came, and everybody on the models.
+    Includes the loss of a house elsewhere before it moved in, and the cost of models.
+
+    Args:
+        evidence: The records of a zone.
+        terms: Its terms, or None.
+        digests: Terms of all epochs by digest.
+
+    Returns:
+        The check.
     """
     models = {digest: one.charged for digest, one in (digests or {}).items()}
     spent = [
@@ -517,7 +603,7 @@ def budget(
         return restart
     if (unbooked := _unbooked(evidence, digests or {})) is not None:
         return unbooked
-    if (endless := _endless(evidence, digests or {})) is not None:
+    if (endless := _unbounded_release(evidence, digests or {})) is not None:
         return endless
     total = f"{Spent().add(*(epsilon for _, epsilon, _, _ in spent)).total:.6g}"
     if any(math.isinf(e.epsilon) for e in evidence.entries if e.source == "readings") or any(
@@ -556,10 +642,16 @@ def budget(
     return Check("budget", "passed", f"{text} for any {terms.policy.horizon} steps.")
 
 
-def lost_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
-    """What the last `steps` - 1 steps before an epoch lost, latest last.
+def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[float, ...]:
+    """Losses of the steps before an epoch, without those of houses that moved in just before it.
 
-    Without what a house brought along that came after the last release before the epoch.
+    Args:
+        evidence: The records of a zone.
+        epoch: The epoch.
+        steps: Length of a window.
+
+    Returns:
+        The losses of the last `steps` - 1 steps, latest last.
     """
     if steps == 1:
         return ()
@@ -571,7 +663,7 @@ def lost_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple[f
     return tuple(each.total for each in lost)
 
 
-def _just_came(epoch: RecordedEpoch, house: Came) -> bool:
+def _just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:
     """Whether the first release after the house's record is the epoch's own first."""
     return (house.start, house.seconds) == (epoch.entries[0].start, epoch.seconds)
 
@@ -579,8 +671,8 @@ def _just_came(epoch: RecordedEpoch, house: Came) -> bool:
 def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, float]]:
     """(steps before an epoch, loss) of all releases before it.
 
-    A step ends as many steps before as it does by the longer of its own steps and the epoch's, so
-    whatever a window of either touches counts; with the loss of any house whatever it consumes.
+    Steps are counted in the longer of the two step lengths, so every release that a window of
+    either length touches counts; the loss is that of any house for any consumption.
     """
     if epoch.seconds is None or not epoch.entries:
         return
@@ -593,11 +685,11 @@ def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, fl
                 yield ago, max(entry.epsilon, entry.epsilon_any)
 
 
-def _moves(epoch: RecordedEpoch, came: Sequence[Came]) -> Iterator[tuple[int, float]]:
-    """The same of what houses brought along, as if one house had brought the most.
+def _moves(epoch: RecordedEpoch, came: Sequence[ArrivedHouse]) -> Iterator[tuple[int, float]]:
+    """(steps before an epoch, loss) of houses that moved in, as if one house had brought the most.
 
-    All of it may have been lost at the last step before the first release after the house came. In
-    the epoch itself that is a step of 0 or fewer before it: 1 is the last step before the epoch.
+    All of it may have been lost at the last step before the first release after the house moved in.
+    Within the epoch that is 0 or fewer steps before it: 1 is the last step before the epoch.
     """
     if epoch.seconds is None or not epoch.entries:
         return
@@ -614,8 +706,15 @@ def _moves(epoch: RecordedEpoch, came: Sequence[Came]) -> Iterator[tuple[int, fl
 def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
     """Whether any w consecutive steps lose at most epsilon.
 
-    Over the borders of epochs too, with what is booked for steps that may be lost (at the last of
-    them) and with what houses that moved in had lost before.
+    Windows reach across epochs, and include the loss booked for steps that may be lost (at the last
+    of them) and the earlier loss of houses that moved in.
+
+    Args:
+        evidence: The records of a zone.
+        digests: Terms by digest.
+
+    Returns:
+        One failure for each epoch that has one.
     """
     found = []
     for epoch in evidence.epochs:
@@ -649,7 +748,7 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
 def _in_gaps(
     evidence: Evidence, epoch: RecordedEpoch, entry: RecordedRelease, w: int
 ) -> Iterator[float]:
-    """What is booked for gaps that a window of w steps up to a release reaches into."""
+    """Losses booked for gaps within the window of w steps that ends with a release."""
     for gap in evidence.gaps:
         seconds, own, booked = gap.seconds, epoch.seconds, gap.epsilon
         if seconds is None or own is None or booked is None or entry.start is None:
@@ -659,7 +758,7 @@ def _in_gaps(
             yield booked
 
 
-def _endless(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
+def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A release without a finite loss under terms with a budget.
 
     Earlier versions left the epsilon out where no house was uncertain: such a release costs 0.
@@ -710,7 +809,7 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """An epoch of the same terms that begins inside the one before: the count starts again.
 
     The same terms may have two digests, that of the first version and the present one. A window
-    goes on, and without a budget nothing else is counted.
+    continues across epochs, and without a budget nothing else is counted.
     """
     for before, after in zip(evidence.epochs, evidence.epochs[1:], strict=False):
         terms = digests.get(after.digest)
@@ -731,15 +830,18 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     return None
 
 
-# --------------------------------------------------------------------------------------------------
-# Whether two streams of noise on record are the same one.
-
-
 LEAST = 3  # steps in common from which two streams are compared
 
 
 def seed_reuse(streams: Sequence[Recomputed]) -> Check:
-    """Compare all streams, step by step of the clock and from each one's own beginning."""
+    """Whether two streams of noise on record are the same, by step of the clock or by position.
+
+    Args:
+        streams: The recomputed epochs.
+
+    Returns:
+        The check.
+    """
     name = "seed_reuse"
     usable = [
         made
@@ -749,7 +851,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         and not made.terms.policy.schedule.adaptive
     ]
     for made in usable:
-        lag, p = repeated(made.residual, made.scale)
+        lag, p = p_repeated_noise(made.residual, made.scale)
         if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise == "laplace":
             place = made.used[lag].place
             return Check(
@@ -768,7 +870,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
             if len(common) < LEAST:
                 continue
             i, j = np.array(common).T
-            p = too_alike(
+            p = p_similar_noise(
                 one.residual[i] / one.scale[i],
                 other.residual[j] / other.scale[j],
                 1 / one.scale[i] + 1 / other.scale[j],
@@ -784,7 +886,7 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
                     place,
                 )
             least = min(least, p)
-    text = f"{len(usable)} streams of noise are not alike (smallest p = {least:.2g})."
+    text = f"{len(usable)} streams of noise differ (smallest p = {least:.2g})."
     return Check(name, "passed", text)
 
 

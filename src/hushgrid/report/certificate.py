@@ -61,7 +61,7 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
         "zones": [
             _zone(made, houses, seen, f"{command} | jq .zones[{i}]")
             for i, (made, houses, seen) in enumerate(
-                zip(found.recomputed, found.houses, found.watched, strict=True)
+                zip(found.recomputed, found.houses, found.moves, strict=True)
             )
         ],
         "attack": None if found.attack is None else dict(found.attack),
@@ -223,7 +223,7 @@ def _summary(found: Certificate) -> list[str]:
         )
     for houses in found.houses:
         lines.append(_of_houses(houses))
-    for seen in found.watched:
+    for seen in found.moves:
         if seen is not None:
             limit = "no bound on what" if seen.bound is None else f"{seen.bound:.3f} is the most"
             far = float(seen.moved.max())
@@ -243,10 +243,10 @@ def _summary(found: Certificate) -> list[str]:
                 f" {most.house}, above {epsilon:g}; the rule"
                 f" {made.terms.policy.blocks!r} does not bound that, the rule 'block' does."
             )
-        mixed = max((loss for _, loss in houses.mixture), default=0.0)
-        if mixed > epsilon * (1 + 1e-9):
+        mixture = max((loss for _, loss in houses.mixture), default=0.0)
+        if mixture > epsilon * (1 + 1e-9):
             lines.append(
-                f"Somebody unsure between the models of Theta can learn {mixed:.4f} from one"
+                f"An adversary unsure between the models of Theta can learn {mixture:.4f} from one"
                 f" release, above {epsilon:g}; the promise is for each model by itself."
             )
     skipped = [check.id for check in found.checks if check.status == "not_checked"]

@@ -18,9 +18,9 @@ from hushgrid._numbers import is_hex, sum_up
 from hushgrid.audit.behaviour import Factory
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import (
-    Came,
+    ArrivedHouse,
     Evidence,
-    Lost,
+    LostSteps,
     RecordedEpoch,
     RecordedRelease,
     Terms,
@@ -145,7 +145,7 @@ class _InOtherEpochs:
     def terms(self, digest: str, first: int, horizon: int) -> Terms | None:
         """The terms with that digest, if the file leads to them at that time."""
         found = same_terms(self._service, digest, first, horizon)
-        return None if found is None else replace(terms_of(found), elsewhere=self)
+        return None if found is None else replace(terms_of(found), other_epochs=self)
 
     def models(self, first: int, steps: int) -> Sequence[OccupancyModel]:
         """Theta over those steps, in local time."""
@@ -175,9 +175,9 @@ def terms_of(service: ZoneService) -> Terms:
         eta_set_by=service.eta_set_by,
         charged=service.learned.epsilon,
         provenance=service.provenance,
-        veiled=service.learned.private,
+        private_models=service.learned.private,
         continued=service.memory is not None,
-        elsewhere=None if service.pattern is None else _InOtherEpochs(service),
+        other_epochs=None if service.pattern is None else _InOtherEpochs(service),
     )
 
 
@@ -232,7 +232,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
     seen: set[int] = set()
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
-    gaps: list[Lost] = []
+    gaps: list[LostSteps] = []
     brought, moved = _Brought(), _Moved()
     left: list[tuple[int, float, float]] = []
     for record in records:
@@ -279,7 +279,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 first, last = int(body["first"]), int(body["last"])
                 if gaps and gaps[-1].epsilon is None:  # the open one, extended
                     gaps.pop()
-                gaps.append(Lost(place, first, last, seconds=epochs[-1]["seconds"]))
+                gaps.append(LostSteps(place, first, last, seconds=epochs[-1]["seconds"]))
                 epochs[-1]["lost"] |= {t - epochs[-1]["first"] + 1 for t in range(first, last + 1)}
             elif record.kind == "resume" and gaps:
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
@@ -298,7 +298,7 @@ class _Moved:
     """Houses that came in and are still here, each with the first release after its record."""
 
     def __init__(self) -> None:
-        self._here: dict[str, float | Came] = {}
+        self._here: dict[str, float | ArrivedHouse] = {}
 
     def take(self, body: Mapping[str, Any]) -> None:
         """A house comes or goes."""
@@ -306,11 +306,13 @@ class _Moved:
         if body["direction"] == "in":
             self._here[body["house"]] = float(body["epsilon"])
 
-    def at(self, start: int, seconds: int) -> tuple[Came, ...]:
+    def at(self, start: int, seconds: int) -> tuple[ArrivedHouse, ...]:
         """The houses here as of a release of the interval from `start` [UTC epoch s] on."""
         for house, one in self._here.items():
-            self._here[house] = one if isinstance(one, Came) else Came(one, start, seconds)
-        return tuple(one for one in self._here.values() if isinstance(one, Came))
+            self._here[house] = (
+                one if isinstance(one, ArrivedHouse) else ArrivedHouse(one, start, seconds)
+            )
+        return tuple(one for one in self._here.values() if isinstance(one, ArrivedHouse))
 
 
 class _Brought:
