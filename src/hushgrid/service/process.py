@@ -35,7 +35,7 @@ from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.disk import HeldMeters
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
 from hushgrid.service.openadr import open_vtn
-from hushgrid.service.openadr.app import MqttEvents, Vtn, mounted
+from hushgrid.service.openadr.app import MqttEvents, Vtn, mount_vtn
 from hushgrid.service.prices import History
 from hushgrid.service.transfer import check_arrived
 
@@ -281,7 +281,7 @@ class Process:
             alone=not self.deployment.share,
             counted=self._metrics.sent,
         )
-        return mounted(self._stack.enter_context(made).app)
+        return mount_vtn(self._stack.enter_context(made).app)
 
     def _lines(self, zone: str) -> Iterator[str]:
         """A zone's records as lines of an export, up to the last that this process has witnessed.

@@ -23,7 +23,7 @@ from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr import open_vtn
-from hushgrid.service.openadr.app import BASE, Vtn, mounted
+from hushgrid.service.openadr.app import BASE, Vtn, mount_vtn
 from hushgrid.service.prices import History
 from tests.service.openadr.judge import judged
 from tests.service.worlds import START, MemoryMeters, service
@@ -115,7 +115,7 @@ class World:
             history=self.history,
             access=self.access,
             clock=self.clock,
-            more=[mounted(self.vtn.app)],
+            more=[mount_vtn(self.vtn.app)],
         )
         self.server = Server(app, "127.0.0.1", 0, http)
         self.server.start()

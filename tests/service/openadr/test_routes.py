@@ -384,7 +384,7 @@ def test_nulls_mean_absent(vtn: World) -> None:
 
 
 def test_large_bodies_are_refused(vtn: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIMIT", 1000)
+    monkeypatch.setattr(module, "MOST_BYTES", 1000)
     body = json.dumps(report(reportName="a" * 1000)).encode()
     assert vtn.ask("POST", "/reports", "ven-1", content=body).status_code == 413
     assert vtn.ask("POST", "/reports", "ven-1", content=iter([body])).status_code == 413

@@ -18,9 +18,9 @@ from hushgrid.service.openadr.objects import (
     event_id,
     event_of,
     notification,
+    parse_event_id,
     program_id,
     program_of,
-    step_of,
     topics,  # fmt: skip
 )
 from hushgrid.service.prices import History
@@ -79,7 +79,7 @@ def test_programs_and_events_of_any_zone_are_the_standards(name: str) -> None:
     check_as("program", program_of(zone))
     event = event_of(zone, release(name, FIRST))
     check_as("event", event)
-    assert step_of(event["id"]) == (program_id(name), FIRST)
+    assert parse_event_id(event["id"]) == (program_id(name), FIRST)
     if standard() is not None:
         check_as("notification", notification("EVENT", "CREATE", event))
 
@@ -134,7 +134,7 @@ def test_times_are_the_ledgers() -> None:
 @pytest.mark.parametrize("text", ["", "elm-street", "a-20250615T154500Z", "-20250615T154500Z-1",
     "elm-20250615T154500Z-1x", "elm-20250615T154500Z-１", "elm-20250615T154500Z-1\n"])  # fmt: skip
 def test_what_is_no_event_has_no_step(text: str) -> None:
-    assert step_of(text) is None
+    assert parse_event_id(text) is None
 
 
 def test_topics() -> None:

@@ -24,8 +24,8 @@ from hushgrid.service.openadr.webhooks import (
     Note,
     Webhooks,
     check_callback,
-    found,
     is_public,
+    resolve_target,
 )
 from tests.service.brokers import until
 from tests.service.openadr.hooks import Hooks, hooks
@@ -146,7 +146,7 @@ def test_what_fails_is_tried_again_and_given_up_in_the_end(taken: Hooks) -> None
         callback(2, f"{taken.url}/302/c"), callback(3, f"{taken.url}/404/d"),
         callback(4, f"{taken.url}/ok/e"), callback(5, "http://127.0.0.1:1/nobody"),
     ) as sending:  # fmt: skip
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: sending.counted.count("dropped") == 2)
     assert taken.paths() == {
         "/later/a": 3, "/500/b": module.ATTEMPTS, "/302/c": 1, "/404/d": 1, "/ok/e": 1,
@@ -163,7 +163,7 @@ def test_pauses_grow(taken: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Webhooks, "_rest", noted)
     with Sending(callback(0, f"{taken.url}/500/b"), pause=16.0) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: "dropped" in sending.counted)
     full = [16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     assert len(pauses) == len(full)
@@ -176,7 +176,7 @@ def test_a_slow_subscriber_holds_up_nobody_else(taken: Hooks) -> None:
     slow = [callback(i, f"{taken.url}/slow/{i}") for i in range(10)]
     with Sending(*slow, callback(99, f"{taken.url}/ok/a"), patience=30.0) as sending:
         for _ in range(3):
-            sending.webhooks.tell(NOTE)
+            sending.webhooks.notify(NOTE)
         assert until(lambda: taken.paths()["/ok/a"] == 3)
         assert all(taken.paths()[f"/slow/{i}"] <= 1 for i in range(10)), "one at a time each"
         taken.open.set()
@@ -195,7 +195,7 @@ def test_a_thousand_subscribers_of_which_a_third_fails_never_delay_a_tick(taken:
             looked.append(threading.current_thread().name) or iter(some)
         )
         for n in range(2):
-            sending.webhooks.tell(Note("EVENT", "CREATE", None, None, b'{"n": %d}' % n))
+            sending.webhooks.notify(Note("EVENT", "CREATE", None, None, b'{"n": %d}' % n))
         assert until(lambda: sending.counted.count("delivered") == 1400), len(sending.counted)
         assert threading.current_thread().name not in looked
     paths = taken.paths()
@@ -209,17 +209,17 @@ def test_telling_does_not_wait_even_where_the_store_hangs(taken: Hooks) -> None:
     with Sending() as sending:
         sending.webhooks._callbacks = lambda: (hangs.wait(60), iter(()))[1]
         for _ in range(2 * module.WAITING):
-            sending.webhooks.tell(NOTE)
+            sending.webhooks.notify(NOTE)
         assert len(sending.webhooks._notes) <= module.WAITING
         hangs.set()
 
 
 def test_a_subscriber_that_is_gone_is_not_called_again(taken: Hooks) -> None:
     with Sending(callback(0, f"{taken.url}/500/a"), pause=0.3) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: taken.paths()["/500/a"] == 1)
         sending.callbacks = []
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: not sending.webhooks._lanes)
         assert sending.counted == ["failed"]
 
@@ -228,18 +228,18 @@ def test_a_lane_is_bounded(taken: Hooks, monkeypatch: pytest.MonkeyPatch) -> Non
     taken.open.clear()
     with Sending(callback(0, f"{taken.url}/slow/a"), patience=30.0) as sending:
         for _ in range(3 * module.LANE):
-            sending.webhooks.tell(NOTE)
+            sending.webhooks.notify(NOTE)
         assert until(lambda: sending.counted.count("dropped") >= module.LANE)
         (lane,) = sending.webhooks._lanes.values()
         assert len(lane.waiting) <= module.LANE
-        monkeypatch.setattr(module, "FAREWELL", 0.1)
+        monkeypatch.setattr(module, "GRACE", 0.1)
         taken.open.set()
 
 
 def test_no_secret_of_a_subscriber_is_told(taken: Hooks, caplog: pytest.LogCaptureFixture) -> None:
     one = callback(0, f"{taken.url}/404/a-secret-path", bearer="a-bearer")
     with Sending(one) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: "refused" in sending.counted)
     assert taken.came[0].bearer == "Bearer a-bearer"
     said = repr(one) + " ".join(
@@ -331,7 +331,7 @@ def test_a_name_of_an_address_inside_is_refused(
     asked = names(monkeypatch, addresses)
     port = taken.server.server_port
     with Sending(callback(0, f"http://ven.example:{port}/ok/a"), private=False) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: sending.counted == ["refused"])
     assert asked == ["ven.example"]
     assert not taken.came
@@ -350,7 +350,9 @@ def test_a_name_is_resolved_once_and_that_address_is_called(
             calls.append(host)
             return first if len(calls) == 1 else ["127.0.0.1"]
 
-        target = await found("https://ven.example:8443/hook?a=b", private=False, resolve=resolve)
+        target = await resolve_target(
+            "https://ven.example:8443/hook?a=b", private=False, resolve=resolve
+        )
         return calls, target
 
     calls, target = asyncio.run(run())
@@ -365,7 +367,7 @@ def test_the_address_that_was_checked_is_connected_to(
     asked = names(monkeypatch, ["127.0.0.1"], ["203.0.113.9"])
     port = taken.server.server_port
     with Sending(callback(0, f"http://ven.example:{port}/ok/a")) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: sending.counted == ["delivered"])
     assert asked == ["ven.example"], "httpx asked for no name of its own"
     assert taken.came[0].host == f"ven.example:{port}"
@@ -375,7 +377,7 @@ def test_each_address_of_a_name_has_its_turn(taken: Hooks, monkeypatch: pytest.M
     names(monkeypatch, ["127.0.0.9", "127.0.0.1"])
     port = taken.server.server_port
     with Sending(callback(0, f"http://ven.example:{port}/ok/a")) as sending:
-        sending.webhooks.tell(NOTE)
+        sending.webhooks.notify(NOTE)
         assert until(lambda: "delivered" in sending.counted)
     assert sending.counted == ["failed", "delivered"]
 
@@ -392,7 +394,7 @@ def test_tls_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.Mon
         one = callback(0, f"https://ven.example:{port}/ok/a")
         other = callback(1, f"https://other.example:{port}/ok/b")
         with Sending(one, other, trust=trust) as sending:
-            sending.webhooks.tell(NOTE)
+            sending.webhooks.notify(NOTE)
             assert until(lambda: "dropped" in sending.counted)
         assert secure.paths() == {"/ok/a": 1}
 

@@ -40,7 +40,7 @@ from hushgrid.service.http.common import (
     refused,
     ways,
 )
-from hushgrid.service.http.middleware import Front, Handler, asked, matches
+from hushgrid.service.http.middleware import Front, Handler, caller_of, matches
 from hushgrid.service.http.openapi import Description
 from hushgrid.service.http.operator import Certify, Operator, OperatorWays, no_certificate
 from hushgrid.service.http.prices import Feeds, PromiseWays, Streams, zone_asked
@@ -149,7 +149,7 @@ def guarded(handler: Handler, *scopes: str) -> Handler:
         return handler
 
     async def looked_at(request: Request) -> Response:
-        grant = asked(request.scope).grant
+        grant = caller_of(request.scope).grant
         if grant is ANONYMOUS:
             return problem(
                 401,
@@ -173,7 +173,7 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
 
     async def status(request: Request) -> Response:
         zones = [asdict(one) for one in board.statuses]
-        if not asked(request.scope).grant.may("operate"):
+        if not caller_of(request.scope).grant.may("operate"):
             for one in zones:
                 del one["missing"]
         return JSONResponse({"zones": zones}, headers=BY_CALLER)
@@ -192,7 +192,7 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
         return JSONResponse(found | ({"forecast_until_resumed": gaps} if gaps else {}))
 
     async def figures(request: Request) -> Response:
-        text = metrics.text(operator=asked(request.scope).grant.may("operate"))
+        text = metrics.text(operator=caller_of(request.scope).grant.may("operate"))
         return Response(text, media_type="text/plain; version=0.0.4", headers=BY_CALLER)
 
     async def ledger(request: Request) -> Response:

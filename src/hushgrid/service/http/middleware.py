@@ -124,7 +124,7 @@ class Caller:
     sender: str
 
 
-def asked(scope: Scope) -> Caller:
+def caller_of(scope: Scope) -> Caller:
     """Who makes a request, as the front found out."""
     found = scope.get(PRESENT)
     return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
@@ -145,7 +145,7 @@ class Front:
         sessions: Sessions | None = None,
         by_session: Collection[str] = (),
     ) -> None:
-        self._direct = direct  # by method and path: what comes so often that no router is asked
+        self._direct = direct  # by method and path: frequent requests that skip the router
         self._sessions, self._by_session = sessions, frozenset(by_session)  # paths to look at
         self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
         self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)

@@ -25,7 +25,7 @@ from hushgrid.service.http.common import (
     session_in,
     turned_away,
 )
-from hushgrid.service.http.middleware import asked
+from hushgrid.service.http.middleware import caller_of
 
 LARGEST = 10_000  # [bytes] of a form
 PATIENCE = 10.0  # [s] for a form to arrive
@@ -55,7 +55,7 @@ class Tokens:
             if self._threads is None:
                 self._threads = CapacityLimiter(AT_ONCE)
             made = await to_thread.run_sync(
-                self._access.token, *wanted, asked(request.scope).sender, limiter=self._threads
+                self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )
         except AccessError as error:
             return error_answer(error)
@@ -158,7 +158,7 @@ class SessionWays:
                 self._sessions.begin,
                 client,
                 secret,
-                asked(request.scope).sender,
+                caller_of(request.scope).sender,
                 limiter=self._threads,
             )
         except UnfitError as error:
@@ -172,7 +172,7 @@ class SessionWays:
 
     async def see(self, request: Request) -> Response:
         """GET: who one is."""
-        grant = asked(request.scope).grant
+        grant = caller_of(request.scope).grant
         if grant is ANONYMOUS:
             return problem(401, "Nobody is logged in; log in with POST.", headers=BEARER)
         return JSONResponse(

@@ -1,4 +1,8 @@
-"""The VTN over HTTP: who asks, what is asked, what is answered; errors are Problems."""
+"""The VTN over HTTP: its operations and scopes, OAuth2 tokens, description, webhooks and MQTT.
+
+`OPERATIONS` is the one table of routes; the description is made from it. Errors are OpenADR
+Problems. Programs and events come from the ledger: their writing operations are closed.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,7 @@ from hushgrid.files.deployment import OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
-from hushgrid.service.http.middleware import asked
-from hushgrid.service.http.middleware import asked as sender_of
+from hushgrid.service.http.middleware import caller_of
 from hushgrid.service.http.sessions import wanted_by
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
@@ -33,14 +36,14 @@ from hushgrid.service.openadr.objects import (
     Call,
     Objects,
     PublicObjects,
-    Refused,
+    Refusal,
     answer,
     event_of,
     notification,
     problem,
     program_id,
+    to_json,
     topics,
-    written,
 )
 from hushgrid.service.openadr.schemas import (
     ANSWERS,
@@ -51,43 +54,43 @@ from hushgrid.service.openadr.schemas import (
     REQUESTS,
     SKIP,
     Schema,
-    Unfit,
-    fitting,
-    listed,
-    one_word,
-    parsed,
+    SchemaError,
+    array_of,
+    enum_of,
+    parse_json,
     reference,
+    validate,
 )
 from hushgrid.service.openadr.store import Kind, VtnStore
 from hushgrid.service.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.service.prices import History
-
-# --------------------------------------------------------------------------------------------------
-# OAuth2 client credentials as OpenADR has them: /auth/token with the errors of its list alone.
-
 
 TOKENS_AT_ONCE = 8
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 class OpenAdrTokens:
-    """Gives out tokens; the scope that was asked for comes back as it was."""
+    """OAuth2 client credentials: POST /auth/token with the error words of RFC 6749 only.
+
+    Args:
+        access: makes the tokens.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._threads: CapacityLimiter | None = None  # made inside the event loop
 
     async def token(self, request: Request) -> Response:
-        """POST /auth/token."""
+        """POST /auth/token; the answer repeats the requested scope."""
         if self._threads is None:
             self._threads = CapacityLimiter(TOKENS_AT_ONCE)
         try:
             wanted = await wanted_by(request)
             made = await to_thread.run_sync(
-                self._access.token, *wanted, asked(request.scope).sender, limiter=self._threads
+                self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )
         except AccessError as error:
-            return _refused(error)
+            return _token_refusal(error)
         body = {
             "access_token": made.access_token,
             "token_type": "Bearer",
@@ -97,14 +100,14 @@ class OpenAdrTokens:
         return answer(body, headers=_FRESH)
 
 
-def _refused(error: AccessError) -> Response:
-    """An error by the words of RFC 6749, 5.2; the others go on."""
+def _token_refusal(error: AccessError) -> Response:
+    """Make an error answer by RFC 6749, 5.2; a server error is raised again."""
     if error.kind == "server_error":
         raise error
     headers = dict(_FRESH)
     word, status = error.kind, 400
     if error.kind in ("invalid_client", "slow_down"):
-        # the list has no word for guessing too often: Retry-After says how long to wait
+        # the RFC has no word for too many attempts: Retry-After carries the time to wait
         word, status = "invalid_client", 401
         headers["WWW-Authenticate"] = 'Basic realm="hushgrid"'
         if error.wait:
@@ -112,15 +115,8 @@ def _refused(error: AccessError) -> Response:
     return answer({"error": word, "error_description": str(error)}, status, headers)
 
 
-# --------------------------------------------------------------------------------------------------
-# Every operation: its path, who may do it, what it takes and gives. The one table of routes.
-#
-# `scopes`: one of them is needed. `public`: nobody needs any while anonymous reading is on.
-# `closed`: nobody may, since programs and events are made from the ledger alone.
-
-
 PAGE: dict[str, Schema] = {"skip": SKIP, "limit": LIMIT}
-TARGETED: dict[str, Schema] = {"targets": listed(NAME)}
+TARGETED: dict[str, Schema] = {"targets": array_of(NAME)}
 PUBLIC = ("read_targets", "read_all", "read_ven_objects", "operate")
 OWN = ("read_ven_objects", "read_all", "operate")
 TOPICS = "/notifiers/mqtt/topics"
@@ -128,7 +124,21 @@ TOPICS = "/notifiers/mqtt/topics"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method on one path; `name` is the standard's operationId."""
+    """One method on one path.
+
+    Attributes:
+        name: operationId of the standard.
+        method: HTTP method.
+        path: path under `BASE`, with parameters in braces.
+        scopes: one of them is needed.
+        public: no scope is needed while anonymous reading is on.
+        closed: always refused; programs and events come from the ledger.
+        query: known parameters and their schemas.
+        body: name of the request's schema in `REQUESTS`.
+        answer: name of the answer's schema in `ANSWERS`.
+        many: the answer is a list.
+        status: HTTP status of success.
+    """
 
     name: str
     method: str
@@ -152,8 +162,8 @@ def _read(
 def _list(
     name: str, path: str, scopes: tuple[str, ...], answer: str, public: bool, **query: Schema
 ) -> Operation:
-    asked = tuple((query | PAGE).items())
-    return Operation(name, "GET", path, scopes, public, query=asked, answer=answer, many=True)
+    known = tuple((query | PAGE).items())
+    return Operation(name, "GET", path, scopes, public, query=known, answer=answer, many=True)
 
 
 def _writes(what: str, plural: str, key: str, scope: str) -> tuple[Operation, ...]:
@@ -201,7 +211,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *_writes("report", "reports", "reportID", "write_reports"),
     _list(
         "searchSubscriptions", "/subscriptions", OWN, "subscription", False,
-        programID=OBJECT_ID, clientName=NAME, objects=listed(one_word(*KINDS)),
+        programID=OBJECT_ID, clientName=NAME, objects=array_of(enum_of(*KINDS)),
     ),
     _read("searchSubscriptionByID", "/subscriptions/{subscriptionID}", OWN, "subscription"),
     *_writes("subscription", "subscriptions", "subscriptionID", "write_subscriptions"),
@@ -230,20 +240,23 @@ OPERATIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------------------
-# The OpenAPI description of what is served, made from the tables that the service runs on.
-
-
 _ERRORS = {
-    "400": "not as the schema has it", "401": "no token, or one that is not good",
-    "403": "not for this client", "404": "there is none that you may see",
-    "409": "the name is in use", "413": "too large", "503": "away for now",
+    "400": "does not match the schema", "401": "no valid token",
+    "403": "not allowed for this client", "404": "no such object is visible to this client",
+    "409": "the name is in use", "413": "too large", "503": "temporarily unavailable",
 }  # fmt: skip
 
 
 @cache
 def description(base: str) -> dict[str, Any]:
-    """The whole description; `base` is where it is served."""
+    """Make the OpenAPI description from the table of operations.
+
+    Args:
+        base: path where the VTN is served.
+
+    Returns:
+        The OpenAPI document.
+    """
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
         path = paths.setdefault(one.path, _path(one.path))
@@ -297,7 +310,7 @@ def _operation(one: Operation) -> dict[str, Any]:
 
 
 def _answers(name: str, errors: Any, status: int = 200, *, many: bool = False) -> dict[str, Any]:
-    schema: Schema = listed(reference(name)) if many else reference(name)
+    schema: Schema = array_of(reference(name)) if many else reference(name)
     content = {"application/json": {"schema": schema}}
     return {str(status): {"description": name, "content": content}} | _errors(errors)
 
@@ -320,14 +333,14 @@ def _token() -> dict[str, Any]:
         },
     }
     wrong = {"application/json": {"schema": reference("authError")}}
-    told = {code: {"description": _ERRORS[code], "content": wrong} for code in ("400", "401")}
+    errors = {code: {"description": _ERRORS[code], "content": wrong} for code in ("400", "401")}
     return {
         "operationId": "fetchToken",
         "requestBody": {
             "required": True,
             "content": {"application/x-www-form-urlencoded": {"schema": form}},
         },
-        "responses": _answers("clientCredentialResponse", ["413", "503"]) | told,
+        "responses": _answers("clientCredentialResponse", ["413", "503"]) | errors,
     }
 
 
@@ -351,20 +364,34 @@ def make_vtn(
     anonymous: bool = True,
     url: str | None = None,
 ) -> Starlette:
-    """The app, to be mounted at `BASE`. `url`: how others know the service."""
+    """Make the app of the VTN, to be mounted at `BASE`.
+
+    Args:
+        public: handlers of programs and events.
+        objects: handlers of the objects of clients.
+        access: makes tokens.
+        clock: time of requests.
+        anonymous: public objects need no token.
+        url: public address of the service, if it differs from the one of a request.
+
+    Returns:
+        The ASGI app.
+    """
     handlers = _handlers(public, objects)
-    door = _Door(clock, anonymous, url)
+    dispatcher = _Dispatcher(clock, anonymous, url)
     routes = [
-        Route(one.path, partial(door.answer, one, handlers.get(one.name)), methods=[one.method])
+        Route(
+            one.path, partial(dispatcher.answer, one, handlers.get(one.name)), methods=[one.method]
+        )
         for one in OPERATIONS
     ]
     routes += [
-        Route("/auth/server", door.server, methods=["GET"]),
+        Route("/auth/server", dispatcher.server, methods=["GET"]),
         Route("/auth/token", OpenAdrTokens(access).token, methods=["POST"]),
-        Route("/openapi.json", door.describe, methods=["GET"]),
+        Route("/openapi.json", dispatcher.describe, methods=["GET"]),
     ]
     errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
-        Refused: _app_refused,
+        Refusal: _refusal,
         HTTPException: _unrouted,
         VtnError: _away,
         AccessError: _unknown,
@@ -373,32 +400,37 @@ def make_vtn(
     return Starlette(routes=_merged(routes), exception_handlers=errors)
 
 
-def mounted(app: Starlette) -> Mount:
-    """The app at its place, whatever the rest of a path holds: a line break too is ours."""
+def mount_vtn(app: Starlette) -> Mount:
+    """Mount the app at `BASE`, for any rest of the path, line breaks included.
+
+    Args:
+        app: the app of `make_vtn`.
+
+    Returns:
+        The route.
+    """
     made = Mount(BASE, app)
     made.path_regex = re.compile(made.path_regex.pattern, re.DOTALL)
     return made
 
 
 def _merged(routes: list[Route]) -> list[Route]:
-    """One route a path, so that Allow names every method of it."""
+    """Make one route a path, so that Allow names all of its methods."""
     paths: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
     for route in routes:
         for method in route.methods or ():
             paths.setdefault(route.path, {})[method] = route.endpoint
-    return [
-        Route(path, partial(_by_method, ways), methods=list(ways)) for path, ways in paths.items()
-    ]
+    return [Route(path, partial(_by_method, own), methods=list(own)) for path, own in paths.items()]
 
 
 async def _by_method(
-    ways: dict[str, Callable[[Request], Awaitable[Response]]], request: Request
+    own: dict[str, Callable[[Request], Awaitable[Response]]], request: Request
 ) -> Response:
-    return await ways[request.method](request)
+    return await own[request.method](request)
 
 
 def _handlers(public: PublicObjects, objects: Objects) -> dict[str, Handler]:
-    """What answers each operation that is not closed."""
+    """Return the handler of each operation that is not closed."""
     made: dict[str, Handler] = {
         "searchAllPrograms": public.programs,
         "searchProgramByProgramId": public.program,
@@ -437,7 +469,7 @@ _VERBS: dict[str, Callable[[Objects, Kind, Call], Any]] = {
 
 
 def _of_ven(public: PublicObjects, objects: Objects, under: str, call: Call) -> Any:
-    """A ven hears what everybody hears: nothing here has targets."""
+    """Return the public topics: no program or event has targets."""
     objects.check_ven(call)
     return public.topics(call, under)
 
@@ -445,11 +477,11 @@ def _of_ven(public: PublicObjects, objects: Objects, under: str, call: Call) -> 
 def _unpublished(objects: Objects, call: Call) -> Any:
     if "venID" in call.path:
         objects.check_ven(call)
-    raise Refused(404, "These objects are not published over MQTT; subscribe with a callback.")
+    raise Refusal(404, "These objects are not published over MQTT; subscribe with a callback.")
 
 
-class _Door:
-    """Looks at each request before a handler does."""
+class _Dispatcher:
+    """Checks scope, parameters and body of each request, then calls its handler in a thread."""
 
     def __init__(self, clock: Clock, anonymous: bool, url: str | None) -> None:
         self._clock, self._anonymous = clock, anonymous
@@ -457,26 +489,26 @@ class _Door:
         self._threads: anyio.CapacityLimiter | None = None  # made inside the event loop
 
     async def answer(self, one: Operation, handler: Handler | None, request: Request) -> Response:
-        """Every operation of the table."""
-        grant = sender_of(request.scope).grant
+        """Answer an operation of the table."""
+        grant = caller_of(request.scope).grant
         self._check(one, grant)
         if handler is None:
-            raise Refused(403, "Programs and events come from the ledger alone; read them.")
+            raise Refusal(403, "Programs and events come from the ledger alone; read them.")
         try:
-            query = vtn_caller(one, request)
+            query = query_of(one, request)
             body = None
             if one.body is not None:
-                given = parsed(await read_body(request, MOST_BYTES))
-                body = fitting(REQUESTS[one.body], given)
-        except Unfit as error:
-            raise Refused(400, str(error)) from None
+                given = parse_json(await read_body(request, MOST_BYTES))
+                body = validate(REQUESTS[one.body], given)
+        except SchemaError as error:
+            raise Refusal(400, str(error)) from None
         path = {name: str(value) for name, value in request.path_params.items()}
         if not all(re.fullmatch(OBJECT_ID["pattern"], each) for each in path.values()):
-            raise Refused(
+            raise Refusal(
                 404, "There is no object of such an id; ids are letters, digits, - and _."
             )
         call = Call(grant, path, query, int(self._clock.now()), body)
-        kept = "no-cache" if one.public else "no-store"  # what is a client's own stays nowhere
+        kept = "no-cache" if one.public else "no-store"  # objects of clients are not cached
         made = await self._in_thread(handler, call)
         return answer(made, one.status, {"Cache-Control": kept})
 
@@ -485,8 +517,8 @@ class _Door:
             return
         needed = f"one of the scopes {', '.join(one.scopes)}"
         if grant.client is None:
-            raise Refused(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
-        raise Refused(403, f"The token has not {needed}; ask the operator for it.")
+            raise Refusal(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
+        raise Refusal(403, f"The token has not {needed}; ask the operator for it.")
 
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         if self._threads is None:
@@ -510,13 +542,24 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """All of a body, if it is not too much and does not take too long."""
+    """Read a whole body.
+
+    Args:
+        request: the request.
+        limit: most bytes.
+
+    Returns:
+        The body.
+
+    Raises:
+        Refusal: if it is too large, compressed, too slow or incomplete.
+    """
     declared = request.headers.get("content-length", "")
-    large = Refused(413, f"The body is beyond {limit} bytes; send less.")
+    large = Refusal(413, f"The body is beyond {limit} bytes; send less.")
     if declared.isdecimal() and int(declared[:19]) > limit:
         raise large
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refused(400, "The body is compressed; send it as it is.")
+        raise Refusal(400, "The body is compressed; send it as it is.")
     body = bytearray()
     try:
         with anyio.fail_after(PATIENCE):
@@ -525,29 +568,40 @@ async def read_body(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise large
     except TimeoutError:
-        raise Refused(408, f"The body took more than {PATIENCE:g} s; send less.") from None
+        raise Refusal(408, f"The body took more than {PATIENCE:g} s; send less.") from None
     except ClientDisconnect:
-        raise Refused(400, "The body ended before its end; send it again.") from None
+        raise Refusal(400, "The body ended before its end; send it again.") from None
     return bytes(body)
 
 
-def vtn_caller(one: Operation, request: Request) -> dict[str, Any]:
-    """The parameters of a query that this operation knows; others are not looked at."""
+def query_of(one: Operation, request: Request) -> dict[str, Any]:
+    """Read the query parameters that an operation knows; others are ignored.
+
+    Args:
+        one: the operation.
+        request: the request.
+
+    Returns:
+        Validated values by name.
+
+    Raises:
+        SchemaError: if a value does not match its schema or comes twice.
+    """
     found = {}
     for name, schema in one.query:
         given = request.query_params.getlist(name)
         if not given:
             continue
         if schema["type"] == "array":
-            found[name] = fitting(schema, given, name)
+            found[name] = validate(schema, given, name)
         elif len(given) > 1:
-            raise Unfit(f"{name} comes twice; give it once.")
+            raise SchemaError(f"{name} comes twice; give it once.")
         else:
-            found[name] = fitting(schema, _app_read(schema, given[0]), name)
+            found[name] = validate(schema, _from_text(schema, given[0]), name)
     return found
 
 
-def _app_read(schema: Schema, text: str) -> Any:
+def _from_text(schema: Schema, text: str) -> Any:
     if schema["type"] == "integer" and re.fullmatch("-?[0-9]{1,15}", text):
         return int(text)
     if schema["type"] == "boolean":
@@ -555,15 +609,15 @@ def _app_read(schema: Schema, text: str) -> Any:
     return text
 
 
-async def _app_refused(request: Request, error: Refused) -> Response:
+async def _refusal(request: Request, error: Refusal) -> Response:
     del request
     return problem(error.status, error.detail, error.headers)
 
 
 async def _unrouted(request: Request, error: HTTPException) -> Response:
     del request
-    said = {404: "There is nothing here.", 405: "This method is not for this path."}
-    detail = said.get(error.status_code, "The request cannot be answered.")
+    details = {404: "There is nothing here.", 405: "This method is not for this path."}
+    detail = details.get(error.status_code, "The request cannot be answered.")
     return problem(error.status_code, detail, error.headers)
 
 
@@ -585,15 +639,22 @@ async def _failed(request: Request, error: Exception) -> Response:
     return problem(500, "The service failed; the fault is logged.")
 
 
-# --------------------------------------------------------------------------------------------------
-# The VTN of a running process: its store, its app, and the sender of webhooks.
-#
-# with Vtn(history, open_vtn("vtn.sqlite"), access, clock, OpenAdr()) as vtn:
-#     Mount(BASE, vtn.app)
-
-
 class Vtn:
-    """Everything of the VTN but its MQTT publisher. Closes the store at its end."""
+    """The VTN of a running process: its app, store and webhooks. Closes the store at exit.
+
+        with Vtn(history, open_vtn("vtn.sqlite"), access, clock, OpenAdr()) as vtn:
+            mount_vtn(vtn.app)
+
+    Args:
+        history: releases of the zones.
+        store: objects of clients.
+        access: makes tokens.
+        clock: time of requests.
+        settings: section [openadr] of the service file.
+        mqtt_uris: brokers on which events are published.
+        alone: no other curator publishes these zones.
+        counted: called with the outcome of each webhook.
+    """
 
     def __init__(
         self,
@@ -613,7 +674,7 @@ class Vtn:
         self._sends, self._alone = settings.webhooks, alone
         public = PublicObjects(history, mqtt_uris)
         objects = Objects(
-            store, public, private_callbacks=private, webhooks=self._sends, tell=self._changed
+            store, public, private_callbacks=private, webhooks=self._sends, notify=self._changed
         )
         self.app = make_vtn(
             public, objects, access, clock, anonymous=settings.anonymous, url=settings.url
@@ -624,8 +685,8 @@ class Vtn:
         if self._sends:
             self.webhooks.start()
             self._unwatch = self._history.watch(self._released, own=True)
-            if self._alone:  # else whoever takes a zone over does it
-                self._again()
+            if self._alone:  # otherwise the curator that takes a zone over does it
+                self._renotify()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -635,7 +696,7 @@ class Vtn:
         self._store.close()
 
     def callbacks(self) -> Iterator[Callback]:
-        """Every callback of every subscription."""
+        """Yield every callback of every subscription."""
         for one in self._store.find("SUBSCRIPTION"):
             for i, each in enumerate(one.body["objectOperations"]):
                 yield Callback(
@@ -648,8 +709,8 @@ class Vtn:
                     each.get("bearerToken"),
                 )
 
-    def _again(self) -> None:
-        """A price that still applies is told again: who was told before the restart is unknown."""
+    def _renotify(self) -> None:
+        """Notify again of prices that still apply: who was notified before a restart is unknown."""
         for zone in self._history.zones.values():
             newest = self._history.newest(zone.id)
             if newest and newest.applies_start + zone.seconds > self._clock.now():
@@ -657,25 +718,21 @@ class Vtn:
 
     def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
         event = event_of(zone, release)
-        content = written(notification("EVENT", "CREATE", event))
-        self.webhooks.tell(Note("EVENT", "CREATE", event["programID"], None, content))
+        content = to_json(notification("EVENT", "CREATE", event))
+        self.webhooks.notify(Note("EVENT", "CREATE", event["programID"], None, content))
 
     def _changed(self, kind: str, operation: str, thing: dict[str, Any], client: str) -> None:
-        """Changes of a client's objects are told to its own subscriptions alone."""
+        """Notify a client's own subscriptions of a change of its objects."""
         if self._sends:
-            content = written(notification(kind, operation, thing))
-            self.webhooks.tell(Note(kind, operation, thing.get("programID"), client, content))
-
-
-# --------------------------------------------------------------------------------------------------
-# Each release as a notification on the MQTT topics of OpenADR.
+            content = to_json(notification(kind, operation, thing))
+            self.webhooks.notify(Note(kind, operation, thing.get("programID"), client, content))
 
 
 class MqttEvents(MqttOut):
-    """A publisher: on the topic of a program's events, and on that of all events."""
+    """Publishes releases on the MQTT topics of a program's events and of all events."""
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Publish and wait for the broker's word; OSError where it does not come."""
-        text = written(notification("EVENT", "CREATE", event_of(zone, release))).decode()
+        """Publish and wait for the broker's acknowledgement; OSError if it does not come."""
+        text = to_json(notification("EVENT", "CREATE", event_of(zone, release))).decode()
         for under in (f"programs/{program_id(zone.id)}/events", "events"):
             self.send(topics(under)["CREATE"], text, retain=False)

@@ -1,7 +1,12 @@
-"""What clients keep here: vens, resources, subscriptions, reports.
+"""Objects of the VTN: programs and events from the ledger, and the objects of clients.
 
-A client sees its own objects. `read_all` (business logic) and `operate` see everybody's vens,
-resources and subscriptions; reports carry raw usage and are for their owner and `operate` alone.
+A release is one event, made once and never updated or withdrawn. After an outage several releases
+may apply to the same interval; each stays listed, and the newest has the best (lowest) priority.
+Programs and events have no targets: every reader sees all of them.
+
+A client sees its own vens, resources, subscriptions and reports. `read_all` (business logic) and
+`operate` see the vens, resources and subscriptions of all clients. Reports carry raw usage: only
+their owner and `operate` see them.
 """
 
 from __future__ import annotations
@@ -28,13 +33,18 @@ from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnSt
 from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
 from hushgrid.service.prices import History
 
-# --------------------------------------------------------------------------------------------------
-# What a handler is asked and may refuse; answers in JSON.
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request whose sender may do this; `now` in UTC epoch s. A body may be secret."""
+    """An authorized request.
+
+    Attributes:
+        grant: client and scopes of the sender.
+        path: parameters of the path, by name.
+        query: parameters of the query, validated, by name.
+        now: UTC epoch [s].
+        body: validated JSON; may hold secrets.
+    """
 
     grant: Grant
     path: Mapping[str, str]
@@ -44,45 +54,76 @@ class Call:
 
     @property
     def client(self) -> str:
-        """Who asks."""
+        """Id of the sender's client; empty for an anonymous one."""
         return self.grant.client or ""
 
 
-class Refused(Exception):  # noqa: N818
-    """A request that is answered with a problem."""
+class Refusal(Exception):  # noqa: N818
+    """A request that is answered with a problem.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence with the fix.
+        headers: further headers of the answer.
+    """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
 
 
-def written(value: Any) -> bytes:
-    """JSON in ASCII: whatever text somebody sent can be sent on."""
+def to_json(value: Any) -> bytes:
+    """Encode a value as JSON in ASCII, so that any text a client sent can be sent on.
+
+    Args:
+        value: a JSON value with finite numbers.
+
+    Returns:
+        The bytes.
+    """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(written(value), status, dict(headers or {}), "application/json")
+    """Make a JSON answer.
+
+    Args:
+        value: the body.
+        status: HTTP status.
+        headers: further headers.
+
+    Returns:
+        The response.
+    """
+    return Response(to_json(value), status, dict(headers or {}), "application/json")
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as OpenADR has it: a Problem of the type application/json."""
+    """Make an error answer: an OpenADR Problem of the type application/json.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence with the fix.
+        headers: further headers.
+
+    Returns:
+        The response.
+    """
     title = HTTPStatus(status).phrase
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     return answer(body, status, {"Cache-Control": "no-store", **(headers or {})})
 
 
-def nothing(what: str) -> Refused:
-    """There is none, or none that the sender may see: both look the same."""
-    return Refused(404, f"There is no such {what}; ask for the list of those there are.")
+def not_found(what: str) -> Refusal:
+    """Make the refusal for an object that is absent or hidden from the sender: both look the same.
 
+    Args:
+        what: kind of object.
 
-# --------------------------------------------------------------------------------------------------
-# Zones and releases as OpenADR 3.1 has them. Pure: every time comes from the ledger.
-#
-# A release is one event, made once and never updated or withdrawn. After an outage several releases
-# may apply to the same interval; each stays listed, and the newest has the best (lowest) priority.
+    Returns:
+        A refusal with status 404.
+    """
+    return Refusal(404, f"There is no such {what}; ask for the list of those there are.")
 
 
 VERSION = "3.1.0"
@@ -91,7 +132,13 @@ _EVENT = re.compile(r"(.+)-\d{8}T\d{6}Z-(\d{1,15})", re.ASCII)
 
 
 def program_id(zone: str) -> str:
-    """The id of a zone's program: its name, or where an id cannot hold that, one made of it.
+    """Return the id of a zone's program.
+
+    Args:
+        zone: id of the zone.
+
+    Returns:
+        The zone's id, or a text with its digest if OpenADR does not allow that id.
 
     >>> program_id("elm-street"), program_id("Elm Street 3")
     ('elm-street', 'Elm-Street-3-b98ee56e9bb8')
@@ -104,7 +151,14 @@ def program_id(zone: str) -> str:
 
 
 def program_of(zone: ZoneService) -> dict[str, Any]:
-    """The program of a zone; it is there since the zone begins."""
+    """Describe a zone as a program, created when the zone begins.
+
+    Args:
+        zone: the zone.
+
+    Returns:
+        The OpenADR object.
+    """
     made, fits = utc(zone.begins), zone.id.isprintable() and len(zone.id) <= 128
     return {
         "id": program_id(zone.id),
@@ -122,15 +176,28 @@ def program_of(zone: ZoneService) -> dict[str, Any]:
 
 
 def event_id(release: ReleaseRecord) -> str:
-    """Unique though several releases may apply to one interval: the step t comes last."""
+    """Return the id of a release's event.
+
+    Args:
+        release: the release.
+
+    Returns:
+        Program, start of the interval and step t; unique if several releases apply to one interval.
+    """
     at = re.sub("[-:]", "", utc(release.applies_start))
     return f"{program_id(release.zone)}-{at}-{release.t}"
 
 
-def step_of(event: str) -> tuple[str, int] | None:
-    """Program and step t of an event's id; None where it is none.
+def parse_event_id(event: str) -> tuple[str, int] | None:
+    """Read the id of an event.
 
-    >>> step_of("elm-street-20260730T100000Z-1983940")
+    Args:
+        event: text of any form.
+
+    Returns:
+        Program id and step t; None if it is no such id.
+
+    >>> parse_event_id("elm-street-20260730T100000Z-1983940")
     ('elm-street', 1983940)
     """
     found = _EVENT.fullmatch(event)
@@ -138,7 +205,15 @@ def step_of(event: str) -> tuple[str, int] | None:
 
 
 def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
-    """A release as an event: one price [currency/kWh] for the interval it applies to."""
+    """Describe a release as an event: one price [currency/kWh] for the interval it applies to.
+
+    Args:
+        zone: the zone of the release.
+        release: the release.
+
+    Returns:
+        The OpenADR object; its times come from the ledger.
+    """
     made, start = utc(release.published_at), utc(release.applies_start)
     words = [zone.id, start, f"({release.source})", "(simulated)" * release.simulated]
     return {
@@ -148,7 +223,7 @@ def event_of(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
         "objectType": "EVENT",
         "programID": program_id(zone.id),
         "eventName": " ".join(words).strip(),
-        # intervals from what was measured to what the price is for: fewer is newer, lower is better
+        # intervals between measurement and application: fewer is newer, lower is better
         "priority": max(0, (release.applies_start - release.start) // zone.seconds),
         "targets": None,
         "payloadDescriptors": [_descriptor(zone)],
@@ -167,7 +242,13 @@ def _descriptor(zone: ZoneService) -> dict[str, Any]:
 
 
 def duration(seconds: int) -> str:
-    """ISO 8601, without years and months.
+    """Format a duration by ISO 8601, without years and months.
+
+    Args:
+        seconds: not negative.
+
+    Returns:
+        The text.
 
     >>> duration(900), duration(5400), duration(86_400)
     ('PT15M', 'PT1H30M', 'P1D')
@@ -180,12 +261,28 @@ def duration(seconds: int) -> str:
 
 
 def notification(kind: str, operation: str, thing: dict[str, Any]) -> dict[str, Any]:
-    """What subscribers are sent, whatever the way."""
+    """Make the body of a notification, for webhooks and MQTT.
+
+    Args:
+        kind: type of the object.
+        operation: CREATE, UPDATE or DELETE.
+        thing: the OpenADR object.
+
+    Returns:
+        The OpenADR notification.
+    """
     return {"objectType": kind, "operation": operation, "object": thing}
 
 
 def topics(under: str, *, create: bool = True) -> dict[str, str]:
-    """MQTT topics of operations on some objects; one object is never created again.
+    """Return the MQTT topics of operations on objects.
+
+    Args:
+        under: path of the objects.
+        create: include CREATE; False for a single object.
+
+    Returns:
+        Topics by operation.
 
     >>> topics("programs/elm/events")["CREATE"]
     'OpenADR/3.1.0/programs/elm/events/create'
@@ -194,15 +291,16 @@ def topics(under: str, *, create: bool = True) -> dict[str, str]:
     return {name: f"{TOPICS}/{under}/{name.lower()}" for name in names}
 
 
-# --------------------------------------------------------------------------------------------------
-# What anybody may read: programs, events, ways to be notified; all follows from the ledger.
-
-
-PAGE = 50  # the most of a list at once, and what comes where nothing is asked
+PAGE = 50  # the most of a list at once, and the default
 
 
 class PublicObjects:
-    """Programs and events. They have no targets, so every reader sees all of them."""
+    """Handlers of public objects: programs, events and ways of notification.
+
+    Args:
+        history: releases of the zones.
+        mqtt_uris: brokers on which events are published; empty if none.
+    """
 
     def __init__(self, history: History, mqtt_uris: Iterable[str] = ()) -> None:
         self._history, self._uris = history, list(mqtt_uris)
@@ -221,18 +319,18 @@ class PublicObjects:
 
     def _zone(self, program: str) -> ZoneService:
         if program not in self._zones:
-            raise nothing("program")
+            raise not_found("program")
         return self._zones[program]
 
     def has(self, program: str) -> bool:
-        """Whether there is a program of this id."""
+        """Return True if there is a program with this id."""
         return program in self._zones
 
     def events(self, call: Call) -> list[dict[str, Any]]:
         """GET /events, newest first; `active` leaves out those whose interval is over."""
         skip, limit = page(call)
-        asked = call.query.get("programID")
-        zones = [z for p, z in self._zones.items() if asked is None or p == asked]
+        program = call.query.get("programID")
+        zones = [z for p, z in self._zones.items() if program in (None, p)]
         found = [self._newest(zone, skip + limit, call) for zone in zones]
         merged = heapq.merge(*found, key=lambda pair: _order(pair[1]), reverse=True)
         return [event_of(zone, each) for zone, each in islice(merged, skip, skip + limit)]
@@ -247,11 +345,11 @@ class PublicObjects:
 
     def event(self, call: Call) -> dict[str, Any]:
         """GET /events/{eventID}."""
-        place = step_of(call.path["eventID"])
+        place = parse_event_id(call.path["eventID"])
         zone = None if place is None else self._zones.get(place[0])
         release = None if zone is None or place is None else self._history.at(zone.id, place[1])
         if zone is None or release is None or event_id(release) != call.path["eventID"]:
-            raise nothing("event")
+            raise not_found("event")
         return event_of(zone, release)
 
     def notifiers(self, call: Call) -> dict[str, Any]:
@@ -265,9 +363,9 @@ class PublicObjects:
         return {"WEBHOOK": True} | ({"MQTT": mqtt} if self._uris else {})
 
     def topics(self, call: Call, under: str, *, create: bool = True) -> dict[str, Any]:
-        """GET /notifiers/mqtt/topics/...: of programs and events."""
+        """GET /notifiers/mqtt/topics/... of programs and events."""
         if not self._uris:
-            raise Refused(404, "Nothing is published over MQTT here; subscribe with a callback.")
+            raise Refusal(404, "Nothing is published over MQTT here; subscribe with a callback.")
         if "programID" in call.path:
             self._zone(call.path["programID"])
         return {"topics": topics(under.format(**call.path), create=create)}
@@ -278,11 +376,18 @@ def _order(release: ReleaseRecord) -> tuple[int, int, str]:
 
 
 def page(call: Call) -> tuple[int, int]:
-    """How many to leave out, and how many to give."""
+    """Read the paging of a request.
+
+    Args:
+        call: the request.
+
+    Returns:
+        How many objects to skip, and how many to return at most.
+    """
     return call.query.get("skip", 0), call.query.get("limit", PAGE)
 
 
-MOST = 10_000  # objects of one kind that one client may keep
+MOST = 10_000  # objects of one kind and client
 KEYS: dict[Kind, str] = {
     "VEN": "venID", "RESOURCE": "resourceID",
     "SUBSCRIPTION": "subscriptionID", "REPORT": "reportID",
@@ -293,15 +398,19 @@ _FILTERS = {
 }  # fmt: skip
 _METADATA = ("id", "createdDateTime", "modificationDateTime", "objectType", "clientID")
 
-Tell = Callable[[str, str, dict[str, Any], str], None]  # kind, operation, object, its client
-
-
-def _nobody(*_: Any) -> None:
-    pass
+Notify = Callable[[str, str, dict[str, Any], str], None]  # kind, operation, object, its client
 
 
 class Objects:
-    """The handlers of one store; `tell` is called for every change."""
+    """Handlers of the objects of clients.
+
+    Args:
+        store: where they are kept.
+        public: programs that subscriptions may name.
+        private_callbacks: allow callbacks to private addresses.
+        webhooks: allow subscriptions.
+        notify: called after every change.
+    """
 
     def __init__(
         self,
@@ -310,13 +419,13 @@ class Objects:
         *,
         private_callbacks: bool = False,
         webhooks: bool = True,
-        tell: Tell = _nobody,
+        notify: Notify,
     ) -> None:
-        self._store, self._public, self._tell = store, public, tell
+        self._store, self._public, self._notify = store, public, notify
         self._private, self._webhooks = private_callbacks, webhooks
 
     def list(self, kind: Kind, call: Call) -> list[dict[str, Any]]:
-        """GET of a kind."""
+        """GET of all objects of a kind that the sender may see."""
         skip, limit = page(call)
         where = {_FILTERS[name]: each for name, each in call.query.items() if name in _FILTERS}
         targets, objects = call.query.get("targets"), call.query.get("objects")
@@ -335,121 +444,119 @@ class Objects:
             skip=skip,
             limit=limit,
         )
-        return [shown(one, call.client) for one in found]
+        return [_to_object(one, call.client) for one in found]
 
     def get(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """GET of one."""
-        return shown(self._seen(kind, call), call.client)
+        """GET of one object."""
+        return _to_object(self._visible(kind, call), call.client)
 
     def add(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """POST."""
-        client, body = self._made(kind, call, None)
+        """POST of a new object."""
+        client, body = self._from_request(kind, call, None)
         if self._store.count(kind, client) >= MOST:
-            raise Refused(403, f"There are {MOST} of them already; remove some first.")
+            raise Refusal(403, f"There are {MOST} of them already; remove some first.")
         one = StoredObject(kind, secrets.token_urlsafe(18), client, call.now, call.now, body)
         self._write(lambda: self._store.add(one))
-        return self._told(one, "CREATE", call)
+        return self._notified(one, "CREATE", call)
 
     def change(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """PUT."""
+        """PUT of an object."""
         before = self._writable(kind, call)
-        client, body = self._made(kind, call, before)
+        client, body = self._from_request(kind, call, before)
         one = replace(before, client=client, modified=call.now, body=body)
         if not self._write(lambda: self._store.replace(one)):
-            raise nothing(kind.lower())
-        return self._told(one, "UPDATE", call)
+            raise not_found(kind.lower())
+        return self._notified(one, "UPDATE", call)
 
     def remove(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """DELETE."""
+        """DELETE of an object."""
         one = self._store.remove(kind, self._writable(kind, call).id)
         if one is None:
-            raise nothing(kind.lower())
-        return self._told(one, "DELETE", call)
+            raise not_found(kind.lower())
+        return self._notified(one, "DELETE", call)
 
     def check_ven(self, call: Call) -> None:
-        """That the ven of a path may be seen."""
-        self._seen("VEN", call)
+        """Refuse if the sender may not see the ven of the path."""
+        self._visible("VEN", call)
 
-    def _seen(self, kind: Kind, call: Call) -> StoredObject:
+    def _visible(self, kind: Kind, call: Call) -> StoredObject:
         one = self._store.get(kind, call.path[KEYS[kind]])
         if one is None or (one.client != call.client and not _sees_all(kind, call)):
-            raise nothing(kind.lower())
+            raise not_found(kind.lower())
         return one
 
     def _writable(self, kind: Kind, call: Call) -> StoredObject:
-        one = self._seen(kind, call)
+        one = self._visible(kind, call)
         shared = kind in ("VEN", "RESOURCE") and call.grant.may("read_all")
         if one.client != call.client and not shared and not call.grant.may("operate"):
-            raise Refused(403, f"This {kind.lower()} is another client's; change your own.")
+            raise Refusal(403, f"This {kind.lower()} is another client's; change your own.")
         return one
 
     def _write(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except TakenError:
-            raise Refused(409, "The name is in use already; give another one.") from None
+            raise Refusal(409, "The name is in use already; give another one.") from None
 
-    def _told(self, one: StoredObject, operation: str, call: Call) -> dict[str, Any]:
-        self._tell(one.kind, operation, shown(one, None), one.client)
-        return shown(one, call.client)
+    def _notified(self, one: StoredObject, operation: str, call: Call) -> dict[str, Any]:
+        self._notify(one.kind, operation, _to_object(one, None), one.client)
+        return _to_object(one, call.client)
 
-    # ---- what is kept of a request
-
-    def _made(
+    def _from_request(
         self, kind: Kind, call: Call, before: StoredObject | None
     ) -> tuple[str, dict[str, Any]]:
-        """Whose an object is, and what of a request is kept."""
+        """Return the owner of an object and the members to store."""
         body = {name: each for name, each in call.body.items() if name not in _METADATA}
         client = call.client if before is None else before.client
         if kind == "SUBSCRIPTION":
             self._check_subscription(body)
         elif kind == "REPORT":
-            place = step_of(body["eventID"])
+            place = parse_event_id(body["eventID"])
             if "programID" not in body and place is not None:
                 body["programID"] = place[0]
         else:
             client = self._owner(kind, call, client)
-            if not call.body["objectType"].startswith("BL_"):  # targets are not the ven's to say
+            if not call.body["objectType"].startswith("BL_"):  # only business logic sets targets
                 body.pop("targets", None)
                 if before is not None and before.body.get("targets") is not None:
                     body["targets"] = before.body["targets"]
         return client, body
 
     def _owner(self, kind: Kind, call: Call, client: str) -> str:
-        """Whose a ven or resource is; its request says whether business logic or a ven sends it."""
+        """Return the owner of a ven or resource; objectType says which side sends the request."""
         business = call.body["objectType"].startswith("BL_")
         if business and not _sees_all(kind, call):
-            raise Refused(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
+            raise Refusal(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
         if kind == "VEN":
             own = call.grant.ven
             if not business and own is not None and call.body["venName"] != own:
-                raise Refused(403, "venName is not the one of this client; give its own.")
+                raise Refusal(403, "venName is not the one of this client; give its own.")
         else:
             ven = self._store.get("VEN", call.body["venID"])
             if ven is None or (ven.client != client and not _sees_all("VEN", call)):
-                raise nothing("ven")
+                raise not_found("ven")
             client = ven.client if not business else client
         return str(call.body["clientID"]) if business else client
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:
-            raise Refused(403, "This service sends no webhooks; read events or use MQTT.")
+            raise Refusal(403, "This service sends no webhooks; read events or use MQTT.")
         program = body.get("programID")
         if program is not None and not self._public.has(program):
-            raise Refused(409, "programID is of no program; give one of GET /programs.")
+            raise Refusal(409, "programID is of no program; give one of GET /programs.")
         for one in body["objectOperations"]:
             try:
                 check_callback(one["callbackUrl"], private=self._private)
             except ForbiddenTargetError as error:
-                raise Refused(403, f"callbackUrl {error}") from None
+                raise Refusal(403, f"callbackUrl {error}") from None
 
 
 def _sees_all(kind: Kind, call: Call) -> bool:
     return call.grant.may("operate") or (kind != "REPORT" and call.grant.may("read_all"))
 
 
-def shown(one: StoredObject, reader: str | None) -> dict[str, Any]:
-    """An object as it is answered; secrets of a subscription only to the client it is of."""
+def _to_object(one: StoredObject, reader: str | None) -> dict[str, Any]:
+    """Return the OpenADR object; secrets of a subscription for its own client only."""
     body = dict(one.body)
     if one.kind in ("VEN", "RESOURCE"):
         body = {"attributes": None, "targets": None} | body

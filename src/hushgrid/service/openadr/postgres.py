@@ -1,4 +1,4 @@
-"""VEN objects in PostgreSQL, in a table of their own."""
+"""VEN objects in a table of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class PostgresVtn(SqlVtn):
-    """A VtnStore on a server."""
+    """A VtnStore on a PostgreSQL server.
+
+    Args:
+        url: `postgresql://USER@HOST/DATABASE`.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -66,19 +70,15 @@ class PostgresVtn(SqlVtn):
             )
 
     def _run(self, *statements: Statement) -> list[tuple[Any, ...]]:
-        """Once more on a new connection where the old one was gone."""
+        """Run statements; once more on a new connection if the old one was lost."""
         with self._mutex:
             try:
-                return self._once(statements)
-            except psycopg.errors.UniqueViolation:
-                raise TakenError("the name is another's; give another one.") from None
-            except psycopg.OperationalError as error:
-                if not self._session.closed:
-                    raise self._away(error) from None
-            except psycopg.Error as error:
-                raise self._away(error) from None
-            self._session = self._connected()
-            try:
+                try:
+                    return self._once(statements)
+                except psycopg.OperationalError:
+                    if not self._session.closed:
+                        raise
+                self._session = self._connected()
                 return self._once(statements)
             except psycopg.errors.UniqueViolation:
                 raise TakenError("the name is another's; give another one.") from None

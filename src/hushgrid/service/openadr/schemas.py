@@ -1,7 +1,8 @@
-"""What requests may hold and answers hold, as JSON schemas (the subset of `checking`).
+"""JSON schemas of OpenADR requests and answers, and the validation of requests by them.
 
-One truth: requests are checked against these, and the served description shows them. Members that
-are not named are kept as they are; an optional member may be null, which means absent.
+Requests are validated by the schemas that the served description contains. Unnamed members are
+kept as they are; an optional member may be null, which means absent. An error message names the
+member and what it should be, never its value, which may be a household's usage.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DURATION: Schema = {
     "pattern": r"^-?P(?=\d|T\d)(\d+Y)?(\d+M)?(\d+[DW])?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$",
 }
 KINDS = ("PROGRAM", "EVENT", "REPORT", "SUBSCRIPTION", "VEN", "RESOURCE")
-# a host and a port, no user: what is behind them is looked at in `callbacks`
+# a host and a port, no user; `webhooks` checks the addresses behind them
 CALLBACK: Schema = {
     "type": "string",
     "format": "uri",
@@ -38,40 +39,69 @@ LIMIT: Schema = {"type": "integer", "minimum": 0, "maximum": 50}
 
 
 def reference(name: str) -> Schema:
-    """A schema of `COMPONENTS`."""
+    """Refer to a schema of the description.
+
+    Args:
+        name: its key under components/schemas.
+
+    Returns:
+        The reference as a schema.
+    """
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def listed(items: Schema) -> Schema:
-    """A list of such."""
+def array_of(items: Schema) -> Schema:
+    """Make the schema of an array.
+
+    Args:
+        items: schema of each element.
+
+    Returns:
+        The schema.
+    """
     return {"type": "array", "items": items}
 
 
-def made_of(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """An object; optional members may be null."""
+def object_of(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """Make the schema of an object.
+
+    Args:
+        required: members that must be present, by name.
+        optional: members that may be absent or null, by name.
+
+    Returns:
+        The schema.
+    """
     could = {name: {**schema, "nullable": True} for name, schema in (optional or {}).items()}
     made: Schema = {"type": "object", "properties": required | could}
     return made | ({"required": list(required)} if required else {})
 
 
-def one_word(*words: str) -> Schema:
-    """One of some words."""
+def enum_of(*words: str) -> Schema:
+    """Make the schema of an enumeration.
+
+    Args:
+        words: the allowed texts.
+
+    Returns:
+        The schema.
+    """
     return {"type": "string", "enum": list(words)}
 
 
-POINT = made_of({"x": {"type": "number"}, "y": {"type": "number"}})
-VALUES = listed({"anyOf": [{"type": "number"}, TEXT, {"type": "boolean"}, POINT]})
-VALUES_MAP = made_of({"type": NAME, "values": VALUES})
-PERIOD = made_of({}, {"start": DATE_TIME, "duration": DURATION, "randomizeStart": DURATION})
-INTERVAL = made_of(
-    {"id": {"type": "integer"}, "payloads": listed(VALUES_MAP)}, {"intervalPeriod": PERIOD}
+POINT = object_of({"x": {"type": "number"}, "y": {"type": "number"}})
+VALUES = array_of({"anyOf": [{"type": "number"}, TEXT, {"type": "boolean"}, POINT]})
+VALUES_MAP = object_of({"type": NAME, "values": VALUES})
+PERIOD = object_of({}, {"start": DATE_TIME, "duration": DURATION, "randomizeStart": DURATION})
+INTERVAL = object_of(
+    {"id": {"type": "integer"}, "payloads": array_of(VALUES_MAP)}, {"intervalPeriod": PERIOD}
 )
-EVENT_DESCRIPTOR = made_of(
-    {"objectType": one_word("EVENT_PAYLOAD_DESCRIPTOR"), "payloadType": NAME},
+EVENT_DESCRIPTOR = object_of(
+    {"objectType": enum_of("EVENT_PAYLOAD_DESCRIPTOR"), "payloadType": NAME},
     {"units": NAME, "currency": TEXT},
 )
-REPORT_DESCRIPTOR = made_of(
-    {"objectType": one_word("REPORT_PAYLOAD_DESCRIPTOR"), "payloadType": NAME},
+REPORT_DESCRIPTOR = object_of(
+    {"objectType": enum_of("REPORT_PAYLOAD_DESCRIPTOR"), "payloadType": NAME},
     {
         "readingType": NAME,
         "units": NAME,
@@ -79,57 +109,57 @@ REPORT_DESCRIPTOR = made_of(
         "confidence": {"type": "integer", "minimum": 0, "maximum": 100},
     },
 )
-TARGETS, ATTRIBUTES = listed(NAME), listed(VALUES_MAP)
-OPERATION = made_of(
+TARGETS, ATTRIBUTES = array_of(NAME), array_of(VALUES_MAP)
+OPERATION = object_of(
     {
-        "objects": listed(one_word(*KINDS)),
-        "operations": listed(one_word("READ", "CREATE", "UPDATE", "DELETE")),
+        "objects": array_of(enum_of(*KINDS)),
+        "operations": array_of(enum_of("READ", "CREATE", "UPDATE", "DELETE")),
         "callbackUrl": CALLBACK,
     },
     {"bearerToken": {"type": "string", "pattern": "^[!-~]*$", "maxLength": 4096}},
 )
-REPORTED = made_of(
-    {"resourceName": NAME, "intervals": listed(INTERVAL)}, {"intervalPeriod": PERIOD}
+REPORTED = object_of(
+    {"resourceName": NAME, "intervals": array_of(INTERVAL)}, {"intervalPeriod": PERIOD}
 )
 
 REQUESTS: dict[str, Schema] = {
-    "reportRequest": made_of(
-        {"eventID": OBJECT_ID, "clientName": NAME, "resources": listed(REPORTED)},
+    "reportRequest": object_of(
+        {"eventID": OBJECT_ID, "clientName": NAME, "resources": array_of(REPORTED)},
         {
             "programID": OBJECT_ID,
             "reportName": TEXT,
-            "payloadDescriptors": listed(REPORT_DESCRIPTOR),
+            "payloadDescriptors": array_of(REPORT_DESCRIPTOR),
         },
     ),
-    "subscriptionRequest": made_of(
-        {"clientName": NAME, "objectOperations": listed(OPERATION)},
+    "subscriptionRequest": object_of(
+        {"clientName": NAME, "objectOperations": array_of(OPERATION)},
         {"programID": OBJECT_ID, "targets": TARGETS},
     ),
     "venRequest": {
         "oneOf": [
-            made_of(
-                {"objectType": one_word("VEN_VEN_REQUEST"), "venName": NAME},
+            object_of(
+                {"objectType": enum_of("VEN_VEN_REQUEST"), "venName": NAME},
                 {"attributes": ATTRIBUTES},
             ),
-            made_of(
-                {"objectType": one_word("BL_VEN_REQUEST"), "clientID": NAME, "venName": NAME},
+            object_of(
+                {"objectType": enum_of("BL_VEN_REQUEST"), "clientID": NAME, "venName": NAME},
                 {"attributes": ATTRIBUTES, "targets": TARGETS},
             ),
         ]
     },
     "resourceRequest": {
         "oneOf": [
-            made_of(
+            object_of(
                 {
-                    "objectType": one_word("VEN_RESOURCE_REQUEST"),
+                    "objectType": enum_of("VEN_RESOURCE_REQUEST"),
                     "resourceName": NAME,
                     "venID": OBJECT_ID,
                 },
                 {"attributes": ATTRIBUTES},
             ),
-            made_of(
+            object_of(
                 {
-                    "objectType": one_word("BL_RESOURCE_REQUEST"),
+                    "objectType": enum_of("BL_RESOURCE_REQUEST"),
                     "clientID": NAME,
                     "resourceName": NAME,
                     "venID": OBJECT_ID,
@@ -146,9 +176,9 @@ def _answer(kind: str, required: dict[str, Schema], nullable: dict[str, Schema])
         "id": OBJECT_ID,
         "createdDateTime": DATE_TIME,
         "modificationDateTime": DATE_TIME,
-        "objectType": one_word(kind),
+        "objectType": enum_of(kind),
     }
-    return made_of(metadata | required, nullable)
+    return object_of(metadata | required, nullable)
 
 
 ANSWERS: dict[str, Schema] = {
@@ -156,7 +186,7 @@ ANSWERS: dict[str, Schema] = {
         "PROGRAM",
         {
             "programName": NAME,
-            "payloadDescriptors": listed(EVENT_DESCRIPTOR),
+            "payloadDescriptors": array_of(EVENT_DESCRIPTOR),
             "attributes": ATTRIBUTES,
         },
         {"targets": TARGETS},
@@ -167,9 +197,9 @@ ANSWERS: dict[str, Schema] = {
             "programID": OBJECT_ID,
             "eventName": TEXT,
             "priority": {"type": "integer", "minimum": 0},
-            "payloadDescriptors": listed(EVENT_DESCRIPTOR),
-            "intervalPeriod": made_of({"start": DATE_TIME, "duration": DURATION}),
-            "intervals": listed(INTERVAL),
+            "payloadDescriptors": array_of(EVENT_DESCRIPTOR),
+            "intervalPeriod": object_of({"start": DATE_TIME, "duration": DURATION}),
+            "intervals": array_of(INTERVAL),
         },
         {"targets": TARGETS},
     ),
@@ -189,17 +219,17 @@ ANSWERS: dict[str, Schema] = {
         {"clientID": NAME, "resourceName": NAME, "venID": OBJECT_ID},
         {"attributes": ATTRIBUTES, "targets": TARGETS},
     ),
-    "authServerInfo": made_of({"tokenURL": {"type": "string", "format": "uri"}}),
-    "clientCredentialResponse": made_of(
+    "authServerInfo": object_of({"tokenURL": {"type": "string", "format": "uri"}}),
+    "clientCredentialResponse": object_of(
         {
             "access_token": TEXT,
-            "token_type": one_word("Bearer"),
+            "token_type": enum_of("Bearer"),
             "expires_in": {"type": "integer"},
             "scope": TEXT,
         }
     ),
-    "authError": made_of({"error": TEXT, "error_description": TEXT}),
-    "problem": made_of(
+    "authError": object_of({"error": TEXT, "error_description": TEXT}),
+    "problem": object_of(
         {
             "type": TEXT,
             "title": TEXT,
@@ -207,32 +237,28 @@ ANSWERS: dict[str, Schema] = {
             "detail": TEXT,
         }
     ),
-    "notifiersResponse": made_of(
+    "notifiersResponse": object_of(
         {"WEBHOOK": {"type": "boolean"}},
         {
-            "MQTT": made_of(
+            "MQTT": object_of(
                 {
-                    "URIS": listed(TEXT),
-                    "serialization": one_word("JSON"),
-                    "authentication": made_of({"method": one_word("ANONYMOUS")}),
+                    "URIS": array_of(TEXT),
+                    "serialization": enum_of("JSON"),
+                    "authentication": object_of({"method": enum_of("ANONYMOUS")}),
                 }
             )
         },
     ),
-    "notifierTopicsResponse": made_of(
-        {"topics": made_of({"UPDATE": TEXT, "DELETE": TEXT}, {"CREATE": TEXT})}
+    "notifierTopicsResponse": object_of(
+        {"topics": object_of({"UPDATE": TEXT, "DELETE": TEXT}, {"CREATE": TEXT})}
     ),
 }
-for _name in ("report", "subscription"):  # what a request may leave out, an answer may
+for _name in ("report", "subscription"):  # optional in a request, optional in an answer
     _needs = {"id", "createdDateTime", "modificationDateTime", "objectType", "clientID"}
     ANSWERS[_name]["required"] = sorted(_needs | set(REQUESTS[f"{_name}Request"]["required"]))
 
 
-# --------------------------------------------------------------------------------------------------
-# JSON held against a schema, by the few keywords that `schemas` uses; and JSON that is safe.
-#
-# A message names the member and what it should be, never its value: it may be somebody's usage.
-
+# ---- validation, by the keywords that the schemas above use
 
 _WHEN = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -248,20 +274,30 @@ _KINDS: dict[str, tuple[type, ...]] = {
 DEEPEST = 32  # lists and objects within each other
 
 
-class Unfit(ValueError):  # noqa: N818
-    """A body or parameter that is not as the schema has it; its text says which member and how."""
+class SchemaError(ValueError):
+    """A body or parameter that does not match its schema; the text names the member and the fix."""
 
 
-def parsed(body: bytes) -> Any:
-    """The value of a JSON text. Numbers are finite, nothing is nested deeply."""
+def parse_json(body: bytes) -> Any:
+    """Parse a JSON text with finite numbers and limited nesting.
+
+    Args:
+        body: the bytes of a request.
+
+    Returns:
+        The value.
+
+    Raises:
+        SchemaError: if it is no JSON, holds an infinite number or is nested too deeply.
+    """
     try:
         value = json.loads(body, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
-        raise Unfit("The body is nested too deeply; send a flat one.") from None
+        raise SchemaError("The body is nested too deeply; send a flat one.") from None
     except ValueError:
-        raise Unfit("The body is not JSON; send a JSON object.") from None
+        raise SchemaError("The body is not JSON; send a JSON object.") from None
     if _depth(value) > DEEPEST:
-        raise Unfit("The body is nested too deeply; send a flat one.")
+        raise SchemaError("The body is nested too deeply; send a flat one.")
     return value
 
 
@@ -285,26 +321,37 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def fitting(schema: Schema, value: Any, where: str = "") -> Any:
-    """The value without its nulls where those mean absent; Unfit where it does not fit.
+def validate(schema: Schema, value: Any, where: str = "") -> Any:
+    """Validate a value by a schema.
 
-    >>> fitting({"type": "integer", "minimum": 0}, -1, "priority")
+    Args:
+        schema: one of this module.
+        value: parse_json JSON.
+        where: path of the value in messages; empty for the body itself.
+
+    Returns:
+        The value, without optional members that are null.
+
+    Raises:
+        SchemaError: if it does not match.
+
+    >>> validate({"type": "integer", "minimum": 0}, -1, "priority")
     Traceback (most recent call last):
-    hushgrid.service.openadr.schemas.Unfit: priority is too small; give 0 or more.
+    hushgrid.service.openadr.schemas.SchemaError: priority is too small; give 0 or more.
     """
     where = where or "The body"
     if "oneOf" in schema:
-        return fitting(_chosen(schema["oneOf"], value, where), value, where)
+        return validate(_chosen(schema["oneOf"], value, where), value, where)
     if "anyOf" in schema:
         return _any(schema["anyOf"], value, where)
     value = _of_type(schema["type"], value, where)
     if "enum" in schema and value not in schema["enum"]:
-        raise Unfit(f"{where} is none of {', '.join(schema['enum'])}; give one of them.")
+        raise SchemaError(f"{where} is none of {', '.join(schema['enum'])}; give one of them.")
     if isinstance(value, str):
         _check_text(schema, value, where)
     elif isinstance(value, list):
         items = schema["items"]
-        return [fitting(items, each, f"{where}[{i}]") for i, each in enumerate(value)]
+        return [validate(items, each, f"{where}[{i}]") for i, each in enumerate(value)]
     elif isinstance(value, dict):
         return _members(schema, value, where)
     elif schema["type"] in ("integer", "number"):
@@ -321,18 +368,18 @@ def _of_type(kind: str, value: Any, where: str) -> Any:
         right = isinstance(value, _KINDS[kind])
     if not right:
         article = "an" if kind[0] in "aio" else "a"
-        raise Unfit(f"{where} is not {article} {kind}; give {article} {kind}.")
+        raise SchemaError(f"{where} is not {article} {kind}; give {article} {kind}.")
     return value
 
 
 def _check_text(schema: Schema, value: str, where: str) -> None:
     least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
     if not least <= len(value) <= most:
-        raise Unfit(f"{where} has {len(value)} characters; give {least} to {most}.")
+        raise SchemaError(f"{where} has {len(value)} characters; give {least} to {most}.")
     if "pattern" in schema and not re.fullmatch(schema["pattern"], value, re.ASCII):
-        raise Unfit(f"{where} is not of the form {schema['pattern']}; give one that is.")
+        raise SchemaError(f"{where} is not of the form {schema['pattern']}; give one that is.")
     if schema.get("format") == "date-time" and not _is_time(value):
-        raise Unfit(f"{where} is no date and time; give one such as 2026-01-31T12:00:00Z.")
+        raise SchemaError(f"{where} is no date and time; give one such as 2026-01-31T12:00:00Z.")
 
 
 def _is_time(value: str) -> bool:
@@ -347,28 +394,28 @@ def _is_time(value: str) -> bool:
 
 def _check_number(schema: Schema, value: float, where: str) -> None:
     if value < schema.get("minimum", -math.inf):
-        raise Unfit(f"{where} is too small; give {schema['minimum']} or more.")
+        raise SchemaError(f"{where} is too small; give {schema['minimum']} or more.")
     if value > schema.get("maximum", math.inf):
-        raise Unfit(f"{where} is too large; give {schema['maximum']} or less.")
+        raise SchemaError(f"{where} is too large; give {schema['maximum']} or less.")
 
 
 def _members(schema: Schema, value: dict[str, Any], where: str) -> dict[str, Any]:
     inside = "" if where == "The body" else f"{where}."
     for name in schema.get("required", ()):
         if value.get(name) is None:
-            raise Unfit(f"{inside}{name} is missing; give it.")
+            raise SchemaError(f"{inside}{name} is missing; give it.")
     made = {}
     for name, each in value.items():
         known = schema["properties"].get(name)
         if known is None:
             made[name] = each
         elif each is not None:
-            made[name] = fitting(known, each, inside + name)
+            made[name] = validate(known, each, inside + name)
     return made
 
 
 def _chosen(schemas: list[Schema], value: Any, where: str) -> Schema:
-    """By objectType: the error is then about what was meant."""
+    """Choose by objectType, so that an error is about the intended schema."""
     words = []
     for schema in schemas:
         (word,) = schema["properties"]["objectType"]["enum"]
@@ -376,14 +423,16 @@ def _chosen(schemas: list[Schema], value: Any, where: str) -> Schema:
             return schema
         words.append(word)
     if not isinstance(value, dict):
-        raise Unfit(f"{where} is not an object; give an object.")
-    raise Unfit(f"objectType is none of {', '.join(words)}; give one of them.")
+        raise SchemaError(f"{where} is not an object; give an object.")
+    raise SchemaError(f"objectType is none of {', '.join(words)}; give one of them.")
 
 
 def _any(schemas: list[Schema], value: Any, where: str) -> Any:
     for schema in schemas:
         try:
-            return fitting(schema, value, where)
-        except Unfit:
+            return validate(schema, value, where)
+        except SchemaError:
             continue
-    raise Unfit(f"{where} is neither number, text, true, false nor a point; give one of them.")
+    raise SchemaError(
+        f"{where} is neither number, text, true, false nor a point; give one of them."
+    )

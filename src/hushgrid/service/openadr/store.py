@@ -1,7 +1,8 @@
-"""What the stores on a database share.
+"""Stores of VEN objects: the protocol, the statements on any database, and SQLite.
 
-Every text that comes from outside is bound, never written into a statement, and is kept as the
-ASCII text of its JSON: databases differ in which characters they can hold.
+Every text from outside is a bound parameter, never part of a statement, and is stored as ASCII
+JSON, because databases differ in the characters they can hold. The SQLite file is readable by its
+owner only.
 """
 
 from __future__ import annotations
@@ -20,20 +21,25 @@ from typing import Any, Literal, Protocol, Self
 
 from hushgrid.errors import VtnError
 
-# --------------------------------------------------------------------------------------------------
-# What a store of VEN objects promises.
-
-
 Kind = Literal["VEN", "RESOURCE", "SUBSCRIPTION", "REPORT"]
 
 
 class TakenError(VtnError):
-    """A name that another object has."""
+    """The name belongs to another object."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a client; `created` and `modified` in UTC epoch s. Its body may be secret."""
+    """An object of a client.
+
+    Attributes:
+        kind: its type.
+        id: unique over all kinds.
+        client: id of the client that owns it.
+        created: UTC epoch [s].
+        modified: UTC epoch [s].
+        body: members as the client sent them; may hold secrets.
+    """
 
     kind: Kind
     id: str
@@ -44,18 +50,18 @@ class StoredObject:
 
 
 class VtnStore(Protocol):
-    """Keeps objects durably, in the order of their making. Threads may share one.
+    """Durable store of objects in the order of their creation. Thread-safe.
 
-    Names of vens are unique, and names of resources within their ven. A ven that goes takes its
-    resources along. VtnError where the store cannot do its work.
+    Names of vens are unique, and names of resources within their ven. Removing a ven removes its
+    resources. Raises VtnError if the store cannot be used.
     """
 
     def add(self, one: StoredObject) -> None:
-        """Keep a new object; TakenError where its name is another's."""
+        """Store a new object; TakenError if its name belongs to another."""
         ...
 
     def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
-        """An object by its id."""
+        """Return the object with this id, or None."""
         ...
 
     def find(
@@ -68,26 +74,26 @@ class VtnStore(Protocol):
         skip: int = 0,
         limit: int | None = None,
     ) -> list[StoredObject]:
-        """Objects, oldest first: of a client, with these values of `COLUMNS`, such as asked."""
+        """Return objects, oldest first: of a client, with these `COLUMNS`, that satisfy `such`."""
         ...
 
     def count(self, kind: Kind, client: str) -> int:
-        """How many a client has."""
+        """Return the number of objects of a client."""
         ...
 
     def replace(self, one: StoredObject) -> bool:
-        """Put this in the place of the object with its id; False where there is none.
+        """Replace the object with the same id; False if there is none.
 
-        Resources of a ven that becomes another client's become that client's, too.
+        If a ven changes its client, its resources change theirs with it.
         """
         ...
 
     def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
-        """Remove an object, and say what it was."""
+        """Remove an object and return it, or None if there was none."""
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the file or connection."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -95,14 +101,20 @@ class VtnStore(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-COLUMNS = ("name", "program", "event", "ven")  # what lists can be narrowed to
-
+COLUMNS = ("name", "program", "event", "ven")  # by which lists can be filtered
 
 _NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
 
 
 def columns_of(one: StoredObject) -> dict[str, str | None]:
-    """The columns of an object, and the name that nobody else may have."""
+    """Return the indexed columns of an object.
+
+    Args:
+        one: the object.
+
+    Returns:
+        `COLUMNS`, and `only`: the name that must be unique for its kind.
+    """
     body = one.body
     name = body.get(_NAMES.get(one.kind, "clientName"))
     unique = {"VEN": name, "RESOURCE": f"{body.get('venID')}/{name}"}.get(one.kind)
@@ -126,11 +138,11 @@ _ROW = "kind, id, client, created, modified, body"
 
 
 class SqlVtn(ABC):
-    """A VtnStore on a database."""
+    """A VtnStore on a database: the statements that SQLite and PostgreSQL share."""
 
     @abstractmethod
     def _run(self, *statements: tuple[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Do statements (a ? for each value) as one transaction; the rows of the last one."""
+        """Run statements (a ? for each value) as one transaction; return the last one's rows."""
 
     @abstractmethod
     def close(self) -> None:
@@ -153,7 +165,7 @@ class SqlVtn(ABC):
         found = self._run(
             (f"SELECT {_ROW} FROM hushgrid_vtn WHERE kind = ? AND id = ?", (kind, text(id)))
         )
-        return _kept(*found[0]) if found else None
+        return _from_row(found[0]) if found else None
 
     def find(
         self,
@@ -166,17 +178,16 @@ class SqlVtn(ABC):
         limit: int | None = None,
     ) -> list[StoredObject]:
         """See VtnStore."""
-        asked = {name: where[name] for name in COLUMNS if where and name in where}
-        asked |= {} if client is None else {"client": client}
-        narrowed = "".join(f" AND {name} = ?" for name in asked)
+        equal = {name: where[name] for name in COLUMNS if where and name in where}
+        equal |= {} if client is None else {"client": client}
+        narrowed = "".join(f" AND {name} = ?" for name in equal)
         query = f"SELECT {_ROW} FROM hushgrid_vtn WHERE kind = ?{narrowed} ORDER BY seq"
-        values: tuple[Any, ...] = (kind, *map(text, asked.values()))
+        values: tuple[Any, ...] = (kind, *map(text, equal.values()))
         if such is None and limit is not None:
             query, values = f"{query} LIMIT ? OFFSET ?", (*values, limit, skip)
             skip = 0
-        kept = (_kept(*row) for row in self._run((query, values)))
-        fitting = kept if such is None else filter(such, kept)
-        return list(islice(fitting, skip, None if limit is None else skip + limit))
+        found = map(_from_row, self._run((query, values)))
+        return list(islice(filter(such, found), skip, None if limit is None else skip + limit))
 
     def count(self, kind: Kind, client: str) -> int:
         """See VtnStore."""
@@ -191,7 +202,7 @@ class SqlVtn(ABC):
             "UPDATE hushgrid_vtn SET client = ?, name = ?, program = ?, event = ?, ven = ?,"
             " only_name = ?, modified = ?, body = ? WHERE kind = ? AND id = ? RETURNING id"
         )
-        with_it = (  # a ven that becomes another client's takes its resources along
+        with_it = (  # resources follow the client of their ven
             "UPDATE hushgrid_vtn SET client = ? WHERE kind = 'RESOURCE' AND ven = ? AND client ="
             " (SELECT client FROM hushgrid_vtn WHERE kind = 'VEN' AND id = ?)",
             (text(one.client), text(one.id), text(one.id)),
@@ -210,7 +221,7 @@ class SqlVtn(ABC):
             (kind, text(id)),
         )
         found = self._run(*([with_it] if kind == "VEN" else []), itself)
-        return _kept(*found[0]) if found else None
+        return _from_row(found[0]) if found else None
 
     def __enter__(self) -> Self:
         return self
@@ -220,20 +231,22 @@ class SqlVtn(ABC):
 
 
 def text(value: Any) -> str | None:
-    """A value as ASCII; None stays None."""
+    """Encode a value for the database.
+
+    Args:
+        value: a JSON value, or None.
+
+    Returns:
+        Its JSON in ASCII; None for None.
+    """
     return None if value is None else json.dumps(value)
 
 
-def _kept(
-    kind: Any, name: str, client: str, created: int, modified: int, body: str
-) -> StoredObject:
+def _from_row(row: tuple[Any, ...]) -> StoredObject:
+    kind, name, client, created, modified, body = row
     return StoredObject(
         kind, json.loads(name), json.loads(client), created, modified, json.loads(body)
     )
-
-
-# --------------------------------------------------------------------------------------------------
-# VEN objects in an SQLite file that only its owner may read.
 
 
 APPLICATION = 0x48475631  # "HGV1" in the file's header
@@ -241,7 +254,11 @@ BUSY = 10.0  # [s] to wait for another writer
 
 
 class SqliteVtn(SqlVtn):
-    """A VtnStore in a file."""
+    """A VtnStore in an SQLite file.
+
+    Args:
+        path: the file; made if absent.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)

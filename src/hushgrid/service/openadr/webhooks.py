@@ -1,8 +1,12 @@
-"""Notifications to subscribers, in a thread of their own: telling one takes no time.
+"""Webhooks: notifications to subscribers, sent by a thread of their own.
 
-Every callback has a lane: its notifications go out one after the other, in their order. Lanes
-whose last attempt failed wait in a pool of their own, so that they cannot hold up the others.
-Nothing is kept on disk: after a restart the newest price is told again while it applies.
+Every callback has a lane: its notifications are sent one after the other, in order. Lanes whose
+last attempt failed have a pool of their own, so that they cannot delay the others. Nothing is kept
+on disk: after a restart the newest price is sent again while it applies.
+
+A callback's name is resolved once, and the connection goes to the address that was checked.
+Unless private targets are allowed, every address outside the public internet is refused, in any
+notation (0x7f.1, 2130706433), and so are IPv6 addresses that contain such an IPv4 address.
 """
 
 from __future__ import annotations
@@ -24,15 +28,6 @@ import httpx
 
 from hushgrid.errors import VtnError
 
-# --------------------------------------------------------------------------------------------------
-# Where a callback may go: names are resolved once, and what is connected to is what was checked.
-#
-#     target = await found("https://ven.example/hook", private=False, resolve=...)
-#
-# Refused, unless private targets are allowed: every address that is not of the public internet, in
-# whatever notation (0x7f.1, 2130706433), and IPv6 addresses that stand for such an IPv4 one.
-
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -43,20 +38,37 @@ _CLOSED = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "2001::/32", "2002::/16
 
 
 class ForbiddenTargetError(ValueError):
-    """A target that may not be called; its text says why, without the target."""
+    """A target that may not be called; the text gives the reason without the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to connect, and who should answer there."""
+    """Where to connect.
 
-    url: httpx.URL = field(repr=False)  # its host is an address
-    host: str = field(repr=False)  # for the Host header
-    name: str = field(repr=False)  # for TLS
+    Attributes:
+        url: the callback with an IP address as its host.
+        host: value of the Host header.
+        name: host name for TLS.
+    """
+
+    url: httpx.URL = field(repr=False)
+    host: str = field(repr=False)
+    name: str = field(repr=False)
 
 
 def check_callback(url: str, *, private: bool) -> httpx.URL:
-    """The parts of a URL that may be called as far as one sees without asking for its address."""
+    """Check the URL of a callback before its name is resolved.
+
+    Args:
+        url: text from a subscription.
+        private: allow private addresses.
+
+    Returns:
+        The parsed URL.
+
+    Raises:
+        ForbiddenTargetError: if it may not be called.
+    """
     try:
         parts = httpx.URL(url)
         port = parts.port
@@ -76,10 +88,20 @@ def check_callback(url: str, *, private: bool) -> httpx.URL:
     return parts
 
 
-async def found(url: str, *, private: bool, resolve: Resolve, turn: int = 0) -> Target:
-    """Resolve once. One address that may not be called is enough to refuse all.
+async def resolve_target(url: str, *, private: bool, resolve: Resolve, turn: int = 0) -> Target:
+    """Resolve a callback once; one forbidden address is enough to refuse it.
 
-    Where a name has several addresses, each has its `turn`.
+    Args:
+        url: the callback.
+        private: allow private addresses.
+        resolve: (host, port) -> IP addresses.
+        turn: which address to use if there are several; counted modulo their number.
+
+    Returns:
+        Where to connect.
+
+    Raises:
+        ForbiddenTargetError: if the URL or one of its addresses may not be called.
     """
     parts = check_callback(url, private=private)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -98,7 +120,7 @@ def _parsed(text: str) -> Address:
 
 
 def _literal(host: str) -> Address | None:
-    """The address that a host is, in any notation that the system would take for one."""
+    """Return the address of a host that is an IP address, in any notation the system accepts."""
     try:
         return _parsed(host)
     except ValueError:
@@ -115,7 +137,13 @@ def _check_public(address: Address) -> None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, or the IPv4 address inside it, is of the public internet.
+    """Return True if an address, or the IPv4 address inside it, is of the public internet.
+
+    Args:
+        address: an IP address.
+
+    Returns:
+        False for private, local, reserved, multicast and tunnelled addresses.
 
     >>> [is_public(ipaddress.ip_address(a)) for a in ("::ffff:127.0.0.1", "10.0.0.1", "1.1.1.1")]
     [False, False, True]
@@ -133,21 +161,31 @@ def is_public(address: Address) -> bool:
 
 log = logging.getLogger("hushgrid.webhooks")
 
-WAITING = 1000  # notifications not yet shared out; the oldest goes first
-LANE = 100  # notifications for one callback; the oldest goes first
-WELL, ILL = 64, 32  # callbacks called at the same time
+WAITING = 1000  # notifications not yet distributed; the oldest is dropped first
+LANE = 100  # notifications for one callback; the oldest is dropped first
+HEALTHY, FAILING = 64, 32  # callbacks called at the same time
 ATTEMPTS = 8
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] between attempts
-PATIENCE = 10.0  # [s] for one attempt, all in all
-FAREWELL = 5.0  # [s] for what is under way at the end
-FINAL = frozenset(range(300, 500)) - {408, 425, 429}  # trying again would not help
+PATIENCE = 10.0  # [s] for one attempt
+GRACE = 5.0  # [s] for attempts under way when the sender stops
+FINAL = frozenset(range(300, 500)) - {408, 425, 429}  # not tried again
 
 Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """One callback of a subscription: `key` says which."""
+    """One callback of a subscription.
+
+    Attributes:
+        key: id of the subscription and index of the callback.
+        client: owner of the subscription.
+        program: id of the only program of interest, None for all.
+        objects: types of objects of interest.
+        operations: CREATE, UPDATE, DELETE.
+        url: where to send.
+        bearer: token to send, if any.
+    """
 
     key: Key
     client: str
@@ -160,7 +198,15 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A notification as it is sent; `client`: whose object it is about, None for everybody's."""
+    """A notification.
+
+    Attributes:
+        kind: type of the object.
+        operation: CREATE, UPDATE or DELETE.
+        program: id of its program, if it has one.
+        client: owner of the object, None for a public object.
+        content: body to send.
+    """
 
     kind: str
     operation: str
@@ -169,7 +215,7 @@ class Note:
     content: bytes = field(repr=False)
 
     def concerns(self, callback: Callback) -> bool:
-        """Whether a subscriber asked for it, and may see it."""
+        """Return True if a callback subscribes to it and its client may see it."""
         return (
             self.kind in callback.objects
             and self.operation in callback.operations
@@ -182,13 +228,22 @@ class Note:
 class _Lane:
     callback: Callback
     waiting: deque[bytes] = field(default_factory=lambda: deque(maxlen=LANE))
-    ill: bool = False
-    turn: int = 0  # one more after each attempt that failed
+    failing: bool = False
+    turn: int = 0  # failed attempts
     worker: asyncio.Task[None] | None = None
 
 
 class Webhooks:
-    """The sender, from `start` to `stop`. `callbacks` lists all there are; it may take its time."""
+    """Sender of webhooks, from `start` to `stop`.
+
+    Args:
+        callbacks: lists all callbacks; called in a worker thread.
+        private: allow private addresses.
+        pause: first pause between attempts [s].
+        patience: most time of one attempt [s].
+        counted: called with delivered, failed, refused or dropped.
+        trust: TLS settings; the system's if None.
+    """
 
     def __init__(
         self,
@@ -210,12 +265,12 @@ class Webhooks:
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread."""
         self._thread.start()
         self._ready.wait()
 
-    def tell(self, note: Note) -> None:
-        """Have a notification sent to whom it concerns. Does not wait; any thread may call it."""
+    def notify(self, note: Note) -> None:
+        """Queue a notification for all callbacks it concerns. Returns at once. Thread-safe."""
         self._notes.append(note)
         loop = self._loop
         if loop is not None:
@@ -223,21 +278,21 @@ class Webhooks:
                 loop.call_soon_threadsafe(self._wake.set)
 
     def stop(self) -> None:
-        """Send what is under way, for some seconds, and end."""
+        """Wait some seconds for attempts under way, then end."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._end.set)
-            self._thread.join(FAREWELL + self._patience)
+            self._thread.join(GRACE + self._patience)
 
     def _run(self) -> None:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         self._wake, self._end = asyncio.Event(), asyncio.Event()
-        self._well, self._poorly = asyncio.Semaphore(WELL), asyncio.Semaphore(ILL)
+        self._slots = {False: asyncio.Semaphore(HEALTHY), True: asyncio.Semaphore(FAILING)}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self._names = {ill: ThreadPoolExecutor(4 if ill else 16, "names") for ill in (False, True)}
+        self._names = {bad: ThreadPoolExecutor(4 if bad else 16, "names") for bad in (False, True)}
         async with httpx.AsyncClient(
             verify=self._trust or ssl.create_default_context(),
             trust_env=False,
@@ -247,23 +302,23 @@ class Webhooks:
         ) as self._http:
             self._loop = asyncio.get_running_loop()
             self._ready.set()
-            sharing = asyncio.create_task(self._share())
+            distributing = asyncio.create_task(self._distribute())
             await self._end.wait()
-            sharing.cancel()
+            distributing.cancel()
             await self._leave()
         for pool in self._names.values():
-            pool.shutdown(wait=False, cancel_futures=True)  # a name server may take its time
+            pool.shutdown(wait=False, cancel_futures=True)  # a name server may be slow
 
     async def _leave(self) -> None:
         tasks = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=FAREWELL)
+            _, late = await asyncio.wait(tasks, timeout=GRACE)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _share(self) -> None:
-        """Put each notification into the lanes of those it concerns."""
+    async def _distribute(self) -> None:
+        """Put each notification into the lanes of the callbacks it concerns."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -279,7 +334,7 @@ class Webhooks:
                     self._enter(self._notes.popleft(), known)
 
     def _keep(self, known: list[Callback]) -> None:
-        """Lanes of callbacks that there are no more end; changed ones go on as they are now."""
+        """End the lanes of removed callbacks; update the callbacks of the others."""
         there = {callback.key: callback for callback in known}
         for key in [key for key in self._lanes if key not in there]:
             lane = self._lanes.pop(key)
@@ -306,12 +361,12 @@ class Webhooks:
                 if attempt:
                     pause = min(self._pause * 2.0 ** (attempt - 1), LAST_PAUSE)
                     await self._rest(pause * self._jitter.uniform(0.5, 1.0))
-                async with self._poorly if lane.ill else self._well:
+                async with self._slots[lane.failing]:
                     if self._end.is_set():
                         return
                     outcome = await self._attempt(lane, content)
-                lane.ill = outcome != "delivered"
-                lane.turn += lane.ill
+                lane.failing = outcome != "delivered"
+                lane.turn += lane.failing
                 self._counted(outcome)
                 if outcome != "failed":
                     break
@@ -319,19 +374,19 @@ class Webhooks:
                 self._counted("dropped")
 
     async def _rest(self, seconds: float) -> None:
-        """Sleep, but not beyond the end."""
+        """Sleep until the time is over or the sender stops."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._end.wait(), seconds)
 
     async def _attempt(self, lane: _Lane, content: bytes) -> str:
-        """delivered, failed (try again) or refused (do not)."""
+        """Return delivered, failed (to be tried again) or refused (not tried again)."""
         try:
             async with asyncio.timeout(self._patience):
                 status = await self._post(lane, content)
         except ForbiddenTargetError:
             log.warning("webhook refused", extra={"reason": "target not allowed"})
             return "refused"
-        except Exception as error:  # whatever a stranger's server does, the others go on
+        except Exception as error:  # a fault of one server must not affect the others
             log.info("webhook failed", extra={"error": type(error).__name__})
             return "failed"
         if 200 <= status < 300:
@@ -341,10 +396,10 @@ class Webhooks:
 
     async def _post(self, lane: _Lane, content: bytes) -> int:
         callback = lane.callback
-        target: Target = await found(
+        target = await resolve_target(
             callback.url,
             private=self._private,
-            resolve=lambda host, port: self._resolve(host, port, lane.ill),
+            resolve=lambda host, port: self._resolve(host, port, lane.failing),
             turn=lane.turn,
         )
         headers = {"Host": target.host, "Content-Type": "application/json"}
@@ -359,8 +414,8 @@ class Webhooks:
         ) as answer:
             return answer.status_code  # its body is not read: it could be endless
 
-    async def _resolve(self, host: str, port: int, ill: bool) -> list[str]:
+    async def _resolve(self, host: str, port: int, failing: bool) -> list[str]:
         rows = await asyncio.get_running_loop().run_in_executor(
-            self._names[ill], lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self._names[failing], lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
         return [str(row[4][0]) for row in rows]
