@@ -362,7 +362,7 @@ def test_names_told_again_are_found_whatever_order_they_come_in(data: st.DataObj
     """What came behind which last time is only a guess: it never changes what is found."""
     many = [str(k) for k in range(60)]
     index = NameIndex(Names.of(many))
-    index.tell(Names.of(many[::-1]), index.find(Names.of(many[::-1])))
+    index.remember(Names.of(many[::-1]), index.find(Names.of(many[::-1])))
     told = st.lists(st.sampled_from([*many, "x", "", "6", "60"]), max_size=90)
     for asked in data.draw(st.lists(told, min_size=2, max_size=5)):
         wanted = [many.index(name) if name in many else -1 for name in asked]
@@ -376,7 +376,7 @@ def test_an_order_told_before_is_followed_by_many_threads_at_once() -> None:
     many = [f"meter-{k:05d}" for k in range(700)]
     index, rng = NameIndex(Names.of(many)), np.random.default_rng(1)
     orders = [rng.permutation(700) for _ in range(12)]
-    rooms, telling = {id(index._told.data)}, threading.Lock()
+    rooms, telling = {id(index._order.data)}, threading.Lock()
 
     def ask(first: int) -> None:
         for turn in range(36):
@@ -386,14 +386,14 @@ def test_an_order_told_before_is_followed_by_many_threads_at_once() -> None:
             assert found.place.tolist() == [*order.tolist(), -1]
             if found.strange:
                 with telling:
-                    index.tell(Names.of(told), found)
-            rooms.add(id(index._told.data))
+                    index.remember(Names.of(told), found)
+            rooms.add(id(index._order.data))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, range(4)))
     assert len(rooms) > 1, "room ran out at least once"
     order = Names.of([many[k] for k in orders[0]])
-    index.tell(order, index.find(order))
+    index.remember(order, index.find(order))
     assert not index.find(order).strange, "the second time it is known"
 
 

@@ -14,11 +14,11 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     Readings,
+    check_rows,
     clean_meter,
     collect,
     concat,
     reason,
-    sift,
 )
 from tests.intake.renderings import Row
 from tests.intake.strategies import ROWS
@@ -86,7 +86,7 @@ def test_sift_names_the_leftmost_fault_and_no_value() -> None:
         np.array([900, 900, 900, 0, 900, 900]),
         np.array([12345, 12345, 12345, 12345, 10**12 + 1, Fault.VALUE]),
     )
-    found = sift("line", np.arange(2, 8), columns, [(9, Fault.FIELDS), (1, Fault.TOO_LONG)])
+    found = check_rows("line", np.arange(2, 8), columns, [(9, Fault.FIELDS), (1, Fault.TOO_LONG)])
     assert list(found.readings.rows()) == [("a", 0, 900, 12345)]
     assert found.readings.ids == ("a",)
     assert found.malformed == 7

@@ -15,7 +15,7 @@ import pytest
 
 from hushgrid.intake.arrow import parse_arrow, parse_parquet
 from hushgrid.intake.csv import parse_csv
-from hushgrid.intake.intervals import settle
+from hushgrid.intake.intervals import to_intervals
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import CANONICAL
 from tests.intake.renderings import arrow_of
@@ -52,7 +52,7 @@ def test_totals_as_arrow_computes_them(table: pa.Table, parsed: Parsed) -> None:
 
 def test_half_hours_to_hours(table: pa.Table, parsed: Parsed) -> None:
     """An hour counts where both of its halves do; the file has no repeated reading."""
-    hours = settle(parsed.readings, 3600)
+    hours = to_intervals(parsed.readings, 3600)
     assert (hours.duplicates, hours.conflicts, hours.malformed) == (0, 0, 0)
     hour = pc.floor_temporal(table["start_utc"], unit="hour")
     groups = table.append_column("hour", hour).group_by(["meter_id", "hour"])

@@ -1,14 +1,14 @@
-"""From meter data as the world writes it to canonical readings; deterministic, no file, no clock.
+"""Meter data in common formats to canonical readings; deterministic, no file, no clock.
 
-Every format has a pair: `parse_x` takes all of an input, `x_batches` gives it piece by piece in
-bounded memory. Bad rows are counted and named by place and reason, never by value, and do not stop
-the good ones; an input that is not of the format at all is one `IntakeError`.
+Each format has a pair of functions: `parse_x` reads a whole input, `x_batches` yields it in batches
+with bounded memory. Malformed rows are counted and reported by position and reason, never by value,
+and do not affect the other rows. An input that is not of the format raises one `IntakeError`.
 """
 
 from hushgrid.intake.arrow import arrow_batches, parquet_batches, parse_arrow, parse_parquet
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches, parse_espi
-from hushgrid.intake.intervals import Incomplete, Settled, settle
+from hushgrid.intake.intervals import Incomplete, IntervalReadings, to_intervals
 from hushgrid.intake.json import json_batches, parse_json, parse_records
 from hushgrid.intake.readings import Parsed, Readings, collect, concat
 from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
@@ -19,9 +19,9 @@ __all__ = [
     "PECAN_STREET",
     "ColumnMapping",
     "Incomplete",
+    "IntervalReadings",
     "Parsed",
     "Readings",
-    "Settled",
     "arrow_batches",
     "collect",
     "concat",
@@ -35,5 +35,5 @@ __all__ = [
     "parse_json",
     "parse_parquet",
     "parse_records",
-    "settle",
+    "to_intervals",
 ]

@@ -1,7 +1,9 @@
-"""Arrow IPC streams of readings, as a service sends them in a body.
+"""Readings as Arrow IPC streams and as Parquet files.
 
-A message holds at most 64 MiB and is not compressed: a compressed one says by itself how much
-memory it wants.
+An Arrow message holds at most 64 MiB and is not compressed: a compressed one would itself declare
+how much memory to allocate. A page of a hostile Parquet file may claim up to 2 GiB before anything
+can be checked, so read Parquet from your own files only; from the network accept JSON, CSV or an
+Arrow stream. The canonical columns are `meter_id, start_utc, duration_s, wh`.
 """
 
 from __future__ import annotations
@@ -23,12 +25,31 @@ _DICTIONARY = 2  # header_type of Message.fbs
 
 
 def parse_arrow(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Parsed:
-    """All readings of an Arrow IPC stream."""
+    """All readings of an Arrow IPC stream.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: Names and forms of the columns.
+
+    Returns:
+        The readings and the malformed rows.
+    """
     return collect(arrow_batches(source, mapping))
 
 
 def arrow_batches(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Iterator[Parsed]:
-    """The readings of an Arrow IPC stream, one record batch at a time."""
+    """The readings of an Arrow IPC stream, one record batch at a time.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: Names and forms of the columns.
+
+    Yields:
+        The readings and the malformed rows of each batch.
+
+    Raises:
+        IntakeError: If the stream is damaged, compressed, or lacks a column of the mapping.
+    """
     pa = arrow()
     options = pa.ipc.IpcReadOptions(use_threads=False)
     try:
@@ -142,7 +163,7 @@ def _offset(data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a table stands, 0 where the table has none."""
+    """Offset of a field of a flatbuffers table; 0 where the table lacks it."""
     fields = table - int(struct.unpack_from("<i", data, table)[0])
     if fields < 0:
         raise struct.error
@@ -153,27 +174,38 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + int(at) if at else 0
 
 
-# --------------------------------------------------------------------------------------------------
-# Parquet files of readings; the canonical one has `meter_id, start_utc, duration_s, wh`.
-#
-# A page of a hostile file may claim up to 2 GiB before anything can be checked, so take Parquet
-# from
-# files of your own; from the network take JSON, CSV or an Arrow stream.
-
-
 _ROWS = 1 << 17  # in a batch
 _THRIFT_LIMIT = 1 << 26  # [bytes] and entries; a footer beyond it is no table of readings
 
 
 def parse_parquet(source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL) -> Parsed:
-    """All readings of a Parquet file, given as bytes or as an open file that can seek."""
+    """All readings of a Parquet file.
+
+    Args:
+        source: Its bytes, or an open file that can seek.
+        mapping: Names and forms of the columns.
+
+    Returns:
+        The readings and the malformed rows.
+    """
     return collect(parquet_batches(source, mapping))
 
 
 def parquet_batches(
     source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL
 ) -> Iterator[Parsed]:
-    """The readings of a Parquet file, some 100,000 rows at a time."""
+    """The readings of a Parquet file, some 100,000 rows at a time.
+
+    Args:
+        source: Its bytes, or an open file that can seek.
+        mapping: Names and forms of the columns.
+
+    Yields:
+        The readings and the malformed rows of each batch.
+
+    Raises:
+        IntakeError: If the file is damaged or lacks a column of the mapping.
+    """
     pa = arrow()
     from pyarrow import parquet
 

@@ -1,9 +1,9 @@
-"""Any CSV by a mapping: one reading a line, under a header that names the columns.
+"""Readings as CSV: one reading a line, under a header whose columns a mapping names.
 
 UTF-8, lines end in LF or CRLF, at most 64 KiB each; fields may be quoted, but a field never spans
-lines. Names of columns are compared without spaces around them. Empty lines are passed over. Every
-other line that gives no reading is malformed and counted; the lines around it are read all the
-same. Memory does not grow with the input, but for what the caller keeps.
+lines. Column names are compared without surrounding spaces. Empty lines are skipped. Any other line
+that gives no reading is counted as malformed and does not affect the lines around it. Memory use
+does not grow with the input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.readings import Fault, Parsed, RawColumns, collect, sift
+from hushgrid.intake.readings import Fault, Parsed, RawColumns, check_rows, collect
 from hushgrid.intake.text import (
     ByteSource,
     ColumnMapping,
@@ -32,6 +32,13 @@ from hushgrid.intake.times import TimeReader, local_instants, reader
 def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
     """All readings of a CSV.
 
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: Names and forms of its columns.
+
+    Returns:
+        The readings and the malformed lines.
+
     >>> from hushgrid.intake.text import CANONICAL
     >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\nb,soon,1800,9\\n"
     >>> found = parse_csv(text, CANONICAL)
@@ -44,7 +51,18 @@ def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
 
 
 def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
-    """The readings of a CSV, about 256 KiB of its text at a time."""
+    """The readings of a CSV, about 256 KiB of its text at a time.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        mapping: Names and forms of its columns.
+
+    Yields:
+        The readings and the malformed lines of each batch.
+
+    Raises:
+        IntakeError: If the CSV is empty, or its header lacks a column of the mapping.
+    """
     table = None
     for part in lines(source):
         if table is None:
@@ -97,7 +115,7 @@ class _CsvTable:
         marked = self._clock.instants(column[by.time], ids, code)
         wh = values(column[by.value], by.unit, duration, by.decimal)
         start = starts_of(marked, duration, by.marks)
-        return sift("line", number, RawColumns(ids, code, start, duration, wh), broken)
+        return check_rows("line", number, RawColumns(ids, code, start, duration, wh), broken)
 
     def _columns(
         self, part: Lines
@@ -141,9 +159,14 @@ class _CsvTable:
 
 
 def fields_of(line: str, delimiter: str) -> list[str] | None:
-    """The fields of one line, or None where its quotes do not close.
+    """Fields of one line. A line is read by itself, so a stray quote cannot affect the next lines.
 
-    A line is read by itself, so a stray quote cannot swallow the lines after it.
+    Args:
+        line: The line, without its end.
+        delimiter: Character between fields.
+
+    Returns:
+        The fields; None where quotes do not close.
     """
     if '"' not in line:
         return line.split(delimiter)

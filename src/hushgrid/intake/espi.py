@@ -7,12 +7,16 @@ is that one.
 
 The meter id is the address of the usage point from its owner on, such as
 `RetailCustomer/9b6c7063/UsagePoint/01`: usage points are numbered within their owner and titles
-("Home") repeat, so neither would tell two homes apart. A caller who knows better gives `meter_id`
-for a document of one usage point.
+("Home") repeat, so neither identifies a home. A caller may give `meter_id` for a document of one
+usage point.
 
 Watt hours (uom 72) of electricity are taken: delivered (flowDirection 1, or none given) as they
 are, received (19) as negative. A home that reports both gives two readings for one interval. Values
 are rounded to whole Wh, halves to even.
+
+The XML is read as a stream with bounded memory. A document type is refused, and with it every
+entity except XML's own five, so nothing is expanded or fetched. Depth, names and tags are limited;
+only the beginning of a long text is kept.
 """
 
 from __future__ import annotations
@@ -33,18 +37,11 @@ from hushgrid.intake.readings import (
     Fault,
     Parsed,
     RawColumns,
+    check_rows,
     clean_meter,
     collect,
-    sift,
 )
 from hushgrid.intake.text import ByteSource, blocks
-
-# --------------------------------------------------------------------------------------------------
-# XML as a stream of elements, with memory bounded whatever the document is.
-#
-# A document type is refused, and with it every entity but XML's own five; so nothing expands and
-# nothing is fetched. Depth, names and tags are limited; of a long text only the beginning is kept.
-
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept
@@ -54,17 +51,28 @@ _NAMES = 1 << 18  # characters in all names together; expat keeps every name it 
 
 
 class Handler(Protocol):
-    """Who is told of elements; names are "namespace name"."""
+    """Receiver of the elements of a document; names are "namespace name"."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
+        """Called where an element begins."""
 
     def end(self, name: str, text: str) -> None:
-        """An element ends; `text` stood between this and the tag before."""
+        """Called where an element ends; `text` lies between the tag before and this one."""
 
 
 def read_xml(source: ByteSource, handler: Handler) -> Iterator[None]:
-    """Tell `handler` the elements of a document; pauses after every 64 KiB or so."""
+    """Pass the elements of a document to a handler.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        handler: Receiver of the elements.
+
+    Yields:
+        None after about every 64 KiB.
+
+    Raises:
+        IntakeError: If the XML is not well-formed, has a document type or exceeds a limit.
+    """
     guard = _Guard(handler)
     try:
         for block in blocks(source, _BLOCK):
@@ -74,14 +82,14 @@ def read_xml(source: ByteSource, handler: Handler) -> Iterator[None]:
     except expat.ExpatError as error:
         raise IntakeError(
             f"input is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno});"
-            " mend it."
+            " correct it."
         ) from None
     except LookupError:
         raise IntakeError("XML has an unknown encoding; write it in UTF-8.") from None
 
 
 class _Guard:
-    """Stands between expat and the handler."""
+    """Limits what expat passes on to the handler."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -101,7 +109,7 @@ class _Guard:
     def feed(self, block: bytes) -> None:
         self._quiet += len(block)
         self._parser.Parse(block, False)
-        if self._quiet > _TOKEN:  # nothing was told for long: expat holds all of it
+        if self._quiet > _TOKEN:  # no event for long: expat holds all of it in memory
             raise IntakeError("XML has a tag or comment beyond 1 MiB; give an ESPI document.")
 
     def close(self) -> None:
@@ -147,9 +155,7 @@ class _Guard:
         raise IntakeError("XML has a document type; take it out, ESPI needs none.")
 
 
-# --------------------------------------------------------------------------------------------------
-# Resources of ESPI: how a link names them, and what a ReadingType says of its readings.
-
+# ---- resources of ESPI
 
 _INTEGER = re.compile(r"[ \t\r\n]*([+-]?[0-9]{1,18})[ \t\r\n]*")
 _POINT = re.compile(r"([0-9])\.([0-9]+)[ \t\r\n]*\Z")
@@ -164,6 +170,13 @@ _POWERS = range(-12, 13)
 
 def address(href: str, resource: str) -> str | None:
     """The part of a link that names a resource, from the owner of its usage point on.
+
+    Args:
+        href: A link.
+        resource: Kind of the resource, such as "UsagePoint".
+
+    Returns:
+        The address; None where the link names no such resource.
 
     >>> address("https://x.org/espi/1_1/resource/User/5/UsagePoint/1/MeterReading", "UsagePoint")
     'User/5/UsagePoint/1'
@@ -186,7 +199,15 @@ def address(href: str, resource: str) -> str | None:
 
 
 def integer(text: str | None, missing: int, wrong: int) -> int:
-    """The integer of an element, or a `Fault`.
+    """Integer of an element.
+
+    Args:
+        text: Text of the element; None where it is missing.
+        missing: Value for a missing or empty element.
+        wrong: Value for any other text.
+
+    Returns:
+        The integer, `missing` or `wrong`.
 
     >>> integer(" 42 ", Fault.VALUE_MISSING, Fault.VALUE)
     42
@@ -198,9 +219,13 @@ def integer(text: str | None, missing: int, wrong: int) -> int:
 
 
 def decimal(text: str | None) -> tuple[int, int]:
-    """The value of a reading as (integer or `Fault`, decimals behind its point).
+    """Value of a reading; the standard has integers only, a decimal point is accepted.
 
-    The standard has integers alone; a point is read as what it means.
+    Args:
+        text: Text of the element; None where it is missing.
+
+    Returns:
+        The digits as an integer (or a `Fault`), and the number of decimals.
 
     >>> decimal("42"), decimal("-1.25")
     ((42, 0), (-125, 2))
@@ -213,9 +238,13 @@ def decimal(text: str | None) -> tuple[int, int]:
 
 
 class ReadingType(NamedTuple):
-    """Raw values times 10^power are Wh, with a sign; `length` [s] where a reading gives none.
+    """What a ReadingType says of its readings: raw values times 10^power are Wh.
 
-    `fault` says why no reading of this type can be used, if so.
+    Attributes:
+        power: Power of ten.
+        sign: 1 for delivered, -1 for received energy.
+        length: Duration [s] of a reading that gives none.
+        fault: Why no reading of this type can be used; None if they can.
     """
 
     power: int
@@ -224,7 +253,7 @@ class ReadingType(NamedTuple):
     fault: Fault | None
 
     def watt_hours(self, raw: Ints, decimals: Ints) -> Ints:
-        """Whole Wh, halves to even; `decimals` are the digits behind each value's point.
+        """Whole Wh, halves to even; `decimals` are the digits after each value's point.
 
         >>> kind, none = ReadingType(-3, -1, 900, None), np.zeros(3, np.int64)
         >>> kind.watt_hours(np.array([1499, 1500, 2500]), none).tolist()
@@ -249,7 +278,13 @@ class ReadingType(NamedTuple):
 
 
 def reading_type(fields: Mapping[str, str]) -> ReadingType:
-    """What the elements of a ReadingType say.
+    """Interpret the elements of a ReadingType.
+
+    Args:
+        fields: Texts by element name.
+
+    Returns:
+        Power of ten, sign, default duration and fault.
 
     >>> reading_type({"uom": "72", "powerOfTenMultiplier": "3", "flowDirection": "19"})
     ReadingType(power=3, sign=-1, length=0, fault=None)
@@ -286,20 +321,38 @@ _KNOWN = 1 << 16  # usage points, meter readings and reading types a document ma
 
 
 def parse_espi(source: ByteSource, *, meter_id: str | None = None) -> Parsed:
-    """All readings of a Green Button document."""
+    """All readings of a Green Button document.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        meter_id: Meter of all readings, for a document of one usage point.
+
+    Returns:
+        The readings and the malformed ones.
+    """
     return collect(espi_batches(source, meter_id=meter_id))
 
 
 def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator[Parsed]:
     """The readings of a Green Button document, some thousand at a time.
 
-    Before the end of a document nobody knows that it is well-formed.
+    Batches come before the end of the document, hence before it is known to be well-formed.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        meter_id: Meter of all readings, for a document of one usage point.
+
+    Yields:
+        The readings and the malformed ones of each batch.
+
+    Raises:
+        IntakeError: If `meter_id` is not usable or the document is not ESPI.
     """
     if meter_id is not None and clean_meter(meter_id) != meter_id:
         raise IntakeError(f"meter_id is {meter_id!r}; give 1 to 128 printable characters.")
     feed = _Feed(meter_id)
     for _ in read_xml(source, feed):
-        if feed.told >= _BATCH:
+        if feed.ready >= _BATCH:
             yield feed.parsed()
     feed.finish()
     yield feed.parsed()
@@ -349,7 +402,7 @@ class _EntryReadings(NamedTuple):
 
 
 class _Feed:
-    """Hears the elements of a feed and finds the meter and type of its readings."""
+    """Handler that finds the meter and the type of the readings of a feed."""
 
     def __init__(self, meter_id: str | None) -> None:
         self._given = meter_id
@@ -363,7 +416,7 @@ class _Feed:
         self._kinds: set[ReadingType] = set()  # the named and the nameless
         self._ready: list[_EntryReadings] = []
         self._waiting: dict[tuple[str | None, str | None], _Entry] = {}
-        self._number, self._waits, self.told = 0, 0, 0
+        self._number, self._waits, self.ready = 0, 0, 0
         self._espi = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -417,9 +470,9 @@ class _Feed:
             self._sort(entry)
 
     def _sort(self, entry: _Entry) -> None:
-        told = _EntryReadings(self._point(entry), self._type(entry), entry)
-        if told.meter_id and told.type:
-            self._tell(told)
+        found = _EntryReadings(self._point(entry), self._type(entry), entry)
+        if found.meter_id and found.type:
+            self._add(found)
             return
         self._waiting.setdefault((entry.point, entry.meter), _Entry()).join(entry)
         self._waits += len(entry)
@@ -433,9 +486,9 @@ class _Feed:
         name = self._type_of.get(entry.meter) if entry.meter else None
         return self._types.get(name) if name else None
 
-    def _tell(self, told: _EntryReadings) -> None:
-        self._ready.append(told)
-        self.told += len(told.entry)
+    def _add(self, found: _EntryReadings) -> None:
+        self._ready.append(found)
+        self.ready += len(found.entry)
 
     def finish(self) -> None:
         """The document is whole: what still waits is resolved as far as it can be."""
@@ -446,32 +499,30 @@ class _Feed:
         kind = next(iter(self._kinds)) if len(self._kinds) == 1 else None
         for (own, meter), entry in self._waiting.items():
             entry.point, entry.meter = own, meter
-            self._tell(
-                _EntryReadings(self._point(entry) or point, self._type(entry) or kind, entry)
-            )
+            self._add(_EntryReadings(self._point(entry) or point, self._type(entry) or kind, entry))
         self._waiting.clear()
 
     def parsed(self) -> Parsed:
-        """The readings that are told by now."""
+        """The readings whose meter and type are known by now."""
         codes: dict[str, int] = {}
-        parts = [_columns(told, codes) for told in self._ready]
-        self._ready, self.told = [], 0
+        parts = [_columns(found, codes) for found in self._ready]
+        self._ready, self.ready = [], 0
         nothing = (np.zeros(0, np.int64),) * 5
         number, *columns = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
-        return sift("reading", number, RawColumns(list(codes), *columns))
+        return check_rows("reading", number, RawColumns(list(codes), *columns))
 
 
-def _columns(told: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
+def _columns(found: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
     """Number, code, start, duration, Wh of an entry's readings."""
     number, start, duration, raw, decimals = (
-        np.frombuffer(column, np.int64) for column in told.entry.columns
+        np.frombuffer(column, np.int64) for column in found.entry.columns
     )
-    name = clean_meter(told.meter_id) if told.meter_id else None
+    name = clean_meter(found.meter_id) if found.meter_id else None
     if name:
         code = codes.setdefault(name, len(codes))
     else:
-        code = Fault.METER if told.meter_id else Fault.NO_USAGE_POINT
-    kind = told.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
+        code = Fault.METER if found.meter_id else Fault.NO_USAGE_POINT
+    kind = found.type or ReadingType(0, 1, 1, Fault.NO_READING_TYPE)
     return (
         number,
         np.full(len(raw), code, np.int64),

@@ -1,4 +1,4 @@
-"""Readings to intervals: every reading counts in exactly one, or in none."""
+"""Readings to intervals: each reading counts in exactly one interval, or in none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ _DAY = 86_400  # [s]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Incomplete:
-    """Meter `ids[code[i]]` has readings from `start[i]` on that do not fill the interval."""
+    """Intervals that a meter's readings do not fill.
+
+    Attributes:
+        ids: Meter ids.
+        code: (n,) number of the meter.
+        start: (n,) start of the interval [s UTC since 1970].
+    """
 
     ids: tuple[str, ...]
     code: Int32s
@@ -28,13 +34,17 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What each meter counted in each interval, by interval and then by meter.
+class IntervalReadings:
+    """Energy of each meter in each interval, by interval and then by meter.
 
-    `complete` has one reading of `interval_s` [s] for every interval that a meter's readings fill
-    without overlap. An interval in `incomplete` counts as missing. `duplicates` were told before
-    word for word; `conflicts` were told before with other Wh, and the first stayed. `malformed`
-    reach beyond one interval, `problems` names the first of them.
+    Attributes:
+        interval_s: Length of an interval [s].
+        complete: One reading for every interval that a meter's readings fill without overlap.
+        incomplete: Intervals that are not filled; they count as missing.
+        duplicates: Readings that repeat an earlier one of the same meter, start, duration and Wh.
+        conflicts: The same with other Wh; the first reading counts.
+        malformed: Readings that are not inside one interval.
+        problems: Position and reason of the first of those.
     """
 
     interval_s: int
@@ -46,14 +56,24 @@ class Settled:
     problems: tuple[str, ...]
 
 
-def settle(readings: Readings, interval_s: int) -> Settled:
-    """Put readings into intervals that begin at multiples of `interval_s` [s] since 1970.
+def to_intervals(readings: Readings, interval_s: int) -> IntervalReadings:
+    """Sum readings over intervals that begin at multiples of `interval_s` [s] since 1970.
 
-    One reading must not enter two releases, so one that is longer than the interval or straddles
-    its border is malformed, never divided.
+    One reading must not enter two releases, so a reading that is longer than the interval or
+    straddles its border is malformed and never divided.
+
+    Args:
+        readings: Readings of any durations, in any order.
+        interval_s: Length of an interval [s], 1 to 86400.
+
+    Returns:
+        Complete and incomplete intervals, and what was not used.
+
+    Raises:
+        IntakeError: If `interval_s` is not a whole number within its limits.
 
     >>> halves = Readings.of(["a", "a", "b"], [0, 900, 0], [900] * 3, [10, 20, 5])
-    >>> done = settle(halves, 1800)
+    >>> done = to_intervals(halves, 1800)
     >>> list(done.complete.rows()), len(done.incomplete)
     ([('a', 0, 1800, 30)], 1)
     """
@@ -74,7 +94,9 @@ def settle(readings: Readings, interval_s: int) -> Settled:
     )
     incomplete = Incomplete(readings.ids, _read_only(meter[lacking]), _read_only(opens[lacking]))
     malformed = len(readings) - int(inside.sum())
-    return Settled(length, complete, incomplete, duplicates, conflicts, malformed, problems)
+    return IntervalReadings(
+        length, complete, incomplete, duplicates, conflicts, malformed, problems
+    )
 
 
 def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:
@@ -91,7 +113,7 @@ def _within(readings: Readings, length: int) -> tuple[Bools, tuple[str, ...]]:
 
 
 def _once(readings: Readings, rows: Indices) -> tuple[Indices, int, int]:
-    """Rows by meter and time, each piece of time once: the first that was told stays."""
+    """Rows by meter and time, each start and duration once: the first in the input stays."""
     code, start, duration = readings.code[rows], readings.start[rows], readings.duration[rows]
     order = rows[np.lexsort((rows, duration, start, code))]
     again = np.zeros(len(order), bool)

@@ -1,12 +1,12 @@
 """Readings as JSON: an array of objects, or one object a line (NDJSON).
 
 Each object holds `meter_id` (text), `start_utc` (RFC 3339 with Z or an offset), `duration_s` (a
-whole number; 1800.0 is one, true and "1800" are none) and `wh` (a number, rounded to a whole one,
-halves to even, from the decimal as it is written). Other keys are passed over; of a key
-that stands twice the last value counts, as Python's json has it. In an array an element that is no
-reading is malformed, but broken syntax makes the whole array unusable, as nobody can tell where the
-next element begins; in NDJSON a broken line is malformed and the next is read. An element or a line
-holds at most 64 KiB.
+whole number; 1800.0 is one, true and "1800" are not) and `wh` (a number, rounded to a whole one,
+halves to even, from the decimal as written). Other keys are ignored; of a repeated key the last
+value counts, as in Python's json. In an array, an element that is no reading is malformed, but a
+syntax error makes the whole array unusable, since the start of the next element is unknown; in
+NDJSON a line with a syntax error is malformed and the next is read. An element or a line holds at
+most 64 KiB. Plain lines of NDJSON (see `_kernels/ndjson.py`) are read by a compiled loop.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     Readings,
+    check_rows,
     collect,
-    sift,
 )
 from hushgrid.intake.text import (
     LINE_LIMIT,
@@ -53,20 +53,25 @@ from hushgrid.intake.text import (
     meter_codes,
     scaled,
     whole,
-    whole_lines_of,
+    whole_lines,
 )
 from hushgrid.intake.times import Moment, TimeReader, read_iso
-
-# --------------------------------------------------------------------------------------------------
-# Plain lines of NDJSON, read fast; see `_kernels/ndjson.py` for which those are.
-
 
 _LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
 _ODD = 64  # lines; few bodies have more that are not plain
 
 
 class PlainLines(NamedTuple):
-    """Good readings with the number of their line, counted from 0; and all other lines."""
+    """Plain lines as good readings, and all other lines.
+
+    Attributes:
+        line: (n,) line of each reading, from 0.
+        names: (n,) meter id of each reading.
+        start: (n,) start [s UTC since 1970].
+        duration: (n,) duration [s].
+        wh: (n,) energy [Wh].
+        others: Number and bytes of the other lines.
+    """
 
     line: Ints
     names: Names  # one for each reading
@@ -77,7 +82,13 @@ class PlainLines(NamedTuple):
 
 
 def plain(data: bytes) -> PlainLines:
-    """Tell plain lines from others; each has a line feed behind it.
+    """Separate plain lines from others.
+
+    Args:
+        data: Lines, each ended by a line feed.
+
+    Returns:
+        The readings of the plain lines, and the other lines.
 
     >>> text = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":900,"wh":7}'
     >>> found = plain(text + b"\\nnonsense\\n")
@@ -115,13 +126,19 @@ _decode = json.JSONDecoder(parse_float=_Decimal).decode
 _decode_at = json.JSONDecoder(parse_float=_Decimal).raw_decode
 # Python's int() refuses thousands of digits; None is no number here either.
 _decode_long_at = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None).raw_decode
-_MEND = "; give one array of flat objects, or NDJSON, where a broken line harms itself alone."
+_FIX = "; give one array of flat objects, or NDJSON, where a broken line harms itself alone."
 
 Broken = tuple[int, Fault]
 
 
 def parse_json(source: ByteSource) -> Parsed:
-    """All readings of a JSON array or of NDJSON; no bytes are no readings.
+    """All readings of a JSON array or of NDJSON; an empty input has none.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+
+    Returns:
+        The readings and the malformed rows.
 
     >>> text = b'[{"meter_id":"a","start_utc":"2013-01-01T00:00:00Z","duration_s":900,"wh":1.5}]'
     >>> parse_json(text).readings.wh.tolist()
@@ -131,7 +148,14 @@ def parse_json(source: ByteSource) -> Parsed:
 
 
 def json_batches(source: ByteSource) -> Iterator[Parsed]:
-    """The readings of a JSON array or of NDJSON, some thousand at a time."""
+    """The readings of a JSON array or of NDJSON, some thousand at a time.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+
+    Yields:
+        The readings and the malformed rows of each batch.
+    """
     stream = blocks(source)
     opening = next(stream, b"")
     text = opening.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
@@ -140,14 +164,19 @@ def json_batches(source: ByteSource) -> Iterator[Parsed]:
 
 
 def parse_records(records: Iterable[object]) -> Parsed:
-    """Readings from objects that a queue or a database has already made.
+    """Readings from Python objects, as a queue or a database gives them.
+
+    Args:
+        records: Mappings with the keys of the module's format.
+
+    Returns:
+        The readings and the malformed records.
 
     >>> row = {"meter_id": "a", "start_utc": "1970-01-01T01:00+01:00", "duration_s": 900, "wh": 7}
     >>> list(parse_records([row]).readings.rows())
     [('a', 0, 900, 7)]
     """
-    number, kept, broken = _objects(enumerate(records, 1))
-    return _parsed("record", number, kept, broken, _clock())
+    return _parsed(enumerate(records, 1), _clock())
 
 
 def _clock() -> TimeReader[str | None]:
@@ -176,14 +205,9 @@ def _objects(
     return number, kept, broken
 
 
-def _parsed(
-    word: str,
-    number: list[int],
-    objects: list[Mapping[str, Any]],
-    broken: list[Broken],
-    clock: TimeReader[str | None],
-) -> Parsed:
-    return sift(word, np.array(number, np.int64), _columns(objects, clock), broken)
+def _parsed(records: Iterable[tuple[int, object]], clock: TimeReader[str | None]) -> Parsed:
+    number, objects, broken = _objects(records)
+    return check_rows("record", np.array(number, np.int64), _columns(objects, clock), broken)
 
 
 def _columns(objects: list[Mapping[str, Any]], clock: TimeReader[str | None]) -> RawColumns:
@@ -220,7 +244,7 @@ def _watt_hours(value: Any) -> int:
 
 def _line_batches(stream: Iterable[bytes]) -> Iterator[Parsed]:
     clock, filled, objects, first = _clock(), 0, 0, 1
-    for data in whole_lines_of(stream):
+    for data in whole_lines(stream):
         found = plain(data)
         number, kept, broken = _others(found.others, first)
         filled += len(found.line) + len(number) + len(broken)
@@ -248,12 +272,8 @@ def _others(
     return number, kept, [*more, *broken]
 
 
-def _names(columns: RawColumns) -> Sequence[str]:
-    return columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
-
-
 def _all_plain(found: PlainLines) -> Readings:
-    return Readings.told(
+    return Readings.named(
         found.names, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
     )
 
@@ -264,7 +284,7 @@ def _mixed(
     """Plain readings and the rest in the order of their lines."""
     names, code = found.names.numbered()
     codes = {name: i for i, name in enumerate(names.texts())}
-    places = np.array([codes.setdefault(name, len(codes)) for name in _names(rest)], np.int64)
+    places = np.array([codes.setdefault(name, len(codes)) for name in rest.texts], np.int64)
     known = rest.code >= 0
     code_of_rest = rest.code.copy()
     code_of_rest[known] = places[rest.code[known]]
@@ -277,7 +297,7 @@ def _mixed(
         np.concatenate([found.duration, rest.duration])[order],
         np.concatenate([found.wh, rest.wh])[order],
     )
-    return sift("line", numbers[order], columns, broken)
+    return check_rows("line", numbers[order], columns, broken)
 
 
 def _decoded(text: str) -> object:
@@ -294,8 +314,7 @@ def _array_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
     clock = _clock()
     elements = enumerate(_elements(source), 1)
     while batch := list(islice(elements, _BATCH)):
-        number, kept, broken = _objects(batch)
-        yield _parsed("record", number, kept, broken, clock)
+        yield _parsed(batch, clock)
 
 
 def _elements(source: Iterable[bytes]) -> Iterator[object]:
@@ -332,7 +351,7 @@ class _Window:
 
     def take(self, character: str) -> None:
         if self.peek() != character:
-            raise IntakeError(f"JSON array is broken where {character!r} should stand{_MEND}")
+            raise IntakeError(f"JSON array lacks {character!r} where one is needed{_FIX}")
         self._at += 1
 
     def element(self) -> object:
@@ -343,10 +362,10 @@ class _Window:
             if end and (end + len("e+") < len(self._text) or self._ended):
                 break
             if self._ended or (not end and len(self._text) - self._at > LINE_LIMIT):
-                raise IntakeError(f"JSON array is broken{_MEND}")
+                raise IntakeError(f"JSON array is broken{_FIX}")
             self._more()
         if end - self._at > LINE_LIMIT:
-            raise IntakeError(f"JSON array has an element beyond 64 KiB{_MEND}")
+            raise IntakeError(f"JSON array has an element beyond 64 KiB{_FIX}")
         nested = sum(self._text.count(mark, self._at, end) for mark in "[{") > _BRACKETS
         self._at = end
         return None if nested else value
@@ -360,7 +379,7 @@ class _Window:
             except ValueError:
                 continue
             except RecursionError:
-                raise IntakeError(f"JSON array nests too deep{_MEND}") from None
+                raise IntakeError(f"JSON array nests too deep{_FIX}") from None
         return None, 0
 
     def _more(self) -> None:

@@ -1,4 +1,10 @@
-"""Canonical meter readings in columns, and what a parser answers."""
+"""Canonical meter readings in columns, and the result of a parser.
+
+`Readings` holds whole Wh by meter, start and duration; `Names` holds many meter ids as bytes in one
+buffer. A converter returns a column of integers; a value below `FAULTS_END` is a `Fault`, the
+reason why the row is malformed. So a column is one integer array, and malformed rows cost nothing
+until their reason is needed. `check_rows` separates the good rows from the malformed ones.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +21,15 @@ from hushgrid._kernels.ndjson import hashes, intern, look_up, tell
 from hushgrid._numbers import Int32s, Ints, UInt8s
 from hushgrid.errors import IntakeError
 
-# --------------------------------------------------------------------------------------------------
-# Why a row is malformed, as numbers no reading can have.
-#
-# A converter answers a column with whole numbers only; an answer below `FAULTS_END` is a reason.
-# So a column stays one integer array and bad rows cost nothing until somebody asks for their
-# reason.
-
-
 _LOWEST = -(2**63)
 
 
 class Fault(IntEnum):
-    """One reason why a row cannot be used; the text never shows what stood there.
+    """Reason why a row cannot be used: an integer that no reading can have, and a text without the
+    value.
+
+    Attributes:
+        text: The reason in words.
 
     >>> Fault.TIME < FAULTS_END < 0
     True
@@ -72,7 +74,13 @@ FAULTS_END = _LOWEST + len(Fault)
 
 
 def reason(code: int) -> str:
-    """The text of a fault.
+    """Text of a fault.
+
+    Args:
+        code: Value of a `Fault`.
+
+    Returns:
+        The reason in words.
 
     >>> reason(Fault.VALUE)
     'value is not a number'
@@ -80,19 +88,22 @@ def reason(code: int) -> str:
     return list(Fault)[code - _LOWEST].text
 
 
-# --------------------------------------------------------------------------------------------------
-# Many names as bytes in one buffer: told apart and looked up without making a text of each.
+# ---- meter ids as bytes
 
-
-# Where names lie in a table depends on it, results do not. It differs from process to process, as
-# the hash of a text does, so that no sender can know which names collide.
-MISSED = 64  # names not told where expected, beyond which an order is called new
+MISSED = 64  # names not at their expected position, beyond which the order counts as new
+# The seed places names in the hash table and does not change results. It differs between
+# processes, as Python's string hash does, so that no sender can choose names that collide.
 SEED = np.uint64(hash("hushgrid.intake.readings") & (2**64 - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """Name i is the UTF-8 text `data[begin[i]:end[i]]`.
+    """Texts in one buffer: name i is the UTF-8 text `data[begin[i]:end[i]]`.
+
+    Attributes:
+        data: (bytes,) the buffer.
+        begin: (n,) first byte of each name.
+        end: (n,) byte after each name.
 
     >>> names = Names.of(["a", "bc"])
     >>> len(names), names.texts()
@@ -115,17 +126,17 @@ class Names:
         return int(self.begin.size)
 
     def texts(self) -> tuple[str, ...]:
-        """Each as a text."""
+        """Each name as a text."""
         raw = self.data.tobytes()
         pairs = zip(self.begin.tolist(), self.end.tolist(), strict=True)
         return tuple(raw[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs)
 
     def at(self, rows: NDArray[Any]) -> Names:
-        """Some of them."""
+        """The names of some rows."""
         return Names(self.data, self.begin[rows], self.end[rows])
 
     def numbered(self) -> tuple[Names, Int32s]:
-        """The different ones in the order they first come, and the place of each among them.
+        """The distinct names in order of first appearance, and the number of each row's name.
 
         >>> different, code = Names.of(["b", "a", "b"]).numbered()
         >>> different.texts(), code.tolist()
@@ -146,8 +157,26 @@ class Names:
         return found
 
 
+def texts_of(ids: Sequence[str] | Names) -> Sequence[str]:
+    """Names as texts.
+
+    Args:
+        ids: Texts, or names in a buffer.
+
+    Returns:
+        The same names as texts.
+    """
+    return ids.texts() if isinstance(ids, Names) else ids
+
+
 def joined(parts: Sequence[Names]) -> Names:
-    """All names in one, in their order.
+    """Concatenate names.
+
+    Args:
+        parts: Names to join, in order.
+
+    Returns:
+        All names in one buffer.
 
     >>> joined([Names.of(["a"]), Names.of(["b", "a"])]).texts()
     ('a', 'b', 'a')
@@ -161,10 +190,13 @@ def joined(parts: Sequence[Names]) -> Names:
     )
 
 
-class NamePlaces(NamedTuple):
-    """The place of each name, -1 where it has none, and that among the different known ones.
+class NamePositions(NamedTuple):
+    """Positions of names among the known ones.
 
-    `strange`: they did not come as they were told before.
+    Attributes:
+        place: (n,) row of each name among the known names; -1 where it is unknown.
+        known: (n,) the same among the distinct known names.
+        strange: True if many names did not come in the order of an earlier input.
     """
 
     place: Int32s
@@ -173,7 +205,10 @@ class NamePlaces(NamedTuple):
 
 
 class NameIndex:
-    """Finds names among known ones; of a name that stands twice the first place.
+    """Lookup of names among known ones; a name that is known twice has its first position.
+
+    Args:
+        names: The known names.
 
     >>> NameIndex(Names.of(["a", "b", "c"])).find(Names.of(["c", "x"])).place.tolist()
     [2, -1]
@@ -183,33 +218,44 @@ class NameIndex:
         _, self._rows, self._table = names._table()
         self._all_differ = self._rows.size == len(names)
         self._names = names if self._all_differ else names.at(self._rows)
-        self._told = Told.room(len(self._names), self._names.data.size)
+        self._order = NameOrder.room(len(self._names), self._names.data.size)
 
-    def find(self, names: Names) -> NamePlaces:
-        """The place of each among the known ones, -1 where it is none of them."""
-        place, known, told = np.empty(len(names), np.int32), self._names, self._told
+    def find(self, names: Names) -> NamePositions:
+        """Positions of names among the known ones."""
+        place, known, order = np.empty(len(names), np.int32), self._names, self._order
         missed = look_up(
             names.data, names.begin, names.end, SEED, known.data, known.begin, known.end,
-            self._table, told.data, told.end, told.place, told.where, told.used,
+            self._table, order.data, order.end, order.place, order.where, order.used,
             np.empty(len(names), np.uint64), place,
         )  # fmt: skip
         first = place if self._all_differ else np.where(place < 0, place, self._rows[place])
-        return NamePlaces(first, place, missed > MISSED + len(names) // 16)
+        return NamePositions(first, place, missed > MISSED + len(names) // 16)
 
-    def tell(self, names: Names, found: NamePlaces) -> None:
-        """Remember in which order they came; one thread at a time, while others may look."""
-        told, size = self._told, int((names.end - names.begin).sum())
-        if not told.fits(len(names), size):
-            told = Told.room(max(len(self._names), len(names)), max(self._names.data.size, size))
-        self._told = told.with_(names, found.known)
+    def remember(self, names: Names, found: NamePositions) -> None:
+        """Store the order of an input, so that the next in this order is found faster.
+
+        One thread at a time may call it, while others call `find`.
+        """
+        order, size = self._order, int((names.end - names.begin).sum())
+        if not order.fits(len(names), size):
+            known = self._names
+            order = NameOrder.room(max(len(known), len(names)), max(known.data.size, size))
+        self._order = order.with_(names, found.known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
-    """Names of known places in the order they were told, `used` of them; `where` each was last.
+class NameOrder:
+    """Known names in the order of an earlier input.
 
-    What is used never changes, so whoever holds one reads it while another thread writes behind it.
-    Of `where` any number may be old or new: it only says where to look first.
+    The first `used` entries never change, so one thread may read them while another appends. An
+    entry of `where` may be old or new: it only says where to look first.
+
+    Attributes:
+        data: Bytes of the names, one after another.
+        end: Byte after each name.
+        place: Position of each name among the known ones.
+        where: For each known name, where in this order it came last; -1 where it did not.
+        used: Number of names stored.
     """
 
     data: UInt8s
@@ -219,8 +265,10 @@ class Told:
     used: int = 0
 
     @classmethod
-    def room(cls, names: int, size: int) -> Told:
-        """Room for that many names of that many bytes together, and some more."""
+    def room(cls, names: int, size: int) -> NameOrder:
+        """An empty order with room for that many names of that many bytes in total, and a quarter
+        more.
+        """
         many = names + names // 4 + 1024
         return cls(
             np.empty(size + size // 4 + 1024 * 16, np.uint8),
@@ -230,12 +278,12 @@ class Told:
         )
 
     def fits(self, names: int, size: int) -> bool:
-        """Whether there is room for so many more."""
+        """True if there is room for that many more names and bytes."""
         filled = int(self.end[self.used - 1]) if self.used else 0
         return self.used + names <= self.end.size and filled + size <= self.data.size
 
-    def with_(self, names: Names, place: Int32s) -> Told:
-        """With these names behind the others."""
+    def with_(self, names: Names, place: Int32s) -> NameOrder:
+        """With these names appended."""
         used = tell(
             names.data, names.begin, names.end, place, self.data, self.end, self.place, self.used
         )
@@ -254,7 +302,17 @@ PROBLEMS = 10  # how many bad rows are named; all are counted
 class Readings:
     """Row i: meter `ids[code[i]]` counted `wh[i]` [Wh] over `duration[i]` [s] from `start[i]`.
 
-    `start` is in seconds UTC since 1970. Negative Wh are export; they are clamped later.
+    Negative Wh are export; they are clamped later.
+
+    Args:
+        ids: The distinct meter ids, each 1 to 128 printable characters.
+        code: (n,) number of each reading's id.
+        start: (n,) start [s UTC since 1970].
+        duration: (n,) duration [s], 1 to 31622400.
+        wh: (n,) energy [Wh].
+
+    Raises:
+        IntakeError: If a column is not of whole numbers within its limits, or lengths differ.
 
     >>> r = Readings(["a", "b"], [0, 1], start=[0, 0], duration=[900, 900], wh=[12, -3])
     >>> len(r), list(r.rows())
@@ -264,7 +322,7 @@ class Readings:
     start: Ints
     duration: Int32s
     wh: Ints
-    _each: Names | None  # a name for each row, where nobody has numbered them yet
+    _each: Names | None  # the name of each row, before they are numbered
     _numbered: tuple[Names, Int32s] | None
 
     def __init__(
@@ -316,14 +374,14 @@ class Readings:
         duration: Int32s,
         wh: Ints,
     ) -> Readings:
-        """From columns that the caller has checked already, and gives away."""
+        """From columns that the caller has checked; they become read-only."""
         made = object.__new__(cls)
         made._fill(None, (names, code), start=start, duration=duration, wh=wh)
         return made
 
     @classmethod
-    def told(cls, names: Names, *, start: Ints, duration: Int32s, wh: Ints) -> Readings:
-        """The same with a name for each row: they are numbered only for whoever asks."""
+    def named(cls, names: Names, *, start: Ints, duration: Int32s, wh: Ints) -> Readings:
+        """As `trusted` with one name for each row; names are numbered when first needed."""
         made = object.__new__(cls)
         made._fill(names, None, start=start, duration=duration, wh=wh)
         return made
@@ -339,16 +397,16 @@ class Readings:
 
     @property
     def names(self) -> Names:
-        """The different ids as bytes."""
+        """The distinct ids as bytes."""
         return self._number()[0]
 
     @property
     def code(self) -> Int32s:
-        """Whose each reading is: the place of its id among the different ones."""
+        """Number of each reading's id among the distinct ids."""
         return self._number()[1]
 
-    def looked_up(self, find: Callable[[Names], Int32s]) -> Int32s:
-        """What `find` says of names, for the id of each reading."""
+    def map_names(self, find: Callable[[Names], Int32s]) -> Int32s:
+        """`find` applied to the names, as one value for each reading."""
         if self._numbered is None and self._each is not None:
             return find(self._each)
         names, code = self._number()
@@ -373,7 +431,7 @@ class Readings:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The different meter ids."""
+        """The distinct meter ids."""
         return self.names.texts()
 
     @property
@@ -402,9 +460,15 @@ def _column(
 
 
 def clean_meter(text: str) -> str | None:
-    """The id without spaces around it; None when nothing printable is left, or too much.
+    """The meter id without surrounding spaces.
 
     Ids are compared by code point: case, form and inner spaces count.
+
+    Args:
+        text: An id as written.
+
+    Returns:
+        The id; None if it is not 1 to 128 printable characters.
 
     >>> clean_meter(" MAC000002 "), clean_meter(" "), clean_meter("a\\x00")
     ('MAC000002', None, None)
@@ -414,7 +478,13 @@ def clean_meter(text: str) -> str | None:
 
 
 def concat(parts: Iterable[Readings]) -> Readings:
-    """All readings in one, in their order.
+    """Concatenate readings.
+
+    Args:
+        parts: Readings to join, in order.
+
+    Returns:
+        All readings in one.
 
     >>> one = Readings.of(["a"], [0], [900], [1])
     >>> concat([one, Readings.of(["b", "a"], [0, 900], [900, 900], [2, 3])]).ids
@@ -437,7 +507,13 @@ def concat(parts: Iterable[Readings]) -> Readings:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Good readings, how many rows were bad, and where the first of those are and why."""
+    """Result of a parser.
+
+    Attributes:
+        readings: The good rows.
+        malformed: Number of malformed rows.
+        problems: Position and reason of the first of them, at most 10.
+    """
 
     readings: Readings
     malformed: int
@@ -445,7 +521,14 @@ class Parsed:
 
 
 def collect(batches: Iterable[Parsed]) -> Parsed:
-    """All batches of one input in one; a bad row is named only while there are few."""
+    """Join the batches of one input.
+
+    Args:
+        batches: Results in order.
+
+    Returns:
+        One result; it names at most 10 malformed rows.
+    """
     readings: list[Readings] = []
     problems: list[str] = []
     malformed = 0
@@ -458,9 +541,14 @@ def collect(batches: Iterable[Parsed]) -> Parsed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawColumns:
-    """Columns as they were read: at each place a whole number or a `Fault`.
+    """Columns as read: each entry is a whole number or a `Fault`.
 
-    `ids` as bytes are such that each is used.
+    Attributes:
+        ids: Distinct meter ids; if given as bytes, each occurs in `code`.
+        code: (n,) number of each row's id.
+        start: (n,) start [s UTC since 1970].
+        duration: (n,) duration [s].
+        wh: (n,) energy [Wh].
     """
 
     ids: Sequence[str] | Names
@@ -469,18 +557,30 @@ class RawColumns:
     duration: Ints
     wh: Ints
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """The ids as texts."""
+        return texts_of(self.ids)
 
-def sift(
+
+def check_rows(
     word: str, number: Ints, columns: RawColumns, broken: Sequence[tuple[int, Fault]] = ()
 ) -> Parsed:
-    """Part good rows from bad ones; `word` and `number` say where a row stands.
+    """Separate good rows from malformed ones.
 
-    `broken` are rows that could not even be told into columns.
+    Args:
+        word: What a row is called in a problem: "line", "row", "record".
+        number: (n,) number of each row in the input.
+        columns: The rows, entries with a fault included.
+        broken: Rows that could not be split into columns: number and fault.
+
+    Returns:
+        The good rows, and the malformed ones by position and reason.
     """
     wrong = _first_fault(columns)
     if isinstance(columns.ids, Names) and not (broken or wrong.any()):
         return Parsed(_all_good(columns, columns.ids), 0, ())
-    ids = columns.ids.texts() if isinstance(columns.ids, Names) else columns.ids
+    ids = columns.texts
     good = wrong == 0
     bad = np.flatnonzero(~good)
     named = bad[:PROBLEMS]

@@ -1,9 +1,11 @@
-"""Arrow record batches to readings, by a mapping of their columns.
+"""Record batches of Arrow to readings, by a mapping of their columns.
 
-Types that are taken: text or integers for a meter id; timestamps of any unit, or text, for a time;
+Accepted types: text or integers for a meter id; timestamps of any unit, or text, for a time;
 integers, whole floats or Arrow durations for a duration; integers, floats, decimals or text for a
 value, rounded to whole Wh, halves to even. A timestamp with a zone is exact; one without is a local
-time of the mapping's zone, which is UTC unless it says otherwise. A null is malformed.
+time of the mapping's zone, UTC by default. A null is malformed. Batches of plain columns (no nulls,
+ids of printable ASCII, exact timestamps, whole numbers) are read from their buffers; any other
+batch, or one with a malformed row, takes the general path.
 """
 
 from __future__ import annotations
@@ -28,22 +30,14 @@ from hushgrid.intake.readings import (
     Parsed,
     RawColumns,
     Readings,
-    sift,
+    check_rows,
+    texts_of,
 )
 from hushgrid.intake.text import ColumnMapping, meter_codes, starts_of, values
 from hushgrid.intake.times import Moment, TimeReader, local_instants, reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# --------------------------------------------------------------------------------------------------
-# Record batches of plain columns, read where they lie in memory.
-#
-# Plain is what most senders write: no nulls, ids of printable ASCII, timestamps that are exact,
-# whole
-# numbers. Whatever is not, be it one row, is left to `tables.py`, which knows every case and says
-# what is wrong; so this file never judges, it only answers or does not.
 
 
 _OFFSETS: dict[str, np.dtype[Any]] = {"string": np.dtype("<i4"), "large_string": np.dtype("<i8")}
@@ -56,7 +50,18 @@ _NUMBERS: dict[str, np.dtype[Any]] = {
 
 
 class PlainColumns(NamedTuple):
-    """Where the plain columns of a table are, and how they are laid out."""
+    """Names and layout of the plain columns of a table.
+
+    Attributes:
+        meter: Column of meter ids.
+        time: Column of times.
+        duration: Column of durations.
+        value: Column of values.
+        offsets: Type of the offsets of the ids.
+        unit: Ticks in a second.
+        seconds: Type of the durations.
+        wh: Type of the values.
+    """
 
     meter: str
     time: str
@@ -69,7 +74,16 @@ class PlainColumns(NamedTuple):
 
 
 def plain(schema: pa.Schema, own: dict[str | None, str], by: ColumnMapping) -> PlainColumns | None:
-    """How to read a table quickly, its columns named by `own`; None where that cannot be."""
+    """Layout of a table whose columns are plain.
+
+    Args:
+        schema: Schema of the table.
+        own: The table's name of each column of the mapping.
+        by: The mapping.
+
+    Returns:
+        The layout; None where a column is not plain.
+    """
     if by.meter is None or by.duration is None or by.unit != "wh" or by.marks != "start":
         return None
     names = own[by.meter], own[by.time], own[by.duration], own[by.value]
@@ -84,7 +98,15 @@ def plain(schema: pa.Schema, own: dict[str | None, str], by: ColumnMapping) -> P
 
 
 def readings(batch: pa.RecordBatch, how: PlainColumns) -> Readings | None:
-    """All rows of a batch; None where one is not plain, or not good."""
+    """Readings of a batch with plain columns.
+
+    Args:
+        batch: A record batch.
+        how: Its layout.
+
+    Returns:
+        All rows; None where one is not plain or malformed.
+    """
     n = batch.num_rows
     start = _numbers(batch.column(how.time), n, _TICKS)
     duration = _numbers(batch.column(how.duration), n, how.seconds)
@@ -103,7 +125,7 @@ def readings(batch: pa.RecordBatch, how: PlainColumns) -> Readings | None:
     names = _names(batch.column(how.meter), n, how.offsets)
     if names is None:
         return None
-    return Readings.told(names, start=start, duration=duration.astype(np.int32, copy=False), wh=wh)
+    return Readings.named(names, start=start, duration=duration.astype(np.int32, copy=False), wh=wh)
 
 
 def _numbers(column: pa.Array, n: int, kind: np.dtype[Any]) -> NDArray[Any] | None:
@@ -141,7 +163,14 @@ _SMALL = 1 << 12  # [bytes] schemas up to that are remembered
 
 
 def arrow() -> Any:
-    """pyarrow, or what to install."""
+    """Import pyarrow.
+
+    Returns:
+        The module `pyarrow`.
+
+    Raises:
+        ExtraError: If it is not installed.
+    """
     try:
         import pyarrow as pa
     except ImportError:
@@ -223,7 +252,12 @@ def _is_duration(kind: pa.DataType) -> bool:
 
 
 class Table:
-    """The batches of one table, in order."""
+    """The batches of one table, in order.
+
+    Args:
+        schema: Schema of the table.
+        mapping: Names and forms of its columns.
+    """
 
     def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
         self._mapping, self._row = mapping, 1
@@ -234,18 +268,18 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The columns that are read, as the table names them."""
+        """The columns that are read, by the table's names."""
         return list(self._own.values())
 
     def parsed(self, batch: pa.RecordBatch) -> Parsed:
-        """The readings of the next batch, whose offsets and text are checked before their use."""
+        """Readings of the next batch; offsets and text are checked before use."""
         found = readings(batch, self._plain) if self._plain else None
         if found is None:
-            return self._sifted(batch)
+            return self._checked(batch)
         self._row += batch.num_rows
         return Parsed(found, 0, ())
 
-    def _sifted(self, batch: pa.RecordBatch) -> Parsed:
+    def _checked(self, batch: pa.RecordBatch) -> Parsed:
         """As `parsed`, for any columns and rows."""
         batch = batch.select(self.names)
         batch.validate(full=True)
@@ -265,16 +299,16 @@ class Table:
         marked = self._instants(batch.column(own[by.time]), ids, code)
         wh = _watt_hours(batch.column(own[by.value]), by, duration)
         start = starts_of(marked, duration, by.marks)
-        return sift("row", number, RawColumns(ids, code, start, duration, wh))
+        return check_rows("row", number, RawColumns(ids, code, start, duration, wh))
 
     def _instants(self, column: pa.Array, ids: list[str] | Names, code: Ints) -> Ints:
         if _is_text(column.type):
-            return self._texts.instants(_texts(column), _ids(ids), code)
+            return self._texts.instants(_texts(column), texts_of(ids), code)
         ticks, null = _filled(column.cast(arrow().int64()))
         unit = _UNITS[column.type.unit]
         wall = np.clip(ticks // unit, -(2**62), 2**62)  # no fault by accident
         local = column.type.tz is None and self._mapping.time_zone != "UTC"
-        start = self._walls.instants(wall.tolist(), _ids(ids), code) if local else wall
+        start = self._walls.instants(wall.tolist(), texts_of(ids), code) if local else wall
         start[ticks % unit != 0] = Fault.TIME_SECOND
         start[null] = Fault.TIME_MISSING
         return start
@@ -292,14 +326,10 @@ def _texts(column: pa.Array) -> list[str]:
     return [item or "" for item in column.cast(arrow().large_string()).to_pylist()]
 
 
-def _ids(ids: list[str] | Names) -> list[str]:
-    return list(ids.texts()) if isinstance(ids, Names) else ids
-
-
 def _meters(column: pa.Array) -> tuple[list[str] | Names, Ints]:
     """As `meter_codes`; as bytes where nothing has to be cleaned, else by way of distinct ids."""
     pa = arrow()
-    names = _tables_names(column)
+    names = _stored_names(column)
     if names is not None and all_plain(names.data, names.begin, names.end, MAX_ID):
         different, places = names.numbered()
         return different, places.astype(np.int64)
@@ -311,7 +341,7 @@ def _meters(column: pa.Array) -> tuple[list[str] | Names, Ints]:
     return ids, code
 
 
-def _tables_names(column: pa.Array) -> Names | None:
+def _stored_names(column: pa.Array) -> Names | None:
     """The texts as they lie in memory; None where some are missing or coded."""
     if column.null_count or arrow().types.is_dictionary(column.type):
         return None

@@ -1,4 +1,8 @@
-"""Which columns of a table hold the readings, and in which units, forms and zone."""
+"""Text to readings: lines of bytes, decimal numbers as whole Wh, and mappings of columns.
+
+`ColumnMapping` says which columns of a table hold the readings, and in which units, forms and time
+zone. Lines are read with bounded memory; numbers are converted in exact integer arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,7 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.readings import FAULTS_END, MAX_DURATION, MAX_WH, Fault, clean_meter
 from hushgrid.intake.times import Written, local_instants, reader
 
-# --------------------------------------------------------------------------------------------------
-# Byte chunks to lines, with memory bounded whatever the lines are.
-
+# ---- bytes to lines
 
 LINE_LIMIT = 1 << 16  # [bytes] a longer line or record is malformed
 BLOCK = 1 << 18  # [bytes] read at a time
@@ -25,7 +27,17 @@ ByteSource = bytes | Iterable[bytes]
 
 
 def chunks(source: ByteSource) -> Iterator[bytes | bytearray | memoryview]:
-    """What the source gives, checked to be bytes."""
+    """The chunks of a source, checked to be bytes.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+
+    Yields:
+        The chunks, in order.
+
+    Raises:
+        IntakeError: If a chunk is not bytes.
+    """
     for chunk in [source] if isinstance(source, (bytes, bytearray, memoryview)) else source:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
@@ -33,7 +45,14 @@ def chunks(source: ByteSource) -> Iterator[bytes | bytearray | memoryview]:
 
 
 def blocks(source: ByteSource, size: int = BLOCK) -> Iterator[bytes]:
-    """The same bytes in blocks of `size` to 2 `size`, the last one smaller.
+    """Join or cut chunks to blocks of `size` to 2 `size` bytes, the last one smaller.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        size: Least length of a block [bytes].
+
+    Yields:
+        The blocks, in order.
 
     >>> [len(block) for block in blocks([b"ab", b"c", b"defgh"], size=3)]
     [3, 3, 2]
@@ -51,7 +70,13 @@ def blocks(source: ByteSource, size: int = BLOCK) -> Iterator[bytes]:
 
 
 class Lines(NamedTuple):
-    """Lines without their ends; line `first + i` is `text[i]`, empty where it is `broken`."""
+    """Some lines of a text, without their ends.
+
+    Attributes:
+        first: Number of the first line, from 1.
+        text: The lines; empty where a line is broken.
+        broken: Number and fault of the lines that cannot be read.
+    """
 
     first: int
     text: list[str]
@@ -59,31 +84,40 @@ class Lines(NamedTuple):
 
 
 def lines(source: ByteSource, limit: int = LINE_LIMIT) -> Iterator[Lines]:
-    """The lines of UTF-8 text, block by block; one beyond `limit` is dropped while it is read.
+    """The lines of UTF-8 text, block by block; a line beyond `limit` is dropped while it is read.
+
+    Args:
+        source: Bytes, or an iterable of byte chunks.
+        limit: Longest line [bytes].
+
+    Yields:
+        The lines of each block.
 
     >>> [tuple(part) for part in lines(b"a\\r\\nb\\n")]
     [(1, ['a', 'b'], [])]
     """
     number = 1
-    for data in whole_lines(source, limit):
+    for data in whole_lines(blocks(source), limit):
         raw = data.split(b"\n")[:-1]
         yield decoded(number, raw, limit)
         number += len(raw)
 
 
-def whole_lines(source: ByteSource, limit: int = LINE_LIMIT) -> Iterator[bytes]:
-    """The same without a mark of UTF-8 before it, a line feed behind each line, block by block.
+def whole_lines(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator[bytes]:
+    """Blocks of whole lines, each ended by a line feed, without a byte order mark.
 
-    Of a line beyond `limit` only the beginning is given, which is beyond it too.
+    Of a line beyond `limit` only the beginning is kept, which is itself longer than `limit`.
+
+    Args:
+        stream: Blocks of bytes.
+        limit: Longest line [bytes].
+
+    Yields:
+        Blocks of whole lines.
 
     >>> list(whole_lines([b"a\\nb"]))
     [b'a\\n', b'b\\n']
     """
-    return whole_lines_of(blocks(source), limit)
-
-
-def whole_lines_of(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator[bytes]:
-    """The same of blocks already made."""
     held, dropping, mark = b"", False, b"\xef\xbb\xbf"
     for block in stream:
         if dropping:
@@ -94,7 +128,7 @@ def whole_lines_of(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator
         data = held + block
         end = data.rfind(b"\n") + 1
         data, held = data[:end], data[end:]
-        if len(held) > limit:  # tell it now: its end may never come
+        if len(held) > limit:  # report it now: its end may never come
             data, held, dropping = data + held + b"\n", b"", True
         if data:
             yield data.removeprefix(mark)
@@ -104,7 +138,16 @@ def whole_lines_of(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator
 
 
 def decoded(first: int, raw: list[bytes], limit: int = LINE_LIMIT) -> Lines:
-    """Lines as texts; the first has the number `first`."""
+    """Lines of bytes as texts.
+
+    Args:
+        first: Number of the first line.
+        raw: The lines, without line feeds.
+        limit: Longest line [bytes].
+
+    Returns:
+        The lines; those that are too long or not UTF-8 are broken.
+    """
     try:
         text = b"\n".join(raw).decode().split("\n")
         if max(map(len, raw)) <= limit:
@@ -128,9 +171,7 @@ def _decoded_singly(first: int, raw: list[bytes], limit: int) -> Lines:
     return Lines(first, text, broken)
 
 
-# --------------------------------------------------------------------------------------------------
-# Decimal text to whole Wh, in exact integer arithmetic.
-
+# ---- decimal text to whole Wh, in exact integer arithmetic
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
 LONGEST = 64  # characters; a longer text is no measurement
@@ -139,10 +180,18 @@ LONGEST = 64  # characters; a longer text is no measurement
 def scaled(
     text: str, numerator: int = 1, denominator: int = 1, longest: int | None = LONGEST
 ) -> int:
-    """text * numerator / denominator in whole units, or a `Fault`.
+    """text * numerator / denominator in whole units.
 
-    A text of more than `longest` characters is no number; None: of any length.
     A fraction is rounded once, from the exact decimal, halves to even (decimal's ROUND_HALF_EVEN).
+
+    Args:
+        text: A decimal number.
+        numerator: Factor.
+        denominator: Divisor.
+        longest: Most characters of a number; None: any length.
+
+    Returns:
+        The whole number, or a `Fault`.
 
     >>> scaled("0.115", 1000), scaled("-0.0015", 1000), scaled("2.5"), scaled("2.51")
     (115, -2, 2, 3)
@@ -159,7 +208,13 @@ def scaled(
 
 
 def whole(text: str) -> int:
-    """Whole seconds, or `Fault.DURATION`; 900.0 and 9e2 are whole.
+    """Whole seconds from text; 900.0 and 9e2 are whole.
+
+    Args:
+        text: A decimal number.
+
+    Returns:
+        The seconds, or `Fault.DURATION`.
 
     >>> whole("900"), whole("900.0"), whole("0.5") is Fault.DURATION
     (900, 900, True)
@@ -193,13 +248,24 @@ Marks = Literal["start", "end"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """How a CSV or Parquet table spells meter, time, duration and value.
+    """How a CSV or Parquet table names meter, time, duration and value.
 
-    `meter` names a column, or `meter_id` is the one meter of the table; `duration` names a column
-    [s], or `duration_s` holds for every row. `unit` is wh, kwh or kw (mean power over the
-    duration); values are rounded to whole Wh, halves to even. A time with an offset is exact; one
-    without is a local time of `time_zone`. It marks the start of the reading, or its end.
-    `delimiter` and `decimal` mark are for CSV.
+    Values are rounded to whole Wh, halves to even. A time with an offset is exact; one without is a
+    local time of `time_zone`.
+
+    Attributes:
+        time: Column of times.
+        value: Column of values.
+        unit: "wh", "kwh" or "kw" (mean power over the duration).
+        meter: Column of meter ids; or `meter_id` is set.
+        meter_id: The one meter of the table.
+        duration: Column of durations [s]; or `duration_s` is set.
+        duration_s: Duration of every row [s].
+        time_zone: IANA name of the zone of times without an offset.
+        time_format: "iso", or a strptime pattern.
+        marks: Whether a time is the "start" or the "end" of a reading.
+        delimiter: Character between the fields of a CSV.
+        decimal: Decimal mark of a CSV: "." or ",".
 
     >>> ColumnMapping(meter="id", time="at", value="kWh", unit="kwh", duration_s=900).time_zone
     'UTC'
@@ -242,7 +308,7 @@ class ColumnMapping:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read, as the table names them but for spaces around."""
+        """The columns that are read, without surrounding spaces."""
         named = (self.meter, self.time, self.duration, self.value)
         return tuple(name.strip() for name in named if name is not None)
 
@@ -298,16 +364,20 @@ PECAN_STREET = ColumnMapping(
 )
 
 
-# --------------------------------------------------------------------------------------------------
-# Columns of text to whole numbers; what is written alike is read once.
-
+# ---- columns of text to whole numbers; equal texts are converted once
 
 WH_PER_KWH = 1000
 SECONDS_PER_HOUR = 3600
 
 
 def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Ints]:
-    """The distinct meter ids, and for each name its place among them or a `Fault`.
+    """Number the distinct meter ids.
+
+    Args:
+        names: The id of each row as written; None where there is none.
+
+    Returns:
+        The distinct ids, and for each row the number of its id or a `Fault`.
 
     >>> meter_codes(["b", "a", " b "])
     (['b', 'a'], array([0, 1, 0]))
@@ -321,7 +391,14 @@ def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Ints]:
 
 
 def durations(texts: Sequence[str]) -> Ints:
-    """Whole seconds, or a `Fault`."""
+    """Durations from text.
+
+    Args:
+        texts: (n,) durations as written.
+
+    Returns:
+        (n,) whole seconds, or a `Fault`.
+    """
     return _each(texts, whole)
 
 
@@ -332,9 +409,17 @@ def values(
     decimal: str = ".",
     longest: int | None = LONGEST,
 ) -> Ints:
-    """Whole Wh, halves to even, or a `Fault`; mean power in kW counts over its duration [s].
+    """Energy from text; mean power in kW is multiplied by its duration.
 
-    A text of more than `longest` characters is no number; None: of any length.
+    Args:
+        texts: (n,) values as written.
+        unit: "wh", "kwh" or "kw".
+        duration: (n,) durations [s]; used for "kw".
+        decimal: Decimal mark.
+        longest: Most characters of a number; None: any length.
+
+    Returns:
+        (n,) whole Wh, halves to even, or a `Fault`.
 
     >>> values(["0.115", "1.0"], "kw", np.array([3600, 900])).tolist()
     [115, 250]
@@ -354,7 +439,16 @@ def values(
 
 
 def starts_of(marked: Ints, duration: Ints, marks: Marks) -> Ints:
-    """Where readings start, given what their times mark."""
+    """Starts of readings from their times.
+
+    Args:
+        marked: (n,) times [s UTC since 1970], or a `Fault`.
+        duration: (n,) durations [s], or a `Fault`.
+        marks: Whether a time is the "start" or the "end" of a reading.
+
+    Returns:
+        (n,) starts [s UTC since 1970], or a `Fault`.
+    """
     if marks == "start":
         return marked
     known = (marked >= FAULTS_END) & (duration >= FAULTS_END)

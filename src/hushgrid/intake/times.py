@@ -1,4 +1,11 @@
-"""Written times to seconds since 1970, in integers: no clock, no locale."""
+"""Written times to seconds UTC since 1970, in integers: no clock, no locale.
+
+Local times are converted with the time zone database (`zoneinfo`, the only use of `datetime` in the
+pure core). In the hour that clocks repeat at the end of daylight saving, a time without an offset
+has two instants. A meter reports it twice, so its first report in an input is the earlier instant
+and any further one the later. A meter that reports it once is taken to have missed the later one;
+times with offsets need no such guess.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +21,23 @@ from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.readings import END, FAULTS_END, Fault
 
-# --------------------------------------------------------------------------------------------------
-# Local times to UTC by the time zone database.
-#
-# The one place of the pure core that knows `datetime`: `zoneinfo` answers in no other words. It
-# asks
-# no clock; the answer depends on the zone's name and the database alone.
-
-
 _EPOCH = datetime(1970, 1, 1)
 
 Instants = Callable[[int], tuple[int, ...]]
 
 
 def local_instants(zone: str) -> Instants:
-    """What gives the instants at which the clocks of a zone show a time, earliest first.
+    """Conversion of the local times of a zone to UTC.
 
-    None while clocks go forward over it, two while they go back.
+    Args:
+        zone: Name of the IANA database, such as Europe/London.
+
+    Returns:
+        A function from local time [s since 1970-01-01T00:00 local] to its instants [s UTC],
+        earliest first: none while clocks go forward over it, two while they go back.
+
+    Raises:
+        IntakeError: If the database has no such zone.
 
     >>> london = local_instants("Europe/London")
     >>> london(1382837400), london(1364693400)  # 27 October 2013 01:30, 31 March 2013 01:30
@@ -51,19 +58,24 @@ def local_instants(zone: str) -> Instants:
 def _instants(wall: int, clocks: tzinfo) -> tuple[int, ...]:
     if not 0 <= wall < END:
         return (wall,)  # refused by its year later; datetime would choke on it now
-    shown = _EPOCH + timedelta(seconds=wall)
+    local = _EPOCH + timedelta(seconds=wall)
     found = set()
     for fold in (0, 1):
-        ahead = shown.replace(tzinfo=clocks, fold=fold).utcoffset()
+        ahead = local.replace(tzinfo=clocks, fold=fold).utcoffset()
         assert ahead is not None
-        instant = shown - ahead
-        if instant.replace(tzinfo=UTC).astimezone(clocks).replace(tzinfo=None) == shown:
+        instant = local - ahead
+        if instant.replace(tzinfo=UTC).astimezone(clocks).replace(tzinfo=None) == local:
             found.add(wall - round(ahead.total_seconds()))
     return tuple(sorted(found))
 
 
 class Moment(NamedTuple):
-    """Seconds since 1970 on the wall clock, and its UTC offset [s] where one was written."""
+    """A time as written.
+
+    Attributes:
+        wall: Seconds since 1970-01-01T00:00 on the local clock.
+        offset: UTC offset [s]; None where none was written.
+    """
 
     wall: int
     offset: int | None
@@ -92,6 +104,14 @@ _DIRECTIVES = {
 def days_from_civil(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 in the Gregorian calendar.
 
+    Args:
+        year: Year.
+        month: Month, 1 to 12.
+        day: Day of the month.
+
+    Returns:
+        The number of days; negative before 1970.
+
     >>> days_from_civil(1970, 1, 1), days_from_civil(2000, 3, 1)
     (0, 11017)
     """
@@ -101,7 +121,13 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def read_iso(text: str) -> Moment | Fault:
-    """ISO 8601 or RFC 3339, with an offset or without, seconds and fraction optional.
+    """Read ISO 8601 or RFC 3339, with or without an offset; seconds and fraction are optional.
+
+    Args:
+        text: A time as written.
+
+    Returns:
+        The time, or a `Fault`.
 
     >>> read_iso("2018-01-01 00:00:00-06")
     Moment(wall=1514764800, offset=-21600)
@@ -149,9 +175,17 @@ def _offset(text: str) -> int | Fault | None:
 
 
 def reader(time_format: str) -> Reader:
-    """What reads times of a form: "iso", or a strptime pattern with English month names.
+    """Reader of times of one format.
 
-    Of strptime's directives these are known: Y y m b B d H I p M S f z s %.
+    Args:
+        time_format: "iso", or a strptime pattern with English month names and the directives Y y m
+            b B d H I p M S f z s %.
+
+    Returns:
+        A function from a written time to a `Moment` or a `Fault`.
+
+    Raises:
+        IntakeError: If the pattern has no date, or a wrong hour.
 
     >>> reader("%d/%m/%Y %H:%M")("27/10/2013 01:30")
     Moment(wall=1382837400, offset=None)
@@ -224,24 +258,17 @@ def _hour(field: dict[str, str]) -> int:
     return hour % 12 + (12 if field["p"].lower() == "pm" else 0)
 
 
-# --------------------------------------------------------------------------------------------------
-# A column of written times to UTC, the hour that clocks repeat included.
-#
-# In the hour that is shown twice at the end of daylight saving, a time without an offset has two
-# instants. A meter reports it twice, so the first time a meter reports it in an input is taken as
-# the
-# earlier instant and any further one as the later. A meter that reports it once only is taken to
-# have
-# missed the later; who cannot live with that guess writes offsets, which are always exact.
-
-
 Written = TypeVar("Written", bound=Hashable)
 
-_REMEMBERED = 1 << 16  # times written alike are read once
+_REMEMBERED = 1 << 16  # times; equal texts are converted once
 
 
 class TimeReader(Generic[Written]):
-    """Reads the times of one input, row by row in its order.
+    """Times of one input to UTC, row by row in order; see the module for repeated hours.
+
+    Args:
+        read: Reader of one written time.
+        instants: Instants of a local time, as `local_instants` gives them.
 
     >>> from hushgrid.intake.times import read_iso
     >>> from hushgrid.intake.times import local_instants
@@ -266,7 +293,7 @@ class TimeReader(Generic[Written]):
             self._known[time] = self._resolved(time)
         start = np.fromiter(map(self._known.__getitem__, times), np.int64, len(times))
         if self._later:
-            self._tell_apart(times, ids, code, start)
+            self._resolve_repeated(times, ids, code, start)
         return start
 
     def _resolved(self, time: Written) -> int:
@@ -282,7 +309,7 @@ class TimeReader(Generic[Written]):
             self._later[time] = instants[1]
         return instants[0]
 
-    def _tell_apart(
+    def _resolve_repeated(
         self, times: Sequence[Written], ids: Sequence[str], code: Ints, start: Ints
     ) -> None:
         for row, time in enumerate(times):

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import IntakeError
-from hushgrid.intake.intervals import settle
+from hushgrid.intake.intervals import to_intervals
 from hushgrid.intake.readings import Readings
 
 DAY = 86_400
@@ -150,7 +150,7 @@ def histories_of(readings: Readings, axis: Axis, shown: Ints) -> Histories:
 
     A home's row depends on its own readings and the axis alone; what is outside is dropped.
     """
-    done = settle(readings, axis.seconds)
+    done = to_intervals(readings, axis.seconds)
     wh = np.full((len(readings.ids), axis.steps), np.nan)
     at = (done.complete.start - axis.begins) // axis.seconds
     inside = (at >= 0) & (at < axis.steps)

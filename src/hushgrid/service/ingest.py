@@ -165,7 +165,7 @@ class Gate:
         ]
         if parts:
             columns = _Placed(
-                _joined([part.looked_up(self._places) for part in parts]),
+                _joined([part.map_names(self._places) for part in parts]),
                 _joined([part.start for part in parts]),
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
@@ -177,7 +177,7 @@ class Gate:
         found = self._index.find(names)
         if found.strange:
             with self._learning:
-                self._index.tell(names, found)
+                self._index.remember(names, found)
         return found.place
 
     def _put(self, columns: _Placed, ends: list[int], results: list[_DeliveryResult]) -> None:

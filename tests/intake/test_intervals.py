@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import IntakeError
-from hushgrid.intake.intervals import Settled, settle
+from hushgrid.intake.intervals import IntervalReadings, to_intervals
 from hushgrid.intake.readings import Readings
 from tests.intake.renderings import Row
 
@@ -54,7 +54,7 @@ def literal(
     )
 
 
-def summary(done: Settled) -> object:
+def summary(done: IntervalReadings) -> object:
     incomplete = done.incomplete
     return (
         {(start, meter): wh for meter, start, _, wh in done.complete.rows()},
@@ -81,7 +81,7 @@ PIECES = st.lists(
 
 @given(PIECES, st.sampled_from([1, 5, 10, 15]))
 def test_as_the_rules_say(rows: list[Row], length: int) -> None:
-    done = settle(readings_of(rows), length)
+    done = to_intervals(readings_of(rows), length)
     assert summary(done) == literal(rows, length)
     order = [(start, done.complete.ids.index(meter)) for meter, start, *_ in done.complete.rows()]
     assert order == sorted(set(order))
@@ -91,11 +91,11 @@ def test_as_the_rules_say(rows: list[Row], length: int) -> None:
 
 @given(PIECES, st.randoms(use_true_random=False))
 def test_every_reading_counts_at_most_once(rows: list[Row], random: object) -> None:
-    """Told again in any order, nothing changes but the count of duplicates."""
+    """NameOrder again in any order, nothing changes but the count of duplicates."""
     apart = list({row[:3]: row for row in rows}.values())  # no conflicts
     again = [*apart, *apart]
     random.shuffle(again)  # type: ignore[attr-defined]
-    one, two = settle(readings_of(apart), 10), settle(readings_of(again), 10)
+    one, two = to_intervals(readings_of(apart), 10), to_intervals(readings_of(again), 10)
     assert sorted(one.complete.rows()) == sorted(two.complete.rows())
     assert two.duplicates == len(apart) - one.malformed
     assert two.conflicts == 0
@@ -116,7 +116,7 @@ def test_golden_day() -> None:
         ("f", 1800, 900, 1),
         ("f", 2250, 900, 1),  # half an hour in all, but the same minutes twice
     ]
-    done = settle(readings_of(rows), 1800)
+    done = to_intervals(readings_of(rows), 1800)
     assert list(done.complete.rows()) == [("a", 1800, 1800, 30), ("e", 1800, 1800, -4)]
     assert [done.incomplete.ids[c] for c in done.incomplete.code] == ["b", "c", "f"]
     assert (done.duplicates, done.conflicts, done.malformed) == (1, 1, 2)
@@ -127,18 +127,18 @@ def test_golden_day() -> None:
 
 
 def test_sums_beyond_a_reading_are_cut() -> None:
-    done = settle(readings_of([("a", 0, 450, 10**12), ("a", 450, 450, 10**12)]), 900)
+    done = to_intervals(readings_of([("a", 0, 450, 10**12), ("a", 450, 450, 10**12)]), 900)
     assert done.complete.wh.tolist() == [10**12]
 
 
 def test_nothing() -> None:
-    done = settle(Readings.empty(), 900)
+    done = to_intervals(Readings.empty(), 900)
     assert (len(done.complete), len(done.incomplete), done.malformed) == (0, 0, 0)
     with pytest.raises(ValueError, match="read-only"):
-        settle(readings_of([("a", 0, 1, 1)]), 900).incomplete.start[:] = np.int64(1)
+        to_intervals(readings_of([("a", 0, 1, 1)]), 900).incomplete.start[:] = np.int64(1)
 
 
 @pytest.mark.parametrize("length", [0, -900, 0.5, 86401, True, "900", float("nan")])
 def test_bad_interval(length: object) -> None:
     with pytest.raises(IntakeError, match="interval_s is"):
-        settle(Readings.empty(), length)  # type: ignore[arg-type]
+        to_intervals(Readings.empty(), length)  # type: ignore[arg-type]
