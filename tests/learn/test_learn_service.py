@@ -1,4 +1,4 @@
-"""A learned zone through every command, from what the commands wrote alone; private models veiled.
+"""A learned zone through every command, from what the commands wrote alone; private models hidden.
 
 SGSC: CC BY 3.0 AU, Commonwealth of Australia; its test is skipped where the data is absent.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import PlanError
-from hushgrid.files.deployment import veiled
+from hushgrid.files.deployment import without_private_models
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import init
@@ -173,7 +173,7 @@ def test_a_veil_keeps_what_is_possible_and_the_noise() -> None:
         laws = [LogNormal(30.0, 0.5, int(b)) for b in bound]
         f = Consumption.by_class(absent=laws, present=laws)
         open_ = Scenario(Zone("z", bound), Tariff(1.0, 1.0), (theta,), f)
-        shut = veiled(open_)
+        shut = without_private_models(open_)
         assert shut.truth is theta
         assert shut.consumed is f
         for old, new in islice(

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.errors import ConfigError, FileError, ServiceError
-from hushgrid.files.deployment import Deployment, Http, placed
-from hushgrid.files.service_file import GROUP_KEYS, POLICY_KEYS, TABLES, load_deployment
+from hushgrid.files.deployment import Deployment, Http, as_curator
+from hushgrid.files.service_file import TABLES, load_deployment
 from hushgrid.files.toml import instant_of, seconds_of
+from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.readiness import example
@@ -479,12 +480,12 @@ def test_curators_share_databases_alone(tmp_path: Path) -> None:
 
 def test_a_curator_has_a_port_and_a_name_of_its_own(tmp_path: Path) -> None:
     made = load_deployment(put(tmp_path))
-    moved = placed(made, 8081, None)
+    moved = as_curator(made, 8081, None)
     assert moved.http == replace(made.http or Http(), port=8081)
     assert moved.name == "8081"
-    assert placed(made, None, "north").name == "north"
+    assert as_curator(made, None, "north").name == "north"
     for name in ("", "a b", "x" * 33, "a?b"):
         with pytest.raises(ServiceError, match=f"name is '{re.escape(name)}'; give 1 to 32"):
-            placed(made, None, name)
+            as_curator(made, None, name)
     with pytest.raises(ServiceError, match="port is 8081 but the service file has no"):
-        placed(replace(made, http=None), 8081, None)
+        as_curator(replace(made, http=None), 8081, None)

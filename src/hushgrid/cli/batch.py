@@ -63,7 +63,7 @@ def batch(
     for module in ("ibis", "duckdb", "pyarrow"):
         need(module, "batch")
     from hushgrid.errors import BatchError
-    from hushgrid.files.deployment import accepting
+    from hushgrid.files.deployment import with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.batch.engines import engine_at
     from hushgrid.service.batch.run import Job, intervals, run
@@ -73,7 +73,7 @@ def batch(
     if gaps not in ("stop", "publish"):
         raise BatchError(f"gaps is {gaps!r}; give stop or publish.")
     first, last = _times(day, month, begin, end)
-    deployment = accepting(load_deployment(file), accept_leakage, new_epoch)
+    deployment = with_accepted_leakage(load_deployment(file), accept_leakage, new_epoch)
     job = Job(
         deployment if new_epoch else as_begun(deployment),
         tuple(readings),

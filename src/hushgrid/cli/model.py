@@ -21,12 +21,12 @@ def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
 
     Example: hushgrid model show learned --html model.html
     """
-    from hushgrid.files.models import load_learned, publics_of
+    from hushgrid.files.models import load_learned, published_groups
     from hushgrid.report.learn import learned_prose
 
     content = load_learned(model)
     values = {key: value for key, value in content.items() if key not in ("prototypes", "homes")}
-    public = publics_of(content)
+    public = published_groups(content)
     values["prototypes"] = [
         {
             "homes": one.homes,
@@ -63,7 +63,7 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
     import numpy as np
 
     from hushgrid.errors import ModelError
-    from hushgrid.files.models import load_learned, publics_of
+    from hushgrid.files.models import load_learned, published_groups
 
     a, b = load_learned(first), load_learned(second)
     if a["seconds"] != b["seconds"]:
@@ -71,7 +71,7 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
             f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two alike."
         )
     bound = max(a["bound"], b["bound"])
-    one, other = publics_of(a), publics_of(b)
+    one, other = published_groups(a), published_groups(b)
     rows = []
     for i, x in enumerate(one):
         gaps = [
@@ -131,7 +131,7 @@ def validate(
     """
     import numpy as np
 
-    from hushgrid.files.models import fit_of, load_learned, publics_of
+    from hushgrid.files.models import hidden_fit, load_learned, published_groups
     from hushgrid.files.readings import read_histories
     from hushgrid.learn.em import homes_of, posterior
     from hushgrid.learn.evaluation import by_day, marginal_scores, scored, trust_of, welch
@@ -147,7 +147,7 @@ def validate(
         seconds=content["seconds"],
         labels=labels,
     )
-    public = publics_of(content)
+    public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
     ails = ailments(found)
     usable = [i for i, a in enumerate(ails) if fit_to_learn(a)]
@@ -157,7 +157,7 @@ def validate(
     starts = tuple(content["starts"])
     family = next((name for name in AUTO if name == content["law"]), AUTO[0])
     design = design_for(new, habits, LearningTerms(law=family, starts=starts), family)
-    models = fit_of(content, design)
+    models = hidden_fit(content, design)
     which, strangers = _placed(new, known, models)
     post = posterior(new.wh, homes_of(models, which))
     top = max(int(content["bound"]), 1)

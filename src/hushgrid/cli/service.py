@@ -159,13 +159,13 @@ def serve(
 
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
         need(module, "serve")
-    from hushgrid.files.deployment import accepting, placed
+    from hushgrid.files.deployment import as_curator, with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
     from hushgrid.service.run import serve as run
 
-    deployment = placed(load_deployment(file), port, name)
-    deployment = accepting(deployment, accept_leakage, new_epoch)
+    deployment = as_curator(load_deployment(file), port, name)
+    deployment = with_accepted_leakage(deployment, accept_leakage, new_epoch)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -360,14 +360,15 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: Json = None
 
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.files.toml import shown
+    from hushgrid.files.toml import display
     from hushgrid.service.access import open_clients
 
     with open_clients(load_deployment(config).client_store) as store:
         if not store.revoke(name, int(time.time())):
             raise AccessError(
                 "invalid_client",
-                f"client id is {shown(name)}; give one that hushgrid client list shows as active.",
+                f"client id is {display(name)}; give one that hushgrid client list shows as"
+                " active.",
             )
     say(f"{name} is revoked.", json)
     put_json({"client_id": name, "revoked": True}, json)

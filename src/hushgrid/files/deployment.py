@@ -1,4 +1,8 @@
-"""What a service file says, checked: zones as they run, stores, ways in and out."""
+"""Content of a service file after its checks: zones as they run, stores, servers and brokers.
+
+Also the meter ids of the houses, and the patterns of a day or week in local time over the steps of
+a horizon in UTC.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ import numpy as np
 from hushgrid._numbers import Ints, is_whole
 from hushgrid.errors import FileError, ModelError, ServiceError
 from hushgrid.files.results import read_text
-from hushgrid.files.toml import Faults, Table, known, shown
+from hushgrid.files.toml import Faults, Table, check_keys, display
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
@@ -24,15 +28,20 @@ from hushgrid.model.laws import Uniform
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.scenario import Scenario
 
-# --------------------------------------------------------------------------------------------------
-# The meter of every house, from the groups of a service file.
-
-
 _LONGEST = 128  # characters of an id
 
 
 def meter_ids(groups: Sequence[Table], folder: Path, faults: Faults) -> tuple[str, ...]:
-    """One id for each house, in house order; what is wrong with them goes to the faults."""
+    """Meter ids of a service file, in house order.
+
+    Args:
+        groups: The [[houses]] tables.
+        folder: Folder of the files they name.
+        faults: Receives every mistake.
+
+    Returns:
+        One id for each house; fewer where there are mistakes.
+    """
     found: list[str] = []
     places: dict[str, str] = {}
     for i, group in enumerate(groups):
@@ -58,8 +67,8 @@ def _of_group(
     key = f"{place}meters"
     if ("meters" in group) == ("meters_file" in group):
         state = "both set" if "meters" in group else "both unset"
-        said = f"{key} and meters_file are {state}; give one of them."
-        faults.add(key, said, f"{place}meters_file")
+        message = f"{key} and meters_file are {state}; give one of them."
+        faults.add(key, message, f"{place}meters_file")
         return key, None
     if "meters_file" in group:
         key = f"{place}meters_file"
@@ -70,7 +79,7 @@ def _of_group(
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         faults.add(
             key,
-            f'{key} is {shown(given)}; give a list of ids, or {{prefix = "elm-", first = 1}}.',
+            f'{key} is {display(given)}; give a list of ids, or {{prefix = "elm-", first = 1}}.',
         )
         return key, None
     return key, _checked(given, key, faults)
@@ -78,7 +87,7 @@ def _of_group(
 
 def _from_file(name: Any, key: str, folder: Path, faults: Faults) -> list[str] | None:
     if not isinstance(name, str) or not name.isprintable():
-        faults.add(key, f"{key} is {shown(name)}; give the path of a file with one id a line.")
+        faults.add(key, f"{key} is {display(name)}; give the path of a file with one id a line.")
         return None
     try:
         lines = read_text(folder / name).splitlines()
@@ -89,14 +98,14 @@ def _from_file(name: Any, key: str, folder: Path, faults: Faults) -> list[str] |
 
 
 def _numbered(given: Table, key: str, count: int, faults: Faults) -> list[str] | None:
-    if not known(given, f"{key}.", {"prefix", "first"}, {"first"}, faults):
+    if not check_keys(given, f"{key}.", {"prefix", "first"}, {"first"}, faults):
         return None
     prefix, first = given["prefix"], given.get("first", 1)
     if not isinstance(prefix, str):
-        faults.add(f"{key}.prefix", f"{key}.prefix is {shown(prefix)}; give a text.")
+        faults.add(f"{key}.prefix", f"{key}.prefix is {display(prefix)}; give a text.")
         return None
     if not is_whole(first) or isinstance(first, float) or not 0 <= first < 2**62:
-        faults.add(f"{key}.first", f"{key}.first is {shown(first)}; give a whole number.")
+        faults.add(f"{key}.first", f"{key}.first is {display(first)}; give a whole number.")
         return None
     return [f"{prefix}{number:04d}" for number in range(first, first + count)]
 
@@ -107,7 +116,7 @@ def _checked(ids: list[str] | None, key: str, faults: Faults) -> list[str] | Non
         if not one or len(one) > _LONGEST or not one.isprintable() or one != one.strip():
             faults.add(
                 key,
-                f"{key} holds {shown(one)}; give ids of 1 to {_LONGEST} printed characters,"
+                f"{key} holds {display(one)}; give ids of 1 to {_LONGEST} printed characters,"
                 " without spaces around them.",
             )
             return None
@@ -119,30 +128,38 @@ def _check_unique(ids: Sequence[str], key: str, places: dict[str, str], faults: 
         if one in places:
             faults.add(
                 key,
-                f"{key} holds {shown(one)} twice (also in {places[one]}); give each house its own"
+                f"{key} holds {display(one)} twice (also in {places[one]}); give each house its own"
                 " meter.",
             )
             return
         places[one] = key
 
 
-# --------------------------------------------------------------------------------------------------
-# Patterns of a day or week in local time, laid over the steps of a horizon in UTC.
-
+# ---- patterns of a day or week in local time
 
 _DAY = 86_400
 _THURSDAY = 3  # 1 January 1970; Monday is 0
 
 
 def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> Ints:
-    """What local clocks show at the start of every step [s since Monday 0:00 of some week]."""
-    return _shown(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
+    """Local time at the start of every step.
+
+    Args:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name.
+
+    Returns:
+        (horizon,) seconds since Monday 0:00 of the week, local time.
+    """
+    return _local(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
 
 
-def _shown(starts: Ints, time_zone: str) -> Ints:
+def _local(starts: Ints, time_zone: str) -> Ints:
     zone = ZoneInfo(time_zone)
-    shown = [int(start) + _ahead(int(start), zone) for start in starts]
-    return (np.array(shown, np.int64) + _THURSDAY * _DAY) % (7 * _DAY)
+    local = [int(start) + _ahead(int(start), zone) for start in starts]
+    return (np.array(local, np.int64) + _THURSDAY * _DAY) % (7 * _DAY)
 
 
 def _ahead(instant: int, zone: ZoneInfo) -> int:
@@ -150,10 +167,20 @@ def _ahead(instant: int, zone: ZoneInfo) -> int:
     return 0 if ahead is None else round(ahead.total_seconds())
 
 
-def local_calendar(pattern: Calendar, shown: Ints, seconds: int, what: str) -> Calendar:
-    """One slot for each step: the pattern's slot at that time of the day and week.
+def local_calendar(pattern: Calendar, local: Ints, seconds: int, what: str) -> Calendar:
+    """One slot for each step: the pattern's slot at that local time.
 
-    The pattern is one slot, a day, or a week from Monday, of steps of `seconds`.
+    Args:
+        pattern: Slots of one step, of a day, or of a week from Monday.
+        local: (steps,) local time of each step [s since Monday 0:00].
+        seconds: Length of a step [s].
+        what: Name of the model in messages.
+
+    Returns:
+        (steps,) slots.
+
+    Raises:
+        ModelError: If the pattern has another length.
     """
     length, day = len(pattern.slots), _DAY // seconds
     if length not in (1, day, 7 * day):
@@ -161,23 +188,44 @@ def local_calendar(pattern: Calendar, shown: Ints, seconds: int, what: str) -> C
             f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
             f" a week from Monday ({7 * day})."
         )
-    return Calendar(pattern.slots[shown // seconds % length])
+    return Calendar(pattern.slots[local // seconds % length])
 
 
 def localised(
     scenario: Scenario, *, begins: int, seconds: int, horizon: int, time_zone: str
 ) -> Scenario:
-    """The scenario with patterns in local time from `begins` [UTC epoch s] on."""
+    """The scenario with patterns in local time, for consecutive steps.
+
+    Args:
+        scenario: Patterns of a day or week.
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name.
+
+    Returns:
+        The scenario with one slot for each step.
+    """
     starts = begins + seconds * np.arange(horizon, dtype=np.int64)
     return localised_at(scenario, starts, seconds=seconds, time_zone=time_zone)
 
 
 def localised_at(scenario: Scenario, starts: Ints, *, seconds: int, time_zone: str) -> Scenario:
-    """The scenario with patterns in local time for steps with these starts [UTC epoch s]."""
-    shown = _shown(starts, time_zone)
+    """The scenario with patterns in local time, for given steps.
+
+    Args:
+        scenario: Patterns of a day or week.
+        starts: (steps,) start of each step [UTC epoch s].
+        seconds: Length of a step [s].
+        time_zone: IANA name.
+
+    Returns:
+        The scenario with one slot for each step.
+    """
+    local = _local(starts, time_zone)
 
     def laid(calendars: Sequence[Calendar], names: Sequence[str]) -> list[Calendar]:
-        return [local_calendar(c, shown, seconds, n) for c, n in zip(calendars, names, strict=True)]
+        return [local_calendar(c, local, seconds, n) for c, n in zip(calendars, names, strict=True)]
 
     names = [f"model {model.name}" for model in scenario.models]
     calendars = laid([model.calendar for model in scenario.models], names)
@@ -192,27 +240,28 @@ def localised_at(scenario: Scenario, starts: Ints, *, seconds: int, time_zone: s
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# Private models stay outside a service: it knows what is possible, not how probable it is.
-#
-# A number fitted to homes without noise tells of them wherever it goes, even in a digest: whoever
-# knows all homes but one can try out guesses of that one until the digest fits. So where models are
-# private the mechanism, the ledger and every feed are given these instead. At eta = 1 the noise is
-# the same: it hangs on bounds and on who can be at home at all, and zeros are declared, not
-# learned.
+def without_private_models(scenario: Scenario) -> Scenario:
+    """The scenario with models that state only what is declared impossible.
 
+    A number fitted to homes without noise reveals something about them wherever it is used, even in
+    a digest: an adversary that knows all homes but one can test guesses of that one against the
+    digest. So where models are private, the mechanism, the ledger and every feed use these models.
+    At eta = 1 the noise is the same: it depends on bounds and on which states are possible, and
+    zeros are declared, not learned. The private models stay in `truth` and `consumed`, for
+    simulated meters.
 
-def veiled(scenario: Scenario) -> Scenario:
-    """The scenario with models that say nothing but what is declared impossible.
+    Args:
+        scenario: A scenario with private models.
 
-    The private ones remain as its truth, by which simulated meters go.
+    Returns:
+        The same zone with uniform laws and uniform probabilities of all possible moves.
     """
     bounds, class_of = np.unique(scenario.zone.bound, return_inverse=True)
     laws = [Uniform(int(bound)) for bound in bounds]
     return replace(
         scenario,
         models=tuple(
-            replace(model, chains=tuple(_veiled(piece) for piece in model.chains))
+            replace(model, chains=tuple(_uniform(piece) for piece in model.chains))
             for model in scenario.models
         ),
         consumption=Consumption.by_class(
@@ -226,8 +275,8 @@ def veiled(scenario: Scenario) -> Scenario:
     )
 
 
-def _veiled(piece: Chains) -> Chains:
-    """Every move that is possible is as probable as any; chains that then are alike are one."""
+def _uniform(piece: Chains) -> Chains:
+    """The chains with all possible moves equally probable; equal chains become one."""
     first, moves = piece.initial > 0, piece.transition > 0
     chains = len(first)
     flat = np.concatenate(
@@ -248,11 +297,16 @@ def _veiled(piece: Chains) -> Chains:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is promised about which secret; `rho` is the model's error to expect above a clamp.
+    """What is promised about which secret.
 
-    `step`: epsilon is each release's. `interval`: all releases' of this and other epochs.
-    `trajectory`: all releases' of the horizon.
-    `window`: those of any window of the policy.
+    Attributes:
+        secret: "step": epsilon holds for each release. "interval": for all releases, of this and
+            other epochs. "trajectory": for all releases of the horizon. "window": for those of any
+            window of the policy.
+        epsilon: Privacy loss.
+        delta: Probability of an exception.
+        rho: Relative error expected of the model, by which a clamp is chosen; None: no clamp is
+            chosen.
     """
 
     secret: Literal["step", "interval", "trajectory", "window"]
@@ -263,7 +317,12 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A zone before it is laid over time: patterns of a day or week, and terms not planned yet."""
+    """A zone before its patterns are laid over time.
+
+    Attributes:
+        scenario: Patterns of a day or week.
+        terms: Policy before planning.
+    """
 
     scenario: Scenario
     terms: Policy
@@ -273,14 +332,30 @@ class Pattern:
 class ZoneService:
     """One zone as it runs.
 
-    `scenario` has calendars from `begins` on: step 1 is the interval that starts then [UTC epoch
-    s], local time of `time_zone`. `meters` are ids in house order; `seconds` the interval, `grace`
-    how long after its end readings are waited for, `retention` how long they are kept [s].
-    `budget`: the most that all releases of an epoch may lose together, or None. `eta_set_by` says
-    who set eta, and why. For the promise `interval`, `leakage` is what the plan counts about one
-    interval of one house, and `memory` the steps of silence after which nothing of it is left:
-    epochs of these terms before and after are counted. With `memory` None they are not, since
-    leakage does not fade. `accepts`: the leakage that the operator has agreed to state in public.
+    Attributes:
+        scenario: Calendars from `begins` on: step 1 is the interval that starts then.
+        policy: The policy as planned.
+        meters: Meter ids in house order.
+        begins: Start of step 1 [UTC epoch s].
+        seconds: Length of an interval [s].
+        grace: How long after the end of an interval readings are accepted for it [s].
+        time_zone: IANA name of the zone of times of day.
+        retention: How long readings are kept [s].
+        budget: Most that all releases of an epoch may lose together; None: no limit.
+        accept_error: Largest expected relative error of a price that `check` accepts.
+        fallback_rate: Rate published where no model can be used [currency/kWh].
+        currency: Three letters.
+        eta_set_by: Who set eta, and why.
+        promise: What is promised; None: the policy's epsilon at each step.
+        provenance: Where models and laws come from, in words.
+        learned: Origin of the models.
+        own: Scenario with the private models, for the operator only.
+        pattern: The zone before its patterns are laid over time; None where it was not read from a
+            file.
+        leakage: For the secret "interval": what the plan counts about one interval of one house.
+        memory: Steps without releases after which nothing of a leakage is left; epochs of these
+            terms before and after are counted. None: they are not, since leakage does not fade.
+        accepts: Leakage that the operator has agreed to state in public.
     """
 
     scenario: Scenario
@@ -292,33 +367,42 @@ class ZoneService:
     time_zone: str = "UTC"
     retention: int = 7 * 86400
     budget: float | None = None
-    accept_error: float = 0.5  # the largest expected relative error of a price that check accepts
+    accept_error: float = 0.5
     fallback_rate: float = 0.0
     currency: str = "EUR"
     eta_set_by: str = ""
-    promise: Promise | None = None  # None: the policy's epsilon at each step
-    provenance: Mapping[str, str] = field(default_factory=dict)  # of models and laws, in words
+    promise: Promise | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
     learned: Provenance = field(default_factory=Provenance)
-    own: Scenario | None = None  # with private models, for the operator's eyes alone
-    pattern: Pattern | None = None  # None where the scenario was not read from a file
+    own: Scenario | None = None
+    pattern: Pattern | None = None
     leakage: float | None = None
     memory: int | None = None
     accepts: float | None = None
 
     @property
     def id(self) -> str:
-        """The zone's name."""
+        """Name of the zone."""
         return self.scenario.zone.id
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """The HTTP server; `tokens` are SHA-256 digests (hex) of bearer tokens that send readings.
+    """The HTTP server.
 
-    `limit`: the most one body may hold [bytes]. `token_lifetime`: of a client's tokens [s].
-    `metrics`: who may read them. `rate_limit`: requests a second of one sender. `proxies`: networks
-    whose word on where a request comes from is taken. `connections`: open at the same time.
-    `pages`: whether there are pages for people beside the data.
+    Attributes:
+        host: Address to listen on.
+        port: TCP port.
+        tokens: SHA-256 digests (hex) of bearer tokens that may send readings.
+        limit: Longest request body [bytes].
+        token_lifetime: Lifetime of a client's tokens [s].
+        metrics: Who may read the metrics.
+        rate_limit: Requests a second of one sender.
+        proxies: Networks whose forwarding headers are trusted.
+        connections: Most connections open at the same time.
+        tls_certificate: Certificate file; None: no TLS.
+        tls_key: Key file of the certificate.
+        pages: Whether HTML pages are served in addition to the API.
     """
 
     host: str = "127.0.0.1"
@@ -337,7 +421,17 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Mqtt:
-    """A broker: readings come in on `readings`, prices go out retained on `prices`."""
+    """An MQTT broker.
+
+    Attributes:
+        host: Its address.
+        port: TCP port.
+        readings: Topic on which readings arrive; None: none do.
+        prices: Topic on which prices are published, retained; None: they are not.
+        username: User name.
+        password_file: File that holds the password.
+        home_assistant: Prefix of Home Assistant's discovery topics; None: off.
+    """
 
     host: str
     port: int = 1883
@@ -350,9 +444,15 @@ class Mqtt:
 
 @dataclass(frozen=True, slots=True)
 class OpenAdr:
-    """The VTN. `anonymous`: anybody may read prices; `url`: how others know the service.
+    """The OpenADR VTN.
 
-    `mqtt_uris`: where notifications can be heard, as clients are told.
+    Attributes:
+        anonymous: Whether prices can be read without a token.
+        webhooks: Whether subscriptions are served.
+        allow_private_callbacks: Whether webhooks may have private addresses.
+        url: URL of the service as clients see it.
+        mqtt: Whether notifications are published on MQTT.
+        mqtt_uris: Broker addresses that clients are given for notifications.
     """
 
     anonymous: bool = True
@@ -365,39 +465,57 @@ class OpenAdr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deployment:
-    """Everything a curator process needs."""
+    """Everything a curator process needs.
+
+    Attributes:
+        zones: The zones.
+        mode: "production" or "simulation".
+        ledger: Path or URL of the ledger; a URL may hold a password.
+        meters: Path or URL of the meter store.
+        key: File of the Ed25519 key, made by `init`.
+        http: The HTTP server; None: none.
+        mqtt: The broker; None: none.
+        price_file: JSON file of the newest prices; None: none.
+        problems: Warnings that do not prevent a start.
+        clients: Path or URL of the client store; empty: next to the ledger.
+        openadr: The VTN; None: none.
+        vtn: Path or URL of the VTN's store; empty: next to the ledger.
+        share: Whether other curators run the same zones.
+        name: Name of this curator among those.
+        witness: Folder of the witness on this machine; None: next to the ledger or the key.
+        witness_needed: Refuse to run where that folder cannot be written.
+    """
 
     zones: tuple[ZoneService, ...]
     mode: Mode
-    ledger: str = field(repr=False)  # a store's path or URL, which may hold a password
+    ledger: str = field(repr=False)  # a URL may hold a password
     meters: str = field(repr=False)
-    key: Path  # Ed25519, made by init
+    key: Path
     http: Http | None = None
     mqtt: Mqtt | None = None
-    price_file: Path | None = None  # the newest prices as plain JSON
-    problems: tuple[str, ...] = field(default=())  # what can be run but deserves a look
-    clients: str = field(default="", repr=False)  # a store's path or URL; else beside the ledger
-
+    price_file: Path | None = None
+    problems: tuple[str, ...] = field(default=())
+    clients: str = field(default="", repr=False)
     openadr: OpenAdr | None = None
-    vtn: str = field(default="", repr=False)  # as clients
-    share: bool = False  # whether other curators run the same zones
-    name: str = "curator"  # among those
-    witness: Path | None = None  # a folder of this machine; else beside the ledger or the key
-    witness_needed: bool = False  # refuse to run where the folder cannot be written
+    vtn: str = field(default="", repr=False)
+    share: bool = False
+    name: str = "curator"
+    witness: Path | None = None
+    witness_needed: bool = False
 
     @property
     def client_store(self) -> str:
-        """Where clients are kept: the ledger's folder or database where nothing else is said."""
-        return self.clients or self._beside("clients.sqlite")
+        """Path or URL of the client store; by default in the ledger's folder or database."""
+        return self.clients or self._near_ledger("clients.sqlite")
 
     @property
     def vtn_store(self) -> str:
-        """Where the objects of VENs are kept, likewise."""
-        return self.vtn or self._beside("vtn.sqlite")
+        """Path or URL of the VTN's store; by default in the ledger's folder or database."""
+        return self.vtn or self._near_ledger("vtn.sqlite")
 
     @property
     def witness_folder(self) -> Path:
-        """Where the last records of each zone are kept on this machine, apart from the ledger."""
+        """Folder on this machine with the last records of each zone, apart from the ledger."""
         if self.witness is not None:
             return self.witness
         near = self.key if self.on_server else Path(self.ledger.removeprefix("sqlite:"))
@@ -405,24 +523,38 @@ class Deployment:
 
     @property
     def on_server(self) -> bool:
-        """Whether the ledger is on a database server."""
+        """True if the ledger is on a database server."""
         return "://" in self.ledger.removeprefix("sqlite:")
 
     @property
     def mqtt_uris(self) -> tuple[str, ...]:
-        """Where OpenADR's notifications can be heard; none where they are not published."""
+        """Broker addresses of OpenADR's notifications; empty where they are not published."""
         if self.openadr is None or self.mqtt is None or not self.openadr.mqtt:
             return ()
         return self.openadr.mqtt_uris or (f"mqtt://{self.mqtt.host}:{self.mqtt.port}",)
 
-    def _beside(self, name: str) -> str:
+    def _near_ledger(self, name: str) -> str:
         if self.on_server:
             return self.ledger
         return str(Path(self.ledger.removeprefix("sqlite:")).parent / name)
 
 
-def accepting(deployment: Deployment, figure: float | None, new_epoch: bool) -> Deployment:
-    """The service of an operator who agrees to state this leakage in public, if any."""
+def with_accepted_leakage(
+    deployment: Deployment, figure: float | None, new_epoch: bool
+) -> Deployment:
+    """The deployment of an operator who agrees to state a leakage in public.
+
+    Args:
+        deployment: The deployment.
+        figure: The leakage; None: nothing is agreed.
+        new_epoch: Whether a new epoch is begun; a leakage can be agreed to only then.
+
+    Returns:
+        The deployment with the figure in every zone.
+
+    Raises:
+        ServiceError: If a figure is given without a new epoch.
+    """
     if figure is None:
         return deployment
     if not new_epoch:
@@ -431,8 +563,20 @@ def accepting(deployment: Deployment, figure: float | None, new_epoch: bool) -> 
     return replace(deployment, zones=zones)
 
 
-def placed(deployment: Deployment, port: int | None, name: str | None) -> Deployment:
-    """The same service at another port and under another name: one of several curators."""
+def as_curator(deployment: Deployment, port: int | None, name: str | None) -> Deployment:
+    """The deployment at another port and under another name: one of several curators.
+
+    Args:
+        deployment: The deployment.
+        port: TCP port; None: the file's.
+        name: Name among the curators; None: the port, or the deployment's own name without [http].
+
+    Returns:
+        The deployment with that port and name.
+
+    Raises:
+        ServiceError: If there is no [http] for the port, or the name is not allowed.
+    """
     http = deployment.http
     if port is not None:
         if http is None:

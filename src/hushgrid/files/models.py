@@ -1,7 +1,11 @@
-"""A recorded day to and from disk: format `hushgrid-trace/1`, described in docs/trace.md.
+"""Surveys, learned models and recorded days on disk.
 
-One JSON object a line: a header, then every release (public), then the truth of every step
-(secret, simulations only). So a file cut after its releases is a whole public trace.
+A survey is a CSV or Parquet file of chains, or the installed package richardsonpy. A learned model
+is a folder with zone.toml, theta.json, service.toml and model.json; model.json (format
+`hushgrid-learned/1`) holds what decoding and validation need (hidden states, laws, daily scores)
+and no reading, and is for the utility only where its models are private. A recorded day (format
+`hushgrid-trace/1`, docs/trace.md) is one JSON object a line: a header, every release (public), then
+the truth of every step (secret, simulations only); cut after its releases it is a public trace.
 """
 
 from __future__ import annotations
@@ -25,15 +29,23 @@ from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.habits import COLUMNS, Habits, Survey, stationary, survey_of
 from hushgrid.mechanism.release import Release
 
-# --------------------------------------------------------------------------------------------------
-# Time-use surveys from disk: CSV or Parquet of chains, or an installed richardsonpy.
-
+# ---- surveys
 
 RICHARDSON = "richardsonpy"
 
 
 def load_survey(source: Path | str) -> Survey:
-    """A survey by path, or the word richardsonpy for the matrices of that package."""
+    """Read a time-use survey.
+
+    Args:
+        source: CSV or Parquet file of chains, or "richardsonpy" for the matrices of that package.
+
+    Returns:
+        The survey.
+
+    Raises:
+        FileError: If the file cannot be read or is no survey.
+    """
     if str(source) == RICHARDSON:
         return _richardson()
     path = Path(source)
@@ -73,8 +85,8 @@ def _parquet(path: Path) -> dict[str, Any]:
 def _richardson() -> Survey:
     """The active-occupancy matrices of richardsonpy: n residents awake, by steps of 10 minutes.
 
-    A row is from a number of active residents to the next slot's; nobody against somebody is the
-    chain, weighted by how often each number holds.
+    A row is from a number of active residents to the next slot's. The chain is between none and at
+    least one, weighted by how often each number occurs.
     """
     if util.find_spec(RICHARDSON) is None:
         raise ExtraError(
@@ -118,24 +130,41 @@ def _numbers(path: Path) -> Any:
         raise FileError(f"{path} is no table of numbers; install richardsonpy again.") from None
 
 
-# --------------------------------------------------------------------------------------------------
-# A learned model on disk: a folder with zone.toml, theta.json, service.toml and model.json.
-#
-# model.json, format `hushgrid-learned/1`, is for the utility alone where its models are private: it
-# holds what decoding and validation need (hidden states, laws, daily scores), and no reading.
-
+# ---- learned models
 
 MODEL_FORMAT = "hushgrid-learned/1"
 FILE = "model.json"
+_KEYS = (
+    *("zone", "houses", "log_likelihood", "eta", "eta_basis", "provenance", "seconds"),
+    *("time_zone", "starts", "law", "bound", "prototypes", "homes"),
+)
 
 
 def save_learned(folder: Path, content: dict[str, Any]) -> Path:
-    """Write what `learned_content` of the report gives."""
+    """Write model.json of a learned model.
+
+    Args:
+        folder: Folder of the model.
+        content: As `hushgrid.report.learn.learned_content` gives it.
+
+    Returns:
+        The file written.
+    """
     return write_text(folder / FILE, json.dumps({"format": MODEL_FORMAT, **content}) + "\n")
 
 
 def load_learned(path: Path | str) -> dict[str, Any]:
-    """Read a learned model, given its folder or its file."""
+    """Read model.json of a learned model.
+
+    Args:
+        path: Its folder, or the file.
+
+    Returns:
+        The content, with all required keys.
+
+    Raises:
+        FileError: If the file cannot be read, has another format or lacks a key.
+    """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
     try:
@@ -152,25 +181,15 @@ def load_learned(path: Path | str) -> dict[str, Any]:
     return content
 
 
-_KEYS = (
-    "zone",
-    "houses",
-    "log_likelihood",
-    "eta",
-    "eta_basis",
-    "provenance",
-    "seconds",
-    "time_zone",
-    "starts",
-    "law",
-    "bound",
-    "prototypes",
-    "homes",
-)
+def published_groups(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
+    """Published chains and laws of every prototype.
 
+    Args:
+        content: Content of model.json.
 
-def publics_of(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
-    """The published chains and laws of every prototype."""
+    Returns:
+        One group for each prototype.
+    """
     found = []
     for one in content["prototypes"]:
         a = np.array(one["transition"], np.float64)
@@ -182,8 +201,16 @@ def publics_of(content: dict[str, Any]) -> tuple[PublishedGroup, ...]:
     return tuple(found)
 
 
-def fit_of(content: dict[str, Any], design: Design) -> Fit:
-    """The hidden models again, for readings whose steps `design` describes."""
+def hidden_fit(content: dict[str, Any], design: Design) -> Fit:
+    """Hidden models of every prototype, for decoding new readings.
+
+    Args:
+        content: Content of model.json.
+        design: Describes the steps of the readings.
+
+    Returns:
+        A fit with one model for each prototype; its statistics are zero.
+    """
     hidden = [one["hidden"] for one in content["prototypes"]]
     k = len(hidden)
     natural = np.array([one["natural"] for one in hidden])
@@ -210,17 +237,13 @@ def fit_of(content: dict[str, Any], design: Design) -> Fit:
     )
 
 
+# ---- recorded days
+
 TRACE_FORMAT = "hushgrid-trace/1"
 SECRET = "the lines below hold the truth of a simulation: occupancy and readings, never published"
-_HEADER = {
-    "zone": str,
-    "digest": str,
-    "config": str,
-    "day": int,
-    "offset": int,
-    "seed": int,
-    "steps": int,
-    "houses": int,
+_HEADER: dict[str, type] = {
+    **dict.fromkeys(("zone", "digest", "config"), str),
+    **dict.fromkeys(("day", "offset", "seed", "steps", "houses"), int),
     "truth": bool,
 }
 _RULES = rules_of(Release)
@@ -228,7 +251,15 @@ _REQUIRED = {name for name, rule in _RULES.items() if not rule.optional}
 
 
 def save_trace(path: Path, recorded: Recording) -> Path:
-    """Write a recorded day; without truth, only what the public saw."""
+    """Write a recorded day.
+
+    Args:
+        path: The file.
+        recorded: The day; without truth only the public part is written.
+
+    Returns:
+        The file written.
+    """
     truth = recorded.truth
     header = {
         "format": TRACE_FORMAT,
@@ -255,7 +286,14 @@ def save_trace(path: Path, recorded: Recording) -> Path:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file begins as a trace does."""
+    """Whether a file begins as a trace does.
+
+    Args:
+        path: The file.
+
+    Returns:
+        True if so; False also where it cannot be read.
+    """
     try:
         with path.open("rb") as stream:
             return stream.read(64).startswith(f'{{"format": "{TRACE_FORMAT}"'.encode())
@@ -264,7 +302,17 @@ def is_trace(path: Path) -> bool:
 
 
 def load_trace(path: Path | str) -> Recording:
-    """Read a recorded day; the first bad line is named."""
+    """Read a recorded day.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The day.
+
+    Raises:
+        FileError: If the file is no trace; names the first bad line.
+    """
     path = Path(path)
     lines = [_object(path, n, text) for n, text in enumerate(read_text(path).splitlines(), 1)]
     header = _checked_header(path, lines)

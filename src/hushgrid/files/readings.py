@@ -1,28 +1,34 @@
-"""Histories from files of readings, for commands that learn."""
+"""Files of readings and labels: parsers by media type, suffix or first bytes, and histories to
+learn from.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
-from hushgrid.errors import IntakeError
+import numpy as np
+
+from hushgrid.errors import FileError, IntakeError, ModelError
+from hushgrid.files.deployment import local_seconds
+from hushgrid.files.results import read_text
 from hushgrid.intake.arrow import arrow_batches, parquet_batches
-from hushgrid.intake.csv import csv_batches
+from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches
-from hushgrid.intake.readings import Parsed
-from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
+from hushgrid.intake.readings import Parsed, collect
+from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping, lines
 
 if TYPE_CHECKING:
     from hushgrid.learn.habits import Habits
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learner import Watch
-
-
-# --------------------------------------------------------------------------------------------------
-# Which parser reads what: by media type, by a file's name, by a look at the first bytes.
 
 
 Parser = Callable[[Iterable[bytes], ColumnMapping], Iterator[Parsed]]
@@ -43,7 +49,7 @@ def _espi(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
 
 
 def _parquet(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
-    """Its index stands at the end, so all of it must be there first."""
+    """All of it is read first, since its index is at the end."""
     return parquet_batches(b"".join(source), mapping)
 
 
@@ -73,7 +79,16 @@ _BY_SUFFIX: Mapping[str, Parser] = MappingProxyType(
 
 
 def mapping_named(name: str) -> ColumnMapping:
-    """A known mapping of columns.
+    """A built-in mapping of columns.
+
+    Args:
+        name: "canonical", "lcl" or "pecan".
+
+    Returns:
+        The mapping.
+
+    Raises:
+        IntakeError: If there is no such mapping.
 
     >>> mapping_named("lcl").meter
     'LCLid'
@@ -84,7 +99,17 @@ def mapping_named(name: str) -> ColumnMapping:
 
 
 def parser_of(path: PurePath) -> Parser:
-    """The parser for a file by the end of its name; Parquet files are read in place."""
+    """Parser for a file by its suffix; Parquet files are read in place.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The parser.
+
+    Raises:
+        IntakeError: If the suffix is unknown.
+    """
     suffix = path.suffix.lower()
     if suffix not in _BY_SUFFIX:
         known = ", ".join([*_BY_SUFFIX, ".parquet"])
@@ -92,11 +117,17 @@ def parser_of(path: PurePath) -> Parser:
     return _BY_SUFFIX[suffix]
 
 
-def sniffed(payload: bytes) -> Iterator[Parsed]:
-    """The readings of a small message: JSON when it begins like it, else canonical CSV.
+def message_batches(payload: bytes) -> Iterator[Parsed]:
+    """The readings of a small message: JSON if it begins like it, else canonical CSV.
+
+    Args:
+        payload: The message.
+
+    Returns:
+        The readings and the malformed rows of each batch.
 
     >>> text = b"meter_id,start_utc,duration_s,wh\\na,2013-01-01T00:00Z,1800,115\\n"
-    >>> [len(parsed.readings) for parsed in sniffed(text)]
+    >>> [len(parsed.readings) for parsed in message_batches(text)]
     [1]
     """
     begin = payload[:64].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1]
@@ -105,19 +136,22 @@ def sniffed(payload: bytes) -> Iterator[Parsed]:
     return csv_batches(payload, CANONICAL)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid import: files of readings into a service's meter store.
-
-
 PIECE = 1 << 20  # [bytes] read at once
 
 
 def batches_of_file(
     path: Path, mapping: ColumnMapping, advance: Callable[..., None]
 ) -> Iterator[Parsed]:
-    """Parse a file of readings piece by piece; `advance` gets the bytes read so far."""
-    from hushgrid.intake.arrow import parquet_batches
+    """Parse a file of readings in pieces.
 
+    Args:
+        path: The file.
+        mapping: Names and forms of its columns.
+        advance: Called with the number of bytes of each piece.
+
+    Yields:
+        The readings and the malformed rows of each batch.
+    """
     with path.open("rb") as stream:
         if path.suffix.lower() == ".parquet":
             yield from parquet_batches(stream, mapping)
@@ -133,10 +167,20 @@ def batches_of_file(
 
 
 def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parsed:
-    """What a file holds: readings, and rows that are none; `watch` sees the bytes go by."""
-    from hushgrid.errors import FileError, IntakeError
-    from hushgrid.intake.readings import collect
+    """Read a file of readings.
 
+    Args:
+        path: The file.
+        mapping: "canonical", "lcl" or "pecan".
+        watch: Progress, called with a label and the size [bytes].
+
+    Returns:
+        The readings and the malformed rows.
+
+    Raises:
+        IntakeError: If no row is a reading, or the file is not of its format.
+        FileError: If the file cannot be read.
+    """
     columns = mapping_named(mapping)
     try:
         size = path.stat().st_size
@@ -182,12 +226,10 @@ def read_histories(
 
     Returns:
         Histories, `declared` where step, begin, end and meters were all given.
-    """
-    from dataclasses import replace
-    from zoneinfo import ZoneInfo
 
-    from hushgrid.errors import IntakeError
-    from hushgrid.files.deployment import local_seconds
+    Raises:
+        IntakeError: If the time zone is unknown, or the readings have no common axis.
+    """
     from hushgrid.learn.histories import axis_of, histories_of, of_meters, with_labels, with_silent
 
     try:
@@ -202,8 +244,8 @@ def read_histories(
         axis = axis_of(parsed.readings, seconds, begins=begins, ends=ends)
     except IntakeError as error:
         raise IntakeError(f"{path}: {error}") from None
-    shown = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
-    found = histories_of(parsed.readings, axis, shown)
+    local = local_seconds(axis.begins, axis.seconds, axis.steps, time_zone)
+    found = histories_of(parsed.readings, axis, local)
     counts = {**found.counts, "malformed rows": parsed.malformed}
     declared = None not in (seconds, begins, ends, meters)
     found = replace(found, counts=counts, problems=parsed.problems, declared=declared)
@@ -213,24 +255,25 @@ def read_histories(
         found = with_silent(found, _meters_named(path, mapping))
     if labels is None:
         return found
-    import numpy as np
-
     names, start, occupied, dropped = read_labels(labels, drop=declared)
     found = replace(found, counts={**counts, "rows that are no label": dropped})
     return with_labels(found, names, np.array(start, np.int64), np.array(occupied, np.int8))
 
 
 def read_meters(path: Path) -> list[str]:
-    """The meter ids of a text file, one on each line; empty lines are left out."""
-    from hushgrid.files.results import read_text
+    """Meter ids of a text file, one on each line; empty lines are skipped.
 
+    Args:
+        path: The file.
+
+    Returns:
+        The ids, in order.
+    """
     return [name for line in read_text(path).splitlines() if (name := line.strip())]
 
 
 def _meters_named(path: Path, mapping: str) -> set[str]:
     """All meters that rows of a table name, also of rows that are no readings."""
-    import csv
-
     columns = mapping_named(mapping)
     if columns.meter is None:
         return set()
@@ -241,8 +284,8 @@ def _meters_named(path: Path, mapping: str) -> set[str]:
         return {str(name).strip() for name in column.unique().to_pylist() if name is not None}
     if path.suffix.lower() != ".csv":
         return set()
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        rows = csv.DictReader(lines, delimiter=columns.delimiter)
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        rows = csv.DictReader(file, delimiter=columns.delimiter)
         try:
             return {(row.get(columns.meter) or "").strip() for row in rows} - {""}
         except csv.Error:  # a broken row: those before it are known
@@ -269,8 +312,6 @@ def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int]
         FileError: The file cannot be read, lacks a column, or a row is no label and `drop` is not
             set.
     """
-    from hushgrid.errors import FileError
-
     rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path)
     meters, start, occupied = [], [], []
     dropped = 0
@@ -292,8 +333,6 @@ def read_labels(path: Path, *, drop: bool = False) -> tuple[list[str], list[int]
 
 def _label(meter: Any, when: Any, state: Any) -> tuple[str, int, int] | None:
     """Meter, start [UTC epoch s] and occupancy, or None where a value is none of these."""
-    from datetime import datetime
-
     try:
         if isinstance(when, str):
             when = int(when) if when.isdigit() else datetime.fromisoformat(when)
@@ -312,10 +351,6 @@ def _label(meter: Any, when: Any, state: Any) -> tuple[str, int, int] | None:
 
 def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
     """The three fields of each line; None where a line cannot be read."""
-    from hushgrid.errors import FileError
-    from hushgrid.intake.csv import fields_of
-    from hushgrid.intake.text import lines
-
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -337,8 +372,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
 def _parquet_rows(path: Path) -> Iterator[tuple[Any, ...]]:
     """The three values of each row."""
     from pyarrow import parquet
-
-    from hushgrid.errors import FileError
 
     try:
         table = parquet.read_table(path)
@@ -374,8 +407,6 @@ def _python(scalar: Any) -> Any:
 
 def _places(path: Path, names: list[str]) -> list[int]:
     """Where the three columns of a label are."""
-    from hushgrid.errors import FileError
-
     missing = [name for name in LABEL if name not in names]
     if missing:
         raise FileError(
@@ -385,12 +416,19 @@ def _places(path: Path, names: list[str]) -> list[int]:
 
 
 def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
-    """The prior: a survey's habits, averaged over numbers of residents, or assumed ones."""
-    from dataclasses import replace
+    """The prior on habits: a survey's, averaged over numbers of residents, or assumed ones.
 
-    import numpy as np
+    Args:
+        survey: File of a survey, or "richardsonpy"; None: assumed habits.
+        residents: Numbers of residents, such as "2,3".
+        seconds: Length of a step [s].
 
-    from hushgrid.errors import ModelError
+    Returns:
+        The habits.
+
+    Raises:
+        ModelError: If `residents` is not a list of numbers.
+    """
     from hushgrid.files.models import load_survey
     from hushgrid.learn.habits import assumed, stationary, survey_habits
 

@@ -44,7 +44,20 @@ FORMAT = "hushgrid-occupancy/1"
 
 
 def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | None = None) -> Path:
-    """Write an occupancy model; one with zeros needs a sentence that declares them."""
+    """Write an occupancy model.
+
+    Args:
+        path: The file.
+        model: The model.
+        structural_zeros: Who declares the model's zeros impossible, and why; needed where it has
+            zeros.
+
+    Returns:
+        The file written.
+
+    Raises:
+        FileError: If the model has zeros that are not declared.
+    """
     if model.has_zeros and not structural_zeros:
         raise FileError(_undeclared(f"model {model.name}"))
     chains = []
@@ -70,7 +83,18 @@ def save_model(path: Path, model: OccupancyModel, *, structural_zeros: str | Non
 
 
 def load_model(path: Path | str) -> OccupancyModel:
-    """Read an occupancy model and hold it against its own digest."""
+    """Read an occupancy model and check its digest.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The model.
+
+    Raises:
+        FileError: If the file cannot be read, has another format or digest, or zeros that are not
+            declared.
+    """
     path = Path(path)
     text = read_text(path)
     try:
@@ -122,7 +146,17 @@ def _undeclared(what: str) -> str:
 
 
 def make_folder(path: Path) -> Path:
-    """A folder to write into, before the work that fills it."""
+    """Make a folder, before the work that fills it.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileError: If it cannot be made.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -135,7 +169,18 @@ def make_folder(path: Path) -> Path:
 def save_experiment(
     out: Path, table: str, prose: str, values: Mapping[str, Any], figures: Mapping[str, Figure]
 ) -> list[Path]:
-    """Table and prose, JSON, and every figure as PNG and SVG; the files written."""
+    """Write table and prose, JSON, and every figure of the paper's experiment.
+
+    Args:
+        out: Folder.
+        table: Table (Markdown).
+        prose: Text below it.
+        values: Figures for paper.json.
+        figures: Drawings by name.
+
+    Returns:
+        The files written.
+    """
     written = [
         write_text(out / "paper.md", f"# The paper's experiment\n\n{table}\n\n{prose}\n"),
         write_text(out / "paper.json", json_text(values)),
@@ -144,7 +189,15 @@ def save_experiment(
 
 
 def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
-    """Every figure as PNG and SVG; the files written."""
+    """Write every drawing as PNG and SVG.
+
+    Args:
+        out: Folder.
+        figures: Drawings by name.
+
+    Returns:
+        The files written.
+    """
     paths = []
     for name, figure in figures.items():
         for kind in ("png", "svg"):
@@ -154,14 +207,28 @@ def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
 
 
 def png_of(figure: Figure) -> bytes:
-    """A figure as the bytes of a PNG."""
+    """A drawing as PNG.
+
+    Args:
+        figure: The drawing.
+
+    Returns:
+        The bytes of the PNG.
+    """
     sink = io.BytesIO()
     figure.savefig(sink, format="png", dpi=110)
     return sink.getvalue()
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON; a figure that is not a number becomes null."""
+    """Indented JSON; a number that is not finite becomes null.
+
+    Args:
+        value: Mappings, lists, texts and numbers.
+
+    Returns:
+        The JSON text, ended by a line feed.
+    """
     return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
 
 
@@ -176,7 +243,14 @@ def _plain(value: Any) -> Any:
 
 
 def svg_text(figure: Figure) -> str:
-    """A figure as an SVG element, to be put into a page."""
+    """A drawing as an SVG element, for a page.
+
+    Args:
+        figure: The drawing.
+
+    Returns:
+        The element.
+    """
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     text = drawn.getvalue()
@@ -184,7 +258,17 @@ def svg_text(figure: Figure) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or one sentence why not."""
+    """Read a text file.
+
+    Args:
+        path: The file (UTF-8).
+
+    Returns:
+        Its text.
+
+    Raises:
+        FileError: If it does not exist or cannot be read.
+    """
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:
@@ -194,20 +278,35 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a whole file or nothing."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file as a whole or not at all.
+
+    Args:
+        path: The file; its folder is made where needed.
+        text: Its text.
+
+    Returns:
+        The file.
+
+    Raises:
+        FileError: If it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, "utf-8")
-        beside.replace(path)
+        partial.write_text(text, "utf-8")
+        partial.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise FileError(f"{path} cannot be written ({error}); give a writable path.") from None
     return path
 
 
 def sync_folder(path: Path) -> None:
-    """Make a name that is new in a folder outlast a loss of power."""
+    """Make new names in a folder survive a loss of power.
+
+    Args:
+        path: The folder.
+    """
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -215,23 +314,28 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-# --------------------------------------------------------------------------------------------------
-# Rows of a long comparison on disk, so that it is taken up where it stopped.
-#
-# One JSON object a line: first the settings, then a row for each day. A line cut off by a crash is
-# dropped; a journal of other settings is refused, never mixed in.
-
-
-JOURNAL_FORMAT = 2  # of a row; another number where equal settings come to give other figures
+JOURNAL_FORMAT = 2  # of a row; raised where equal settings give other figures than before
 
 
 class Journal:
-    """Rows by promise and day; kept in memory and appended to a file."""
+    """Rows of a long comparison by promise and day, so that it continues where it stopped.
+
+    One JSON object a line: first the settings, then a row for each day. A line cut off by a crash
+    is dropped; a journal of other settings is refused.
+
+    Args:
+        path: The file; it is made if it does not exist.
+        settings: Settings of the comparison.
+        before: The same settings as an earlier version wrote them.
+
+    Raises:
+        FileError: If the file cannot be read, or holds rows of other settings.
+    """
 
     def __init__(
         self, path: Path, settings: Mapping[str, Any], before: Mapping[str, Any] | None = None
     ) -> None:
-        """Open or begin a journal; `before`: the same settings as an earlier version wrote them."""
+
         self._path, self._rows = path, dict[tuple[float, int], Any]()
         head, *earlier = (
             json.dumps({"format": JOURNAL_FORMAT, **one}, sort_keys=True)
@@ -259,7 +363,7 @@ class Journal:
         return self._rows.get((epsilon, day))
 
     def put(self, epsilon: float, day: int, row: Any) -> None:
-        """Keep a row; a process that is killed loses none that was kept."""
+        """Store a row; it survives the end of the process."""
         self._rows[epsilon, day] = row
         try:
             with self._path.open("a", encoding="utf-8") as file:

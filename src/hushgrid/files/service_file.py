@@ -1,4 +1,11 @@
-"""The tables of a service file that are not a zone's: their keys and what each may be."""
+"""Service files in TOML (docs/service.md): their keys, their zones, and the Deployment they
+describe.
+
+Every mistake in a file, and in the zone files it names, is reported at once. An interval promise is
+about all releases, those of neighbouring epochs included. Its plan covers a run of steps in local
+time: the epoch as the first of its kind and what follows it, then what precedes it, the epoch
+again, and what follows. Before and after are as long as leakage is remembered.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +35,15 @@ from hushgrid.files.deployment import (
     localised,
     localised_at,
     meter_ids,
-    veiled,
+    without_private_models,
 )
-from hushgrid.files.toml import Faults, Table, TomlFile, instant_of, known, seconds_of, shown
+from hushgrid.files.toml import Faults, Table, TomlFile, check_keys, display, instant_of, seconds_of
 from hushgrid.files.zone_file import (
     ANY,
-    BESIDE,
+    GROUP_KEYS,
     INTERVALS,
+    OPTIONAL_TABLES,
+    POLICY_KEYS,
     SECONDS,
     SECTIONS,
     Provenance,
@@ -50,21 +59,20 @@ from hushgrid.model.scenario import Scenario
 from hushgrid.planning.expected_error import MOST_CUT
 from hushgrid.planning.planner import Secret, plan
 
-# --------------------------------------------------------------------------------------------------
-# An interval promise laid over time: planned with the epochs before and after it.
-#
-# The promise of an epoch is about all releases, those of neighbouring epochs included. So the plan
-# looks at a run of steps in local time: the epoch as the first of its kind and what follows it,
-# then
-# what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
-# remembered.
-
+# ---- plan of an interval promise
 
 _DAY = 86_400  # [s]
 
 
 class EpochTimes(NamedTuple):
-    """When an epoch's steps are: `begins` [UTC epoch s], their length [s], their number, where."""
+    """When the steps of an epoch are.
+
+    Attributes:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name of the zone of times of day.
+    """
 
     begins: int
     seconds: int
@@ -73,7 +81,14 @@ class EpochTimes(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The policy, the leakage that was counted, and the memory; see `ZoneService`."""
+    """A policy with what its plan counts; see `ZoneService`.
+
+    Attributes:
+        policy: The policy.
+        leakage: Leakage about one interval of one house; None where it is not planned for.
+        memory: Steps without releases after which nothing of a leakage is left; None where it
+            stays.
+    """
 
     policy: Policy
     leakage: float | None
@@ -115,9 +130,14 @@ def interval_plan(
 
 
 def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
-    """The steps that an interval promise of a zone is planned over, and how many count.
+    """The steps that an interval promise of a zone is planned over, as in `interval_plan`.
 
-    As for `interval_plan`; None where the zone's file is not known.
+    Args:
+        service: The zone.
+
+    Returns:
+        The scenario over those steps and how many of them count, or None where the zone's file is
+        not known.
     """
     if service.pattern is None:
         return None
@@ -133,12 +153,28 @@ def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scena
 
 
 def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
-    """The pattern in local time over the epoch's steps."""
+    """The pattern in local time over the steps of an epoch.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+
+    Returns:
+        The scenario with one slot for each step.
+    """
     return localised(pattern.scenario, **place._asdict())
 
 
 def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
-    """Steps of silence, before the epoch and after it, that leave nothing of any leakage."""
+    """Steps without releases, before the epoch and after it, that leave nothing of any leakage.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+
+    Returns:
+        The number of steps; None where leakage does not fade.
+    """
     day = _DAY // place.seconds
     end = place.begins + (place.horizon - 1) * place.seconds
     for days in PERIODS:
@@ -150,10 +186,19 @@ def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
 
 
 def kept(pattern: Pattern, place: EpochTimes, start: int, steps: int) -> float:
-    """The share of a leakage about the step at `start` [s] that so many silent steps leave.
+    """The share of a leakage about one step that is left after steps without releases.
 
     The chain begins a day earlier with every state possible, so that what is possible does not
     depend on where it begins.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+        start: Start of the step [UTC epoch s].
+        steps: Number of steps without releases.
+
+    Returns:
+        A share from 0 to 1.
     """
     day = _DAY // place.seconds
     world = laid(
@@ -177,13 +222,16 @@ def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
 def in_epoch(
     service: ZoneService, begins: int, horizon: int | None = None, *, alone: bool = False
 ) -> ZoneService | None:
-    """The zone with the same terms for another epoch; None where its file is not known.
+    """The zone with the same terms for another epoch.
 
     Args:
-        service: a zone with an interval promise.
-        begins: when the other epoch begins [UTC epoch s].
-        horizon: its steps; by default as many as now.
-        alone: as for `interval_plan`.
+        service: A zone with an interval promise.
+        begins: Start of the other epoch [UTC epoch s].
+        horizon: Its steps; by default as many as now.
+        alone: As in `interval_plan`.
+
+    Returns:
+        The zone; None where its file is not known or it has another promise.
     """
     pattern, promise = service.pattern, service.promise
     if pattern is None or promise is None or promise.secret != "interval":
@@ -202,7 +250,14 @@ def in_epoch(
 
 
 def planned_otherwise(service: ZoneService) -> bool:
-    """Whether versions before this one could have planned other terms from the same file."""
+    """Whether earlier versions could have planned other terms from the same file.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        True if so.
+    """
     promise = service.promise
     return (
         service.pattern is not None
@@ -213,7 +268,14 @@ def planned_otherwise(service: ZoneService) -> bool:
 
 
 def as_before(service: ZoneService) -> ZoneService | None:
-    """The zone as versions before this one planned it; None where they planned as it is now."""
+    """The zone as earlier versions planned it.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The zone; None where they planned as now, or its file is not known.
+    """
     pattern, promise = service.pattern, service.promise
     if pattern is None or promise is None or not planned_otherwise(service):
         return None
@@ -245,194 +307,141 @@ Read = Callable[[Any], Any]
 
 
 class Setting(NamedTuple):
-    """A key: how its value is read, whether it must be set, and whether a zone may have its own."""
+    """A key of a table.
+
+    Attributes:
+        read: Reader of its value; raises `UnusableError` with the fix.
+        required: Whether it must be set.
+        own: Whether a zone may have its own value.
+        secret: Whether its value is kept out of messages.
+    """
 
     read: Read
     required: bool = False
     own: bool = False
-    secret: bool = False  # the value is never shown
+    secret: bool = False
 
 
-def one_of(*words: str) -> Read:
-    """One of some words."""
+def _converted(convert: Callable[[Any], Any], fix: str) -> Read:
+    """Reader of what `convert` accepts; it returns None for any other value."""
 
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise UnusableError(f"give one of {', '.join(words)}")
-        return value
-
-    return read
-
-
-def some_text(value: Any) -> str:
-    """A text that is not empty."""
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UnusableError("give a text on one line")
-    return value
-
-
-def duration(example: str, least: int, most: int) -> Read:
-    """Seconds within limits."""
-
-    def read(value: Any) -> int:
-        seconds = seconds_of(value)
-        if seconds is None or not least <= seconds <= most:
-            raise UnusableError(
-                f"give seconds from {least} to {most}, or a text such as {example!r}"
-            )
-        return seconds
+    def read(value: Any) -> Any:
+        found = convert(value)
+        if found is None:
+            raise UnusableError(fix)
+        return found
 
     return read
 
 
-def interval(value: Any) -> int:
-    """Seconds that divide a day."""
-    seconds = step_seconds(value)
-    if seconds is None:
-        raise UnusableError(f"give {INTERVALS}")
-    return seconds
+def _matching(form: str, fix: str, clean: Callable[[str], str] = str) -> Read:
+    """Reader of texts that match a regular expression."""
+    return _converted(
+        lambda value: (
+            clean(value) if isinstance(value, str) and re.fullmatch(form, value) else None
+        ),
+        fix,
+    )
 
 
-def instant(value: Any) -> int:
-    """A date-time with its offset."""
-    seconds = instant_of(value)
-    if seconds is None:
-        raise UnusableError("give a date-time in UTC such as 2026-01-01T00:00:00Z")
-    return seconds
+def _listed(read: Read, fix: str) -> Read:
+    """Reader of lists, as tuples."""
+    return _converted(
+        lambda value: tuple(read(one) for one in value) if isinstance(value, list) else None, fix
+    )
 
 
-def time_zone(value: Any) -> str:
-    """A name of the time zone database."""
+def _line(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() and value.isprintable() else None
+
+
+def _zone_name(value: Any) -> str | None:
     try:
         ZoneInfo(value)
     except (ValueError, OSError, TypeError, KeyError):  # zoneinfo's own is a KeyError
-        raise UnusableError(
-            "give a name of the time zone database such as 'Europe/Zurich' (where the system has"
-            " none, install the extra hushgrid[intake])"
-        ) from None
+        return None
     return str(value)
 
 
-def currency(value: Any) -> str:
-    """Three letters."""
-    if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
-        raise UnusableError("give three letters such as 'EUR'")
-    return value
-
-
-def rate(value: Any) -> float:
-    """A rate of 0 or more."""
-    if not is_real(value) or value < 0:
-        raise UnusableError("give a rate of 0 or more [currency/kWh]")
-    return float(value)
-
-
-def positive(value: Any) -> float:
-    """A positive number."""
-    if not is_real(value) or value <= 0:
-        raise UnusableError("give a positive number")
-    return float(value)
-
-
-def port(value: Any) -> int:
-    """A TCP port."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65_535:
-        raise UnusableError("give a port from 1 to 65535")
-    return value
-
-
-def count(least: int, most: int) -> Read:
-    """A whole number within limits."""
-
-    def read(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise UnusableError(f"give a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def yes(value: Any) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise UnusableError("give true or false")
-    return value
-
-
-def networks(value: Any) -> tuple[str, ...]:
-    """Addresses and networks."""
-    fix = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise UnusableError(fix)
+def _network(value: Any) -> str | None:
     try:
-        return tuple(str(ip_network(one)) for one in value)
+        return str(ip_network(value)) if isinstance(value, str) else None
     except ValueError:
-        raise UnusableError(fix) from None
+        return None
 
 
-def host(value: Any) -> str:
-    """A name or an address."""
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value):
-        raise UnusableError("give a host name or an address such as '127.0.0.1'")
-    return value
-
-
-def web_address(value: Any) -> str:
-    """An http:// or https:// URL without a path, as others see the service."""
-    if not isinstance(value, str) or not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+/?", value):
-        raise UnusableError("give a URL without a path such as 'https://prices.example'")
-    return value.rstrip("/")
-
-
-def broker_addresses(value: Any) -> tuple[str, ...]:
-    """mqtt:// or mqtts:// URLs."""
-    form = r"(mqtts?|wss?)://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?"
-    if not isinstance(value, list) or not all(
-        isinstance(one, str) and re.fullmatch(form, one) for one in value
-    ):
-        raise UnusableError("give a list of URLs such as ['mqtts://broker.example:8883']")
-    return tuple(value)
-
-
-def path(value: Any) -> str:
-    """A path."""
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UnusableError("give a path")
-    if "://" in value:
-        raise UnusableError("give a path, not a URL")
-    return value
-
-
-def paths(value: Any) -> tuple[str, ...]:
-    """Paths."""
-    if not isinstance(value, list):
-        raise UnusableError("give a list of paths such as ['oak-road.toml']")
-    return tuple(path(one) for one in value)
-
-
-def store(value: Any) -> str:
+def _store_name(value: Any) -> str | None:
     """A path or a postgresql:// URL."""
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UnusableError("give a path, or a URL such as 'postgresql://host/database'")
-    if "://" in value and not re.match(r"postgres(ql)?://[^/]", value):
-        raise UnusableError("give a path, or a URL such as 'postgresql://host/database'")
-    return value
+    named = _line(value)
+    if named and "://" in named and not re.match(r"postgres(ql)?://[^/]", named):
+        return None
+    return named
 
 
-def digests(value: Any) -> tuple[str, ...]:
-    """SHA-256 digests in hex."""
-    if not isinstance(value, list) or not all(
-        isinstance(one, str) and re.fullmatch("[0-9a-fA-F]{64}", one) for one in value
-    ):
-        raise UnusableError(
-            "give a list of SHA-256 digests (64 hex digits each); write a token's digest, never"
-            " the token"
-        )
-    return tuple(one.lower() for one in value)
+def one_of(*words: str) -> Read:
+    """Reader of one of some words.
+
+    Args:
+        words: The words.
+
+    Returns:
+        The reader.
+    """
+    return _converted(
+        lambda value: value if isinstance(value, str) and value in words else None,
+        f"give one of {', '.join(words)}",
+    )
+
+
+def duration(example: str, least: int, most: int) -> Read:
+    """Reader of a duration.
+
+    Args:
+        example: A duration for the message.
+        least: Least seconds.
+        most: Most seconds.
+
+    Returns:
+        The reader; its result is in seconds.
+    """
+
+    def convert(value: Any) -> int | None:
+        seconds = seconds_of(value)
+        return seconds if seconds is not None and least <= seconds <= most else None
+
+    return _converted(
+        convert, f"give seconds from {least} to {most}, or a text such as {example!r}"
+    )
+
+
+def count(least: int, most: int, what: str = "whole number") -> Read:
+    """Reader of a whole number within limits.
+
+    Args:
+        least: Least number.
+        most: Greatest number.
+        what: What it is called in the message.
+
+    Returns:
+        The reader.
+    """
+
+    def convert(value: Any) -> int | None:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return value if whole and least <= value <= most else None
+
+    return _converted(convert, f"give a {what} from {least} to {most}")
 
 
 def topic(wildcards: bool) -> Read:
-    """An MQTT topic."""
+    """Reader of an MQTT topic.
+
+    Args:
+        wildcards: Whether it may hold + and #.
+
+    Returns:
+        The reader.
+    """
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not value or not value.isprintable() or len(value) > 1000:
@@ -443,6 +452,64 @@ def topic(wildcards: bool) -> Read:
 
     return read
 
+
+def path(value: Any) -> str:
+    """Read a path.
+
+    Args:
+        value: The value of a key.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnusableError: If it is no path.
+    """
+    named = _line(value)
+    if named is None:
+        raise UnusableError("give a path")
+    if "://" in named:
+        raise UnusableError("give a path, not a URL")
+    return named
+
+
+_BROKERS = "give a list of URLs such as ['mqtts://broker.example:8883']"
+_DIGESTS = (
+    "give a list of SHA-256 digests (64 hex digits each); write a token's digest, never the token"
+)
+_NETWORKS = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
+
+line_text = _converted(_line, "give a text on one line")
+interval = _converted(step_seconds, f"give {INTERVALS}")
+instant = _converted(instant_of, "give a date-time in UTC such as 2026-01-01T00:00:00Z")
+time_zone = _converted(
+    _zone_name,
+    "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
+    " install the extra hushgrid[intake])",
+)
+currency = _matching("[A-Z]{3}", "give three letters such as 'EUR'")
+rate = _converted(
+    lambda value: float(value) if is_real(value) and value >= 0 else None,
+    "give a rate of 0 or more [currency/kWh]",
+)
+positive = _converted(
+    lambda value: float(value) if is_real(value) and value > 0 else None, "give a positive number"
+)
+port = count(1, 65_535, "port")
+boolean = _converted(lambda value: value if isinstance(value, bool) else None, "give true or false")
+networks = _listed(_converted(_network, _NETWORKS), _NETWORKS)
+host = _matching(r"[A-Za-z0-9.:_-]{1,253}", "give a host name or an address such as '127.0.0.1'")
+web_address = _matching(  # as others see the service
+    r"https?://[A-Za-z0-9.:\[\]-]+/?",
+    "give a URL without a path such as 'https://prices.example'",
+    lambda url: url.rstrip("/"),
+)
+broker_addresses = _listed(
+    _matching(r"(mqtts?|wss?)://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?", _BROKERS), _BROKERS
+)
+paths = _listed(path, "give a list of paths such as ['oak-road.toml']")
+store = _converted(_store_name, "give a path, or a URL such as 'postgresql://host/database'")
+digests = _listed(_matching("[0-9a-fA-F]{64}", _DIGESTS, str.lower), _DIGESTS)
 
 SERVICE = {
     "mode": Setting(one_of("production", "simulation"), required=True),
@@ -458,7 +525,7 @@ SERVICE = {
     "accept_error": Setting(positive, own=True),
     "key": Setting(path, required=True),
     "zones": Setting(paths),
-    "share": Setting(yes),
+    "share": Setting(boolean),
 }
 TABLES: dict[str, dict[str, Setting]] = {
     "service": SERVICE,
@@ -467,7 +534,7 @@ TABLES: dict[str, dict[str, Setting]] = {
         "meters": Setting(store, required=True, secret=True),
         "clients": Setting(store, secret=True),
         "vtn": Setting(store, secret=True),
-        "witness": Setting(some_text),
+        "witness": Setting(line_text),
     },
     "http": {
         "host": Setting(host),
@@ -481,41 +548,50 @@ TABLES: dict[str, dict[str, Setting]] = {
         "connections": Setting(count(10, 100_000)),
         "tls_certificate": Setting(path),
         "tls_key": Setting(path),
-        "pages": Setting(yes),
+        "pages": Setting(boolean),
     },
     "mqtt": {
         "host": Setting(host, required=True),
         "port": Setting(port),
         "readings": Setting(topic(wildcards=True)),
         "prices": Setting(topic(wildcards=False)),
-        "username": Setting(some_text),
+        "username": Setting(line_text),
         "password_file": Setting(path),
-        "home_assistant": Setting(yes),
+        "home_assistant": Setting(boolean),
         "home_assistant_prefix": Setting(topic(wildcards=False)),
     },
     "publish": {"file": Setting(path, required=True)},
     "openadr": {
-        "enabled": Setting(yes),
-        "anonymous": Setting(yes),
-        "webhooks": Setting(yes),
-        "allow_private_callbacks": Setting(yes),
+        "enabled": Setting(boolean),
+        "anonymous": Setting(boolean),
+        "webhooks": Setting(boolean),
+        "allow_private_callbacks": Setting(boolean),
         "url": Setting(web_address),
-        "mqtt": Setting(yes),
+        "mqtt": Setting(boolean),
         "mqtt_uris": Setting(broker_addresses),
     },
 }
 OWN = {name: setting for name, setting in SERVICE.items() if setting.own}
-POLICY_KEYS = {"secret", "rho", "eta_set_by"}
-GROUP_KEYS = frozenset({"meters", "meters_file"})
 
 
 def read_settings(
     content: Table, name: str, settings: Mapping[str, Setting], faults: Faults, given: Table
 ) -> dict[str, Any]:
-    """The good values of a table; `given` stands for what is set elsewhere."""
+    """Read a table of settings.
+
+    Args:
+        content: The file.
+        name: Name of the table.
+        settings: Its keys.
+        faults: Receives every mistake.
+        given: Values for keys that the table does not set.
+
+    Returns:
+        The good values by key.
+    """
     table = content.get(name, {})
     optional = {key for key, s in settings.items() if not s.required or key in given}
-    known(table, f"{name}.", set(settings), optional, faults)
+    check_keys(table, f"{name}.", set(settings), optional, faults)
     if not isinstance(table, Mapping):
         return dict(given)
     found = dict(given)
@@ -525,14 +601,21 @@ def read_settings(
         try:
             found[key] = setting.read(table[key])
         except UnusableError as fix:
-            value = "not usable" if setting.secret else shown(table[key])
+            value = "not usable" if setting.secret else display(table[key])
             faults.add(f"{name}.{key}", f"{name}.{key} is {value}; {fix}.")
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A zone's times [s] that fit each other."""
+    """Times of a zone that are consistent.
+
+    Attributes:
+        begins: Start of step 1 [UTC epoch s].
+        seconds: Length of an interval [s].
+        grace: How long after the end of an interval readings are accepted for it [s].
+        retention: How long readings are kept [s].
+    """
 
     begins: int
     seconds: int
@@ -540,8 +623,16 @@ class Times:
     retention: int
 
 
-def fitting_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
-    """Intervals, their start and their retention, held against each other."""
+def read_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
+    """Check interval, start, grace and retention of a zone against each other.
+
+    Args:
+        found: Settings of [service] by key.
+        faults: Receives every mistake.
+
+    Returns:
+        The times; None where there is a mistake or one is missing.
+    """
     before, seconds = len(faults), found.get("interval", SECONDS)
     meter, begins = found.get("meter_interval"), found.get("begins")
     grace, retention = found.get("grace", 60), found.get("retention", 7 * 86_400)
@@ -579,9 +670,7 @@ def fitting_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
     return Times(begins, seconds, grace, retention)
 
 
-# --------------------------------------------------------------------------------------------------
-# One zone of a service file: its scenario in local time, and the policy that keeps its promise.
-
+# ---- one zone
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 MOST_HOUSES = 10_000_000
@@ -592,7 +681,18 @@ _EPSILONS = (1e-6, 100.0)  # that can be planned for
 def read_zone(
     content: Table, folder: Path, settings: Table, times: Times | None, faults: Faults
 ) -> ZoneService | None:
-    """The zone as it runs; None where it, or the service's times, are at fault."""
+    """Read one zone: its scenario in local time, and the policy that keeps its promise.
+
+    Args:
+        content: The zone's tables.
+        folder: Folder of the files they name.
+        settings: Settings of [service] by key.
+        times: Its times; None where they have mistakes.
+        faults: Receives every mistake.
+
+    Returns:
+        The zone as it runs; None where it or its times have mistakes.
+    """
     before = len(faults)
     seconds = ANY if faults.at("service.interval") else settings.get("interval", SECONDS)
     _check_name(content.get("zone"), faults)
@@ -626,7 +726,7 @@ def read_zone(
             time_zone=settings["time_zone"],
         )
         own = local if learned.private else None
-        local = veiled(local) if learned.private else local
+        local = without_private_models(local) if learned.private else local
         pattern = Pattern(scenario, policy)
         place = EpochTimes(times.begins, seconds, policy.horizon, settings["time_zone"])
         policy, leakage, memory = _planned(local, pattern, promise, faults, place)
@@ -658,12 +758,13 @@ def _table(content: Table, name: str) -> Table:
 
 
 def _check_name(zone: Any, faults: Faults) -> None:
-    """Names go into topics, paths and addresses."""
+    """A name is part of topics, paths and addresses."""
     name = zone.get("id") if isinstance(zone, Mapping) else None
     if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         faults.add(
             "zone.id",
-            f"zone.id is {shown(name)}; give 1 to 64 letters, digits, dots, dashes or underscores.",
+            f"zone.id is {display(name)}; give 1 to 64 letters, digits, dots, dashes or"
+            " underscores.",
         )
 
 
@@ -714,13 +815,13 @@ def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] |
     secret = _secret(raw, faults)
     rho, by = raw.get("rho"), raw.get("eta_set_by", "")
     if rho is not None and not (is_real(rho) and 0 <= rho <= 1):
-        faults.add("policy.rho", f"policy.rho is {shown(rho)}; give a share from 0 to 1.")
+        faults.add("policy.rho", f"policy.rho is {display(rho)}; give a share from 0 to 1.")
     if rho is not None and "clamp" in raw:
-        said = "policy.rho and clamp are both set; give one of them."
-        faults.add("policy.rho", said, "policy.clamp")
+        message = "policy.rho and clamp are both set; give one of them."
+        faults.add("policy.rho", message, "policy.clamp")
     if not isinstance(by, str):
         faults.add(
-            "policy.eta_set_by", f"policy.eta_set_by is {shown(by)}; say who set eta, and why."
+            "policy.eta_set_by", f"policy.eta_set_by is {display(by)}; say who set eta, and why."
         )
     delta = raw.get("delta", 0.0)
     if faults.at("policy.secret"):  # it may go with a delta or not
@@ -729,7 +830,7 @@ def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] |
     if is_real(horizon) and not isinstance(horizon, bool) and horizon > MOST_STEPS:
         faults.add(
             "policy.horizon",
-            f"policy.horizon is {shown(horizon)}; give at most {MOST_STEPS} steps.",
+            f"policy.horizon is {display(horizon)}; give at most {MOST_STEPS} steps.",
         )
         table = {key: value for key, value in table.items() if key != "horizon"}
     policy = read_policy(table, faults, POLICY_KEYS)
@@ -739,31 +840,31 @@ def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] |
 
 
 def _secret(raw: Table, faults: Faults) -> Any:
-    """The secret that is asked for, or the one that goes with the noise."""
+    """The secret that the table names, or the one that the noise implies."""
     natural = "trajectory" if "gaussian" in raw else "step"
     secret = raw.get("secret", natural)
     if secret not in get_args(Secret):
         faults.add(
             "policy.secret",
-            f"policy.secret is {shown(secret)}; give one of {', '.join(get_args(Secret))}.",
+            f"policy.secret is {display(secret)}; give one of {', '.join(get_args(Secret))}.",
         )
         return natural
     if "gaussian" in raw and secret != "trajectory":
         faults.add(
             "policy.secret",
-            f"policy.secret is {shown(secret)} with Gaussian noise; give the secret trajectory.",
+            f"policy.secret is {display(secret)} with Gaussian noise; give the secret trajectory.",
         )
     if "window" in raw and "secret" in raw and secret != "step":
         faults.add(
             "policy.secret",
-            f"policy.secret is {shown(secret)} with a window, which shares out the budget by"
+            f"policy.secret is {display(secret)} with a window, which shares out the budget by"
             " itself; give the secret step, or no window.",
         )
     return "window" if "window" in raw else secret
 
 
 def _check_trust(content: Table, settings: Table, faults: Faults) -> None:
-    """An eta below 1 needs a person who answers for it, and demand that does not react to rates."""
+    """eta < 1 requires `eta_set_by` (in production) and demand without elasticity."""
     eta = _table(content, "policy").get("eta", 1)
     if not is_real(eta) or eta >= 1:
         return
@@ -845,9 +946,7 @@ def _planned(
     return Planned(terms, None, None)
 
 
-# --------------------------------------------------------------------------------------------------
-# A service file (docs/service.md) to a Deployment, or every mistake in it at once.
-
+# ---- the deployment
 
 _HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections", "pages")
 OWN_KEYS = {f"service.{key}" for key in OWN}
@@ -855,12 +954,22 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def load_deployment(path: Path | str) -> Deployment:
-    """Read a service file and the zone files it names; all problems are in one ConfigError."""
+    """Read a service file and the zone files it names.
+
+    Args:
+        path: The service file (TOML).
+
+    Returns:
+        The deployment.
+
+    Raises:
+        ConfigError: Every mistake in these files, each with its line.
+    """
     main = TomlFile(Path(path))
     found = _tables(main)
     settings = found["service"]
     lone = not set(main.content) & SECTIONS and bool(settings.get("zones"))
-    times = fitting_times(settings, main.faults)
+    times = read_times(settings, main.faults)
     files = [] if lone else [main]
     zones = [] if lone else [read_zone(main.content, main.folder, settings, times, main.faults)]
     for i, name in enumerate(settings.get("zones", ())):
@@ -897,7 +1006,14 @@ def load_deployment(path: Path | str) -> Deployment:
 
 
 def is_service(content: Table) -> bool:
-    """Whether a file is a service's, and not a zone's alone."""
+    """Whether a file is a service file, not only a zone file.
+
+    Args:
+        content: The file.
+
+    Returns:
+        True if it has a table or key that only a service file has.
+    """
     service = content.get("service")
     own = set(service) - set(OWN) if isinstance(service, Mapping) else set()
     return bool(set(content) & set(TABLES) - {"service"} or own & set(TABLES["service"]))
@@ -914,7 +1030,7 @@ def _tables(main: TomlFile) -> dict[str, dict[str, Any]]:
         *("elasticity", "http", "learned", "mqtt", "openadr", "publish"),
         *(SECTIONS if lone else ()),
     }
-    known(content, "", SECTIONS | BESIDE | set(TABLES), optional, faults)
+    check_keys(content, "", SECTIONS | OPTIONAL_TABLES | set(TABLES), optional, faults)
     return {
         name: read_settings(content, name, settings, faults, {})
         for name, settings in TABLES.items()
@@ -925,19 +1041,21 @@ def _tables(main: TomlFile) -> dict[str, dict[str, Any]]:
 def _further_zone(
     file: TomlFile, settings: Table, times: Times | None, main: Faults
 ) -> ZoneService | None:
-    """A zone of another file: what its own [service] does not say, the service's says."""
+    """A zone of another file; the service file sets what its own [service] does not."""
     if file.broken:
         return None
-    known(file.content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, file.faults)
+    check_keys(
+        file.content, "", SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, file.faults
+    )
     own = {key: value for key, value in settings.items() if key in OWN or key == "mode"}
-    table = file.content.get("service", {})
-    said = table if isinstance(table, Mapping) else {}
+
+    given = _table(file.content, "service")
     file.faults.elsewhere |= {
-        key for key in OWN_KEYS if main.at(key) and key.removeprefix("service.") not in said
+        key for key in OWN_KEYS if main.at(key) and key.removeprefix("service.") not in given
     }
     if "service" in file.content:
         own |= read_settings(file.content, "service", OWN, file.faults, own)
-        times = fitting_times(own, file.faults)
+        times = read_times(own, file.faults)
     return read_zone(file.content, file.folder, own, times, file.faults)
 
 
@@ -951,14 +1069,14 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
         if zone.id in names:
             file.faults.add(
                 "zone.id",
-                f"zone.id is {shown(zone.id)}, as in {names[zone.id]}; give each zone its own.",
+                f"zone.id is {display(zone.id)}, as in {names[zone.id]}; give each zone its own.",
             )
         names[zone.id] = file.path
         shared = next((one for one in zone.meters if one in meters), None)
         if shared is not None:
             file.faults.add(
                 "houses",
-                f"houses has the meter {shown(shared)}, which is of zone {meters[shared]} too;"
+                f"houses has the meter {display(shared)}, which is of zone {meters[shared]} too;"
                 " give each house its own meter.",
             )
         meters |= dict.fromkeys(zone.meters, zone.id)
@@ -968,35 +1086,30 @@ def _http(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Http | None:
     given = found.get("http")
     if given is None:
         return None
-    made = Http(
+    http = Http(
         host=given.get("host", Http().host),
         port=given.get("port", Http().port),
         tokens=given.get("token_digests", ()),
-        tls_certificate=_beside(given.get("tls_certificate"), main),
-        tls_key=_beside(given.get("tls_key"), main),
+        tls_certificate=_in_folder(given.get("tls_certificate"), main),
+        tls_key=_in_folder(given.get("tls_key"), main),
         **{key: given[key] for key in _HTTP if key in given},
     )
-    raw = _raw(main, "http")
+    raw = _table(main.content, "http")
     for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         if one in raw and other not in raw:
             main.faults.add(f"http.{other}", f"http.{other} is not set but {one} is; give both.")
-    return made
+    return http
 
 
-def _beside(name: str | None, main: TomlFile) -> Path | None:
+def _in_folder(name: str | None, main: TomlFile) -> Path | None:
     return None if name is None else main.folder / name
-
-
-def _raw(main: TomlFile, name: str) -> Table:
-    table = main.content.get(name)
-    return table if isinstance(table, Mapping) else {}
 
 
 def _mqtt(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Mqtt | None:
     given = found.get("mqtt")
     if given is None:
         return None
-    raw = _raw(main, "mqtt")
+    raw = _table(main.content, "mqtt")
     openadr = _openadr(found)
     events = openadr is not None and openadr.mqtt
     if "readings" not in raw and "prices" not in raw and not events:
@@ -1012,8 +1125,8 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Mqtt | None:
         )
     if "host" not in given:
         return None
-    told = given.get("home_assistant", False)
-    if told and "prices" not in raw:
+    discovery = given.get("home_assistant", False)
+    if discovery and "prices" not in raw:
         main.faults.add(
             "mqtt.home_assistant",
             "mqtt.home_assistant is true but prices is not set; give the topic they go out on.",
@@ -1025,13 +1138,13 @@ def _mqtt(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Mqtt | None:
         readings=given.get("readings"),
         prices=given.get("prices"),
         username=given.get("username"),
-        password_file=_beside(given.get("password_file"), main),
-        home_assistant=given.get("home_assistant_prefix", "homeassistant") if told else None,
+        password_file=_in_folder(given.get("password_file"), main),
+        home_assistant=given.get("home_assistant_prefix", "homeassistant") if discovery else None,
     )
 
 
 def _openadr(found: Mapping[str, dict[str, Any]]) -> OpenAdr | None:
-    """On where nothing is said: the prices are public anyway."""
+    """On by default: the prices are public."""
     given = dict(found.get("openadr", {}))
     return OpenAdr(**given) if given.pop("enabled", True) else None
 
@@ -1050,7 +1163,7 @@ def _check_shared(found: Mapping[str, dict[str, Any]], faults: Faults) -> None:
 
 
 def _witness(stores: Mapping[str, str], main: TomlFile) -> Path | None:
-    """The folder that is named; else one beside the service file for a ledger on a server."""
+    """The folder that is set; for a ledger on a server by default next to the service file."""
     if "witness" in stores:
         return main.folder / stores["witness"]
     if "://" in stores["ledger"].removeprefix("sqlite:"):
@@ -1067,11 +1180,11 @@ def _store(value: str, folder: Path) -> str:
 
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:
-    """What can be run but deserves a look."""
+    """Warnings that do not prevent a start."""
     found = []
     if http is not None and http.host not in _LOOPBACK and http.tls_certificate is None:
         found.append(
-            f"http.host is {shown(http.host)} without tls_certificate: tokens and readings travel"
+            f"http.host is {display(http.host)} without tls_certificate: tokens and readings travel"
             " in the clear unless a proxy in front has TLS."
         )
     if http is None and (mqtt is None or mqtt.readings is None):

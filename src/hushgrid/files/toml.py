@@ -1,4 +1,8 @@
-"""Tables of a TOML file, checked: every mistake is added to the file's faults by its key."""
+"""TOML files with the line of every key, and checks of their tables.
+
+Each mistake is added to the file's faults under its key, written as in messages: `houses[0].bound`,
+`models[1].chains.at home.periods[2]`. Durations and instants are read in whole seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,6 @@ from typing import Any, NamedTuple
 from hushgrid.errors import ConfigError, FileError, HushgridError, Problem
 from hushgrid.files.results import read_text
 
-# --------------------------------------------------------------------------------------------------
-# Where in a TOML file each key stands. For files that tomllib has read: nothing is checked here.
-#
-# Keys are written as messages write them: `houses[0].bound`, `models[1].chains.at home.periods[2]`.
-
-
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SCALAR = re.compile(r"[^,\]}#\n]*")
@@ -35,7 +33,13 @@ _PLAIN = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b"}
 
 
 def lines_of(source: str) -> dict[str, int]:
-    """The line (from 1) of every key, table and element.
+    """Line of every key, table and element of a TOML text that tomllib accepts.
+
+    Args:
+        source: The text.
+
+    Returns:
+        Line (from 1) by key.
 
     >>> lines_of('[a]\\nb = [1,\\n 2] # c = 3\\n')
     {'a': 1, 'a.b': 2, 'a.b[0]': 2, 'a.b[1]': 3}
@@ -44,7 +48,15 @@ def lines_of(source: str) -> dict[str, int]:
 
 
 def line_at(lines: dict[str, int], key: str) -> int:
-    """The line of a key, or of the closest thing around it; 1 where nothing is known of it."""
+    """Line of a key, or of the closest key that contains it.
+
+    Args:
+        lines: Line by key, as `lines_of` gives it.
+        key: A key such as `houses[0].bound`.
+
+    Returns:
+        The line; 1 where nothing is known of the key.
+    """
     while key not in lines and key:
         cut = max(key.rfind("."), key.rfind("["))
         key = key[: max(cut, 0)]
@@ -182,9 +194,7 @@ def _unquoted(text: str) -> str:
     return _ESCAPE.sub(plain, text[1:-1])
 
 
-# --------------------------------------------------------------------------------------------------
-# Durations and instants of a service file, in whole seconds.
-
+# ---- durations and instants
 
 _PARTS = re.compile(
     r"P(?:(\d{1,9})W)?(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?"
@@ -193,7 +203,13 @@ _SECONDS = (7 * 86_400, 86_400, 3600, 60, 1)
 
 
 def seconds_of(value: Any) -> int | None:
-    """The seconds of PT15M, P7D and the like, or of a whole number; None where it is neither.
+    """Seconds of an ISO 8601 duration such as PT15M or P7D, or of a whole number.
+
+    Args:
+        value: Any value of a TOML file.
+
+    Returns:
+        Seconds; None where the value is neither.
 
     >>> seconds_of("PT1H30M"), seconds_of("P7D"), seconds_of(900), seconds_of("15 min")
     (5400, 604800, 900, None)
@@ -208,7 +224,13 @@ def seconds_of(value: Any) -> int | None:
 
 
 def instant_of(value: Any) -> int | None:
-    """Seconds since 1970 of a date-time with an offset, TOML's own or as text; None for others.
+    """Seconds since 1970 of a date-time with an offset, given as TOML's own type or as text.
+
+    Args:
+        value: Any value of a TOML file.
+
+    Returns:
+        Seconds UTC; None for other values.
 
     >>> instant_of("2026-01-01T00:00:00Z"), instant_of("2026-01-01T00:00:00")
     (1767225600, None)
@@ -228,7 +250,13 @@ def instant_of(value: Any) -> int | None:
 
 
 def duration_text(seconds: int) -> str:
-    """Seconds in words.
+    """A duration in words.
+
+    Args:
+        seconds: Whole seconds.
+
+    Returns:
+        Such as "15 minutes", in the largest unit that divides it.
 
     >>> duration_text(900), duration_text(604800), duration_text(90)
     ('15 minutes', '7 days', '90 seconds')
@@ -239,16 +267,15 @@ def duration_text(seconds: int) -> str:
     return "0 seconds"
 
 
-# --------------------------------------------------------------------------------------------------
-# A TOML file with the lines of its keys and the mistakes found in it.
+# ---- files and their mistakes
 
 
 class TomlFile:
-    """The content of a file, and its faults.
+    """The content of a TOML file, and its faults.
 
     Args:
-        path: The file; what it names is relative to its folder.
-        source: Its text, where it was read before.
+        path: The file; paths in it are relative to its folder.
+        source: Its text, if it was read before.
     """
 
     def __init__(self, path: Path, source: str | None = None) -> None:
@@ -273,11 +300,11 @@ class TomlFile:
 
     @property
     def broken(self) -> bool:
-        """Whether there is nothing to look into."""
+        """True if there is no content to check."""
         return bool(self.unreadable) or "" in self._lines
 
     def problems(self) -> list[Problem]:
-        """The faults with their lines, in the order of the file."""
+        """The faults with their lines, in order of line."""
         if self.unreadable:
             return [Problem(str(self.path), 1, "", self.unreadable)]
         found = [
@@ -287,7 +314,7 @@ class TomlFile:
         return sorted(found, key=lambda problem: problem.line)
 
     def check(self) -> None:
-        """Raise every mistake found so far."""
+        """Raise a `ConfigError` with every fault found so far, if any."""
         if problems := self.problems():
             raise ConfigError(tuple(problems))
 
@@ -302,16 +329,23 @@ _LONGEST = 80  # characters of a value that a message shows
 
 
 class KeyFault(NamedTuple):
-    """A mistake at a key such as `houses[0].bound`."""
+    """A mistake at a key.
+
+    Attributes:
+        key: A key such as `houses[0].bound`.
+        message: One sentence with the key, the value and the fix.
+    """
 
     key: str
     message: str
 
 
 class Faults:
-    """The mistakes of one file: one a key, and none that only follows from another one.
+    """The mistakes of one file: one for each key, and none that only follows from another.
 
-    `elsewhere`: keys whose mistake is reported at another place, such as a misspelt key.
+    Attributes:
+        found: The mistakes, in order of discovery.
+        elsewhere: Keys whose mistake is reported under another key, such as a misspelt one.
     """
 
     def __init__(self) -> None:
@@ -320,24 +354,24 @@ class Faults:
         self._added = 0
 
     def __len__(self) -> int:
-        """How often something was found wrong, counting what is reported only once."""
+        """How many mistakes were added, including those that are not reported."""
         return self._added
 
     def add(self, key: str, message: str, *others: str) -> None:
-        """Note a mistake.
+        """Add a mistake.
 
         Args:
             key: The key at fault, as a path such as `houses[0].bound`.
             message: One sentence with the key, the value and the fix.
-            others: Keys whose values the mistake follows from, too. Where one of them is at fault
-                itself, nothing is known about this key.
+            others: Further keys that the mistake depends on. If one of them has a fault, this one
+                is counted but not reported.
         """
         self._added += 1
         if not self.at(key, *others):
             self.found.append(KeyFault(key, masked(message)))
 
     def at(self, *keys: str) -> bool:
-        """Whether a mistake was found at one of the keys."""
+        """True if a mistake was found at one of the keys."""
         return any(key in self.elsewhere for key in keys) or any(
             fault.key in keys for fault in self.found
         )
@@ -354,30 +388,54 @@ class Faults:
 
 
 def masked(text: str) -> str:
-    """The text without passwords.
+    """Replace passwords in a text.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with *** in place of user information in URLs and of password values.
 
     >>> masked("postgresql://me:secret@host/db")
     'postgresql://***@host/db'
     """
-    for pattern, shown_as in _SECRETS:
-        text = pattern.sub(shown_as, text)
+    for pattern, mask in _SECRETS:
+        text = pattern.sub(mask, text)
     return text
 
 
-def shown(value: Any) -> str:
-    """A value as a message may show it: without passwords, not too long."""
+def display(value: Any) -> str:
+    """A value for a message: without passwords, at most 80 characters.
+
+    Args:
+        value: Any value of a TOML file.
+
+    Returns:
+        Its text.
+    """
     if isinstance(value, Mapping):
         return "a table"
     text = masked(repr(value))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def known(table: Any, place: str, keys: set[str], optional: set[str], faults: Faults) -> bool:
-    """Whether a table has only known keys, and all but the optional ones."""
+def check_keys(table: Any, place: str, keys: set[str], optional: set[str], faults: Faults) -> bool:
+    """Check that a table has all required keys and no unknown one.
+
+    Args:
+        table: The table, or what was given in its place.
+        place: Prefix of its keys in messages, such as "tariff.".
+        keys: The known keys.
+        optional: Those that need not be set.
+        faults: Receives the mistakes.
+
+    Returns:
+        True if there is no mistake.
+    """
     before = len(faults)
     if not isinstance(table, Mapping):
         name = place.rstrip(".") or "file"
-        faults.add(name, f"{name} is {shown(table)}; give a table.")
+        faults.add(name, f"{name} is {display(table)}; give a table.")
         return False
     for key in table:
         if key not in keys:
@@ -385,7 +443,7 @@ def known(table: Any, place: str, keys: set[str], optional: set[str], faults: Fa
             fix = f"did you mean {near}? Known keys: " if near else "use "
             faults.add(
                 f"{place}{key}",
-                f"{place}{shown_key(key)} is not known; {fix}{', '.join(sorted(keys))}.",
+                f"{place}{_display_key(key)} is not known; {fix}{', '.join(sorted(keys))}.",
             )
             if near and near not in table:  # the value that was meant for it is not missing
                 faults.elsewhere.add(f"{place}{near}")
@@ -400,87 +458,135 @@ def _nearest(key: str, keys: set[str]) -> str | None:
     return next(iter(get_close_matches(key.lower(), sorted(keys), 1, 0.5)), None)
 
 
-def shown_key(key: str) -> str:
-    """A key as a message may show it, on one line."""
-    return key if re.fullmatch(r"[\w-]{1,80}", key) else shown(key)
+def _display_key(key: str) -> str:
+    """A key for a message, on one line."""
+    return key if re.fullmatch(r"[\w-]{1,80}", key) else display(key)
 
 
 def tables(content: Table, key: str, faults: Faults, place: str = "") -> Sequence[Table]:
-    """The tables of an array; none where it is no such array."""
+    """The tables of an array of tables.
+
+    Args:
+        content: The table that holds the array.
+        key: Its key.
+        faults: Receives the mistakes.
+        place: Prefix of the key in messages.
+
+    Returns:
+        The tables; empty where the value is no such array.
+    """
     given, at = content.get(key), f"{place}{key}"
     if not isinstance(given, list) or not given:
-        faults.add(at, f"{at} is {shown(given)}; give at least one [[{key}]] table.")
+        faults.add(at, f"{at} is {display(given)}; give at least one [[{key}]] table.")
         return ()
     for i, table in enumerate(given):
         if not isinstance(table, Mapping):
-            faults.add(f"{at}[{i}]", f"{at}[{i}] is {shown(table)}; give a [[{key}]] table.")
+            faults.add(f"{at}[{i}]", f"{at}[{i}] is {display(table)}; give a [[{key}]] table.")
     return given if all(isinstance(table, Mapping) for table in given) else ()
 
 
 def text(table: Any, place: str, key: str, faults: Faults) -> str | None:
-    """A text."""
+    """A text of a table.
+
+    Args:
+        table: The table.
+        place: Prefix of its keys in messages.
+        key: The key.
+        faults: Receives the mistake.
+
+    Returns:
+        The text; None where the value is none.
+    """
     value = table.get(key) if isinstance(table, Mapping) else None
     if isinstance(value, str):
         return value
-    faults.add(f"{place}{key}", f"{place}{key} is {shown(value)}; give a text.")
+    faults.add(f"{place}{key}", f"{place}{key} is {display(value)}; give a text.")
     return None
 
 
 def whole(table: Table, place: str, key: str, faults: Faults) -> int | None:
-    """A whole number, 1 or more; one that is not set has been noted before."""
+    """A whole number of a table; a missing key is reported by `check_keys`.
+
+    Args:
+        table: The table.
+        place: Prefix of its keys in messages.
+        key: The key.
+        faults: Receives the mistake.
+
+    Returns:
+        The number, 1 or more; None where the value is none.
+    """
     value = table.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31:
         return value
     if key in table:
         faults.add(
             f"{place}{key}",
-            f"{place}{key} is {shown(value)}; give a whole number, 1 or more, below 2^31.",
+            f"{place}{key} is {display(value)}; give a whole number, 1 or more, below 2^31.",
         )
     return None
 
 
-def chance(table: Table, place: str, key: str, faults: Faults) -> float:
-    """A probability; a half stands for one that is none."""
+def probability(table: Table, place: str, key: str, faults: Faults) -> float:
+    """A probability of a table; a missing key is reported by `check_keys`.
+
+    Args:
+        table: The table.
+        place: Prefix of its keys in messages.
+        key: The key.
+        faults: Receives the mistake.
+
+    Returns:
+        The probability; 0.5 where the value is none.
+    """
     value = table.get(key)
     if not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value <= 1:
         return float(value)
     if key in table:
         faults.add(
-            f"{place}{key}", f"{place}{key} is {shown(value)}; give a probability from 0 to 1."
+            f"{place}{key}", f"{place}{key} is {display(value)}; give a probability from 0 to 1."
         )
     return 0.5
 
 
-def made(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | None = None) -> Any:
-    """A value from a table whose keys are the value's own fields; None where it has faults.
+def build(kind: Any, table: Any, place: str, faults: Faults, also: set[str] | None = None) -> Any:
+    """Construct a dataclass from a table whose keys are its fields.
 
-    `also`: keys that somebody else reads.
+    Args:
+        kind: The dataclass.
+        table: The table, or what was given in its place.
+        place: Prefix of its keys in messages.
+        faults: Receives every mistake.
+        also: Keys of the table that the caller reads itself.
+
+    Returns:
+        The value; None where there is a mistake.
     """
     before = len(faults)
-    ours = {field.name: field for field in fields(kind) if field.init and field.name != "min_scale"}
-    every = set(ours) | (also or set())
-    needed = {key for key, field in ours.items() if _needed(field)}
-    known(table, place, every, every - needed, faults)
+    own = {field.name: field for field in fields(kind) if field.init and field.name != "min_scale"}
+    every = set(own) | (also or set())
+    needed = {key for key, field in own.items() if _needed(field)}
+    check_keys(table, place, every, every - needed, faults)
     if not isinstance(table, Mapping):
         return None
-    given = {key: value for key, value in table.items() if key in ours}
+    given = {key: value for key, value in table.items() if key in own}
     for key, value in list(given.items()):
-        if ours[key].type in ("float", "int") and (
+        if own[key].type in ("float", "int") and (
             isinstance(value, bool) or not isinstance(value, (int, float))
         ):
-            faults.add(f"{place}{key}", f"{place}{key} is {shown(value)}; give a number.")
-            _replace(given, key, ours)
+            faults.add(f"{place}{key}", f"{place}{key} is {display(value)}; give a number.")
+            _replace(given, key, own)
     given |= dict.fromkeys(needed - set(given), 1.0)
-    found = _constructed(kind, given, ours, place, faults)
+    found = _constructed(kind, given, own, place, faults)
     return found if len(faults) == before else None
 
 
 def _constructed(
-    kind: Any, given: dict[str, Any], ours: Table, place: str, faults: Faults
+    kind: Any, given: dict[str, Any], own: Table, place: str, faults: Faults
 ) -> Any | None:
-    """The value; each field that is refused is noted and replaced, so that the next one shows."""
+    """The value; a refused field is reported and replaced, so that the next one is found."""
     name = place.rstrip(".")
-    for _ in range(len(ours) + 1):
+    for _ in range(len(own) + 1):
         try:
             return kind(**given)
         except HushgridError as error:
@@ -489,7 +595,7 @@ def _constructed(
             at = next((field for field in error.fields if field in given), None)
             if at is None:
                 return None
-            _replace(given, at, ours)
+            _replace(given, at, own)
         except (TypeError, ValueError, ArithmeticError) as error:
             faults.add(name, f"{name} holds a value of the wrong kind or size ({error}).")
             return None
@@ -500,9 +606,9 @@ def _needed(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _replace(given: dict[str, Any], key: str, ours: Table) -> None:
+def _replace(given: dict[str, Any], key: str, own: Table) -> None:
     """Put a value that is accepted in the place of one that was refused."""
-    if _needed(ours[key]):
-        given[key] = 1 if ours[key].type == "int" else 1.0
+    if _needed(own[key]):
+        given[key] = 1 if own[key].type == "int" else 1.0
     else:
         del given[key]

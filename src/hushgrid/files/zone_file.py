@@ -1,4 +1,10 @@
-"""A zone of one's own from a TOML file (docs/zone-file.md has an annotated one)."""
+"""Zone files in TOML (docs/zone-file.md has an annotated one).
+
+Reads zone, tariff, policy, laws of readings, occupancy models and the [learned] table: where models
+come from and what they may shape. A model fitted to the homes' own readings without noise reveals
+something about them in every number it shapes: a scale, an estimate, a forecast, an imputed
+reading. Times HH:MM become steps of a day, periods with probabilities become transition matrices.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +22,11 @@ from hushgrid.files.toml import (
     Faults,
     Table,
     TomlFile,
-    chance,
-    known,
-    made,
+    build,
+    check_keys,
+    display,
+    probability,
     seconds_of,
-    shown,
     tables,
     text,
     whole,
@@ -41,18 +47,20 @@ from hushgrid.model.occupancy import Calendar, OccupancyModel, check_models
 from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import MAX_BOUND, Tariff, Zone
 
-# --------------------------------------------------------------------------------------------------
-# Days of a zone file: times HH:MM to steps, periods with chances to transition matrices.
-
-
-SECONDS = 900  # of a step, where nothing else is said
+SECONDS = 900  # default length of a step
 ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
 INTERVALS = "whole seconds that divide a day, such as 'PT15M' or 1800"
 _DAY = 86_400
 
 
 def step_seconds(value: Any) -> int | None:
-    """The length of a step as zone and service files give it [s]; None where it is none.
+    """Length of a step, as zone and service files give it.
+
+    Args:
+        value: Seconds, or an ISO 8601 duration.
+
+    Returns:
+        Seconds; None where they do not divide a day.
 
     >>> step_seconds("PT1H"), step_seconds(1800), step_seconds("PT7M")
     (3600, 1800, None)
@@ -62,7 +70,15 @@ def step_seconds(value: Any) -> int | None:
 
 
 class DaySteps:
-    """A day of steps of `seconds`."""
+    """A day in steps of equal length.
+
+    Args:
+        seconds: Length of a step [s]; divides a day.
+        faults: Receives the mistakes in times.
+
+    Raises:
+        FileError: If `seconds` does not divide a day.
+    """
 
     def __init__(self, seconds: int, faults: Faults) -> None:
         if not 1 <= seconds <= _DAY or _DAY % seconds:
@@ -72,7 +88,7 @@ class DaySteps:
         self.seconds, self.steps, self.faults = seconds, _DAY // seconds, faults
 
     def step_of(self, value: Any, place: str) -> int:
-        """The step of the day that starts at HH:MM."""
+        """Step of the day that starts at HH:MM; 0 where there is none."""
         try:
             hour, minute = (int(part) for part in str(value).split(":"))
         except ValueError:
@@ -84,7 +100,7 @@ class DaySteps:
             fix = "give a quarter hour such as '07:15'"
         else:
             fix = f"give a time such as '07:00' at which a step of {self.seconds} s begins"
-        self.faults.add(f"{place}from", f"{place}from is {shown(value)}; {fix}.")
+        self.faults.add(f"{place}from", f"{place}from is {display(value)}; {fix}.")
         return 0
 
     def from_midnight(self, starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
@@ -93,21 +109,31 @@ class DaySteps:
         for i, (start, _) in enumerate(starts):
             for j in range(i):
                 if starts[j][0] == start:
-                    said = f"{place} has two entries from the same time; give each its own."
-                    self.faults.add(keys[i], said, keys[j])
+                    message = f"{place} has two entries from the same time; give each its own."
+                    self.faults.add(keys[i], message, keys[j])
         return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
 
 
 def chains_of(chains: Table, place: str, day: DaySteps) -> tuple[list[list[float]], list[Any]]:
-    """Initial law and transitions of every chain; of a day, or of a weekday and a weekend day."""
+    """Initial law and transitions of every chain.
+
+    Args:
+        chains: Table of a chain by name.
+        place: Prefix of their keys in messages.
+        day: Steps of the day; receives the mistakes.
+
+    Returns:
+        For each chain its initial law (2,) and its transitions (slots, 2, 2): slots of a day, or of
+        a weekday followed by those of a weekend day.
+    """
     weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
     initial, transition = [], []
     for name, chain in chains.items():
         where = f"{place}{name}."
-        known(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"}, day.faults)
+        check_keys(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"}, day.faults)
         if not isinstance(chain, Mapping):
             continue
-        at_home = chance(chain, where, "home_at_start", day.faults)
+        at_home = probability(chain, where, "home_at_start", day.faults)
         initial.append([1 - at_home, at_home])
         weekday = (
             _matrices(chain["periods"], f"{where}periods", day) if "periods" in chain else None
@@ -124,15 +150,15 @@ def _matrices(periods: Any, place: str, day: DaySteps) -> Any:
     """(steps, 2, 2) transition matrices of a day given as periods with chances a step."""
     faults, before = day.faults, len(day.faults)
     if not isinstance(periods, list) or not periods:
-        faults.add(place, f"{place} is {shown(periods)}; give a list of periods.")
+        faults.add(place, f"{place} is {display(periods)}; give a list of periods.")
         return None
     starts, chances = [], []
     for i, period in enumerate(periods):
         where = f"{place}[{i}]."
-        known(period, where, {"from", "leave", "come"}, set(), faults)
+        check_keys(period, where, {"from", "leave", "come"}, set(), faults)
         if isinstance(period, Mapping):
             starts.append((day.step_of(period.get("from", "00:00"), where), i))
-            chances.append([chance(period, where, key, faults) for key in ("leave", "come")])
+            chances.append([probability(period, where, key, faults) for key in ("leave", "come")])
     if len(faults) > before:
         return None
     a = np.empty((day.steps, 2, 2))
@@ -144,12 +170,7 @@ def _matrices(periods: Any, place: str, day: DaySteps) -> Any:
     return a
 
 
-# --------------------------------------------------------------------------------------------------
-# Where a model comes from, and what it may shape: the [learned] table of a zone file.
-#
-# A model that was fitted to the homes' own readings, without noise, says something about them in
-# every number it shapes: a scale, an estimate, a forecast, a value put in for a missing reading.
-
+# ---- origin of the models
 
 Origin = Literal["public", "pooled", "private"]
 LEAST_POOLED = 15  # homes
@@ -158,7 +179,14 @@ _KEYS = {"provenance", "homes", "epsilon", "by", "law", "prior", "days", "bound_
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`public` (a survey), `pooled` (many homes, noisy sums worth `epsilon`) or `private`."""
+    """Origin of the models.
+
+    Attributes:
+        origin: "public" (a survey), "pooled" (noisy sums over many homes) or "private".
+        epsilon: What every home has spent on the models.
+        homes: Number of homes they were fitted to.
+        digest: Digest of the model; a random name where it is private.
+    """
 
     origin: Origin = "public"
     epsilon: float = 0.0  # that every home has spent on the models
@@ -167,16 +195,24 @@ class Provenance:
 
     @property
     def private(self) -> bool:
-        """Whether the model may shape nothing that is published."""
+        """True if the model may shape nothing that is published."""
         return self.origin == "private"
 
 
 def read_provenance(content: Table, faults: Faults) -> Provenance:
-    """The [learned] table; without one the models are public, as somebody wrote them."""
+    """Read the [learned] table; without one the models are public.
+
+    Args:
+        content: The zone file.
+        faults: Receives the mistakes.
+
+    Returns:
+        The origin; private where the table has mistakes.
+    """
     if "learned" not in content:
         return Provenance()
     table: Any = content["learned"]
-    known(table, "learned.", _KEYS, _KEYS - {"provenance"}, faults)
+    check_keys(table, "learned.", _KEYS, _KEYS - {"provenance"}, faults)
     if not isinstance(table, Mapping):
         return Provenance("private")
     origin, epsilon, homes = (
@@ -188,12 +224,12 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
     if origin not in get_args(Origin):
         faults.add(
             "learned.provenance",
-            f"learned.provenance is {shown(origin)}; give one of {', '.join(get_args(Origin))}.",
+            f"learned.provenance is {display(origin)}; give one of {', '.join(get_args(Origin))}.",
         )
     if not (is_real(epsilon) and epsilon >= 0):
-        faults.add("learned.epsilon", f"learned.epsilon is {shown(epsilon)}; give 0 or more.")
+        faults.add("learned.epsilon", f"learned.epsilon is {display(epsilon)}; give 0 or more.")
     if not isinstance(homes, int) or isinstance(homes, bool) or homes < 0:
-        faults.add("learned.homes", f"learned.homes is {shown(homes)}; give a whole number.")
+        faults.add("learned.homes", f"learned.homes is {display(homes)}; give a whole number.")
     if len(faults) > before:
         return Provenance("private")
     if origin == "pooled" and (homes < LEAST_POOLED or not epsilon > 0):
@@ -209,7 +245,15 @@ def read_provenance(content: Table, faults: Faults) -> Provenance:
 
 
 def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faults: Faults) -> None:
-    """What a private model may not shape; each way out that is open is a mistake of its own."""
+    """Check that private models shape nothing that is published.
+
+    Args:
+        found: Origin of the models.
+        policy: The policy.
+        secret: What is promised: "step", "interval", "trajectory" or "window".
+        rho: Relative error by which a clamp is chosen; None: no clamp is chosen.
+        faults: Receives one mistake for each setting through which the models would leak.
+    """
     if not found.private:
         return
     why = "the models are private (learned.provenance) and would leak through"
@@ -235,23 +279,30 @@ def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faul
 
 GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
-BESIDE = {"learned", "service"}  # that a zone may have too: where its models come from, its times
+OPTIONAL_TABLES = {"learned", "service"}  # origin of the models, times
 SERVICE = {  # keys of [service]; a zone file uses interval and time_zone, a service all of them
     *("mode", "begins", "time_zone", "interval", "meter_interval", "grace", "retention"),
     *("currency", "fallback_rate", "budget", "accept_error", "key", "zones", "share"),
 }
-_OTHERS = frozenset({"meters", "meters_file"})  # of houses, and of the policy below: a service's
-_TIMED = {"law", "from", "share"}  # of every law, beside its family's own
+GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service file only
+POLICY_KEYS = {"secret", "rho", "eta_set_by"}  # of [policy], read by a service file only
+_TIMED = {"law", "from", "share"}  # of every law, in addition to its family's own
 _FAMILIES: dict[str, Any] = dict(FAMILIES)
 _LAW_KEYS = {f.name for law in _FAMILIES.values() for f in fields(law)} | _TIMED | {"parts"}
-_PROMISES = {"secret", "rho", "eta_set_by"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneFile:
-    """What a zone file says: the scenario and the policy; `provenance`: where models and laws
-    come from, in the words of whoever wrote the file. `time_zone` and `meters` (one a house, or
-    none) are what the file has ready for a service.
+    """Content of a zone file.
+
+    Attributes:
+        scenario: Zone, tariff, models and laws.
+        policy: The policy.
+        provenance: Where models and laws come from, as the file states it.
+        seconds: Length of a step [s].
+        learned: Origin of the models.
+        time_zone: IANA name of the zone of its times of day.
+        meters: Meter ids in house order; empty where the file does not list them.
     """
 
     scenario: Scenario
@@ -281,31 +332,43 @@ def load_zone(path: Path | str, *, seconds: int | None = None) -> ZoneFile:
 
 
 def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile:
-    """A zone from the text of a zone file; `path` is its name, and where its model files lie."""
+    """Read a zone from the text of a zone file.
+
+    Args:
+        written: The text (TOML).
+        path: Name of the file; its model files are relative to its folder.
+        seconds: Length of a step [s]; else the file's own service.interval, else 15 minutes.
+
+    Returns:
+        The zone.
+
+    Raises:
+        ConfigError: Every mistake in the file, each with its line.
+    """
     file = TomlFile(path, written)
     file.check()
     content, faults = file.content, file.faults
-    known(content, "", SECTIONS | BESIDE, {"elasticity", *BESIDE}, faults)
+    check_keys(content, "", SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, faults)
     length = _interval(content, faults) if seconds is None else seconds
-    scenario = read_scenario(content, file.folder, length, faults, _OTHERS)
-    policy = read_policy(content["policy"], faults, _PROMISES) if "policy" in content else None
+    scenario = read_scenario(content, file.folder, length, faults, GROUP_KEYS)
+    policy = read_policy(content["policy"], faults, POLICY_KEYS) if "policy" in content else None
     learned = read_provenance(content, faults)
     file.check()
     assert scenario is not None
     assert policy is not None
-    made = (scenario, policy, provenance_of(content), length, learned)
-    return ZoneFile(*made, _time_zone(content), _meters(content, scenario.zone.n_houses))
+    terms = (scenario, policy, provenance_of(content), length, learned)
+    return ZoneFile(*terms, _time_zone(content), _meters(content, scenario.zone.n_houses))
 
 
 def _time_zone(content: Table) -> str:
-    """Whose times of day the patterns are, where the file says so; a service checks the name."""
+    """Zone of the times of day, UTC by default; a service checks the name."""
     table = content.get("service")
     given = table.get("time_zone", "UTC") if isinstance(table, Mapping) else "UTC"
     return given if isinstance(given, str) else "UTC"
 
 
 def _meters(content: Table, houses: int) -> tuple[str, ...]:
-    """The meters of all houses, where the file lists them itself; a service reads other ways."""
+    """The meters of all houses if the file lists them; a service reads the other forms too."""
     lists = [group.get("meters") for group in content["houses"]]
     if not all(isinstance(each, list) for each in lists):
         return ()
@@ -314,16 +377,16 @@ def _meters(content: Table, houses: int) -> tuple[str, ...]:
 
 
 def _interval(content: Table, faults: Faults) -> int:
-    """The steps of a zone that says so for its service [s]."""
+    """The length of a step [s], from service.interval."""
     table = content.get("service", {})
-    known(table, "service.", SERVICE, SERVICE, faults)
+    check_keys(table, "service.", SERVICE, SERVICE, faults)
     if not isinstance(table, Mapping):
         return ANY
     seconds = step_seconds(table.get("interval", SECONDS))
     if seconds is None:
         faults.add(
             "service.interval",
-            f"service.interval is {shown(table['interval'])}; give {INTERVALS}.",
+            f"service.interval is {display(table['interval'])}; give {INTERVALS}.",
         )
     return seconds or ANY
 
@@ -335,24 +398,32 @@ def read_scenario(
     faults: Faults,
     group_keys: frozenset[str] = frozenset(),
 ) -> Scenario | None:
-    """The zone, its tariff, models and laws; None where anything is at fault.
+    """Read zone, tariff, models and laws.
 
-    `group_keys`: keys of [[houses]] that somebody else reads.
+    Args:
+        content: The zone file.
+        folder: Folder of its model files.
+        seconds: Length of a step [s].
+        faults: Receives every mistake.
+        group_keys: Keys of [[houses]] that the caller reads itself.
+
+    Returns:
+        The scenario; None where there is a mistake.
     """
     before = len(faults)
     name = "?"
-    if "zone" in content and known(content["zone"], "zone.", {"id"}, set(), faults):
+    if "zone" in content and check_keys(content["zone"], "zone.", {"id"}, set(), faults):
         name = text(content["zone"], "zone.", "id", faults) or name
         if content["zone"]["id"] == "":
             faults.add("zone.id", "zone.id is ''; give a non-empty name.")
-    tariff = made(Tariff, content["tariff"], "tariff.", faults) if "tariff" in content else None
+    tariff = build(Tariff, content["tariff"], "tariff.", faults) if "tariff" in content else None
     elasticity = None
     if "elasticity" in content:
-        elasticity = made(Elasticity, content["elasticity"], "elasticity.", faults)
+        elasticity = build(Elasticity, content["elasticity"], "elasticity.", faults)
     groups = tables(content, "houses", faults) if "houses" in content else ()
     for i, group in enumerate(groups):
         keys = GROUP | group_keys
-        known(group, f"houses[{i}].", keys, {"chain", "provenance", *group_keys}, faults)
+        check_keys(group, f"houses[{i}].", keys, {"chain", "provenance", *group_keys}, faults)
         if "provenance" in group:
             text(group, f"houses[{i}].", "provenance", faults)
         whole(group, f"houses[{i}].", "count", faults)
@@ -387,7 +458,14 @@ def read_scenario(
 
 
 def provenance_of(content: Table) -> dict[str, str]:
-    """Where each model and each group's laws come from, as far as the file says so."""
+    """Where each model and each group's laws come from.
+
+    Args:
+        content: The zone file.
+
+    Returns:
+        The file's statement by model or group; "not stated" where it has none.
+    """
     found = {}
     for key, name in (("models", "model"), ("houses", "laws of houses")):
         for i, table in enumerate(content.get(key, ())):
@@ -397,24 +475,45 @@ def provenance_of(content: Table) -> dict[str, str]:
 
 
 def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Policy | None:
-    """The policy; its window is a table of its own. `also`: keys that somebody else reads."""
+    """Read the [policy] table; its window is a table in it.
+
+    Args:
+        table: The table, or what was given in its place.
+        faults: Receives every mistake.
+        also: Keys that the caller reads itself.
+
+    Returns:
+        The policy; None where there is a mistake.
+    """
     before = len(faults)
     if isinstance(table, Mapping) and table.get("secret") == "trajectory":
         delta: Any = table.get("delta")  # the promise's, where it is not the noise's
         if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
             table = {key: value for key, value in table.items() if key != "delta"}
     if isinstance(table, Mapping) and "window" in table:
-        window = made(Window, table["window"], "policy.window.", faults)
+        window = build(Window, table["window"], "policy.window.", faults)
         table = {key: value for key, value in table.items() if key != "window"}
         if window is not None:
             table["window"] = window
-    found: PolicyTable | None = made(PolicyTable, table, "policy.", faults, also)
+    found: PolicyTable | None = build(PolicyTable, table, "policy.", faults, also)
     return found.policy if found is not None and len(faults) == before else None
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable(Policy):
-    """A policy as its file writes it: the keys of all schedules, of which it may use one."""
+    """A policy as written in a file: the keys of all schedules, of which it may use one.
+
+    Attributes:
+        schedule: The schedule that the keys name.
+        epsilon_t: Epsilon of each step.
+        gaussian: Scale of Gaussian noise as a multiple of the bound; None: Laplace noise.
+        delta: Delta of Gaussian noise.
+        window: A window of steps that shares one budget.
+        negligible: Leave a house out once one of its occupancies has at most this probability.
+
+    Raises:
+        PolicyError: If keys of several schedules are set, or a value is not allowed.
+    """
 
     schedule: Schedule = field(default_factory=Even, init=False)
     epsilon_t: tuple[float, ...] = ()
@@ -518,18 +617,18 @@ def _timed_laws(
 
 def _law(table: Any, place: str, bound: int, faults: Faults) -> Law | None:
     if not isinstance(table, Mapping) or "law" not in table:
-        known(table, place, _LAW_KEYS, _LAW_KEYS - {"law"}, faults)
+        check_keys(table, place, _LAW_KEYS, _LAW_KEYS - {"law"}, faults)
         return None
     if table["law"] == "mixture":
         return _mixture(table, place, bound, faults)
     if str(table["law"]) not in FAMILIES:
         one = ", ".join([*FAMILIES, "mixture"])
-        faults.add(f"{place}law", f"{place}law is {shown(table['law'])}; give one of {one}.")
+        faults.add(f"{place}law", f"{place}law is {display(table['law'])}; give one of {one}.")
         return None
     arguments = {key: value for key, value in table.items() if key not in _TIMED}
     if table["law"] != "histogram":
         arguments.setdefault("top", bound)
-    law: Law | None = made(FAMILIES[table["law"]], arguments, place, faults, _TIMED)
+    law: Law | None = build(FAMILIES[table["law"]], arguments, place, faults, _TIMED)
     if law is not None and law.top > bound:
         key = f"{place}{'weights' if table['law'] == 'histogram' else 'top'}"
         faults.add(
@@ -542,14 +641,16 @@ def _law(table: Any, place: str, bound: int, faults: Faults) -> Law | None:
 def _mixture(table: Table, place: str, bound: int, faults: Faults) -> Law | None:
     """`parts`: laws, each with its `share`."""
     before = len(faults)
-    known(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
+    check_keys(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
     given = tables(table, "parts", faults, place) if "parts" in table else ()
     laws = [_law(part, f"{place}parts[{i}].", bound, faults) for i, part in enumerate(given)]
     for i, part in enumerate(given):
         if "share" not in part:
             key = f"{place}parts[{i}].share"
             faults.add(key, f"{key} is not set; give it a value.")
-    shares = [chance(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)]
+    shares = [
+        probability(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)
+    ]
     sound = [law for law in laws if law is not None]
     if len(faults) > before or not given or len(sound) < len(laws):
         return None
@@ -570,14 +671,14 @@ def _model(
     if "provenance" in table:
         text(table, place, "provenance", faults)
     if "file" in table:
-        known(table, place, {"file", "provenance"}, {"provenance"}, faults)
+        check_keys(table, place, {"file", "provenance"}, {"provenance"}, faults)
         name = text(table, place, "file", faults)
         if name is not None:
             with faults.within(f"{place}file"):
                 return load_model(folder / name)
         return None
     keys = {"name", "chains", "structural_zeros", "provenance"}
-    known(table, place, keys, {"name", "structural_zeros", "provenance"}, faults)
+    check_keys(table, place, keys, {"name", "structural_zeros", "provenance"}, faults)
     chains = table.get("chains")
     if "structural_zeros" in table:
         text(table, place, "structural_zeros", faults)
@@ -585,14 +686,14 @@ def _model(
         if "chains" in table:
             faults.add(
                 f"{place}chains",
-                f"{place}chains is {shown(chains)}; give a table for each chain.",
+                f"{place}chains is {display(chains)}; give a table for each chain.",
             )
         return None
     for i, group in enumerate(groups):
         if not isinstance(group.get("chain"), str) or group["chain"] not in chains:
             faults.add(
                 f"houses[{i}].chain",
-                f"houses[{i}].chain is {shown(group.get('chain'))};"
+                f"houses[{i}].chain is {display(group.get('chain'))};"
                 f" give one of {', '.join(chains)}.",
             )
     initial, transition = chains_of(chains, f"{place}chains.", day)

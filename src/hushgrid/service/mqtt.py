@@ -21,7 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from hushgrid.errors import IntakeError, MeterError, ServiceError
 from hushgrid.files.deployment import Mqtt, ZoneService
-from hushgrid.files.readings import sniffed
+from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.service.curator import price
 from hushgrid.service.ingest import Delivery, Gate, Receipt
@@ -158,7 +158,7 @@ def _parsed(payload: bytes) -> Parsed:
     try:
         if len(payload) > LIMIT:
             raise IntakeError(f"message is beyond {LIMIT} bytes; send it in parts.")
-        return collect(sniffed(payload))
+        return collect(message_batches(payload))
     except IntakeError as error:
         return Parsed(Readings.empty(), 1, (str(error),))
 

@@ -32,7 +32,7 @@ from hushgrid.errors import (
     ServiceError,
 )
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.toml import Table, TomlFile, masked, shown
+from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.epoch import check_all_here, check_new, check_same
@@ -121,7 +121,7 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
             yield f"models[{i}].chains", "the occupancy of the template"
     for key, text in texts.items():
         if _WORDS.search(str(text)):
-            yield key, shown(text)
+            yield key, display(text)
 
 
 def _of_service(content: Table) -> Iterator[tuple[str, str]]:
@@ -131,7 +131,7 @@ def _of_service(content: Table) -> Iterator[tuple[str, str]]:
         given = openadr.get(key, ())
         for address in [given] if isinstance(given, str) else given:
             if _NOWHERE.search(address):
-                yield f"openadr.{key}", shown(address)
+                yield f"openadr.{key}", display(address)
     for digest in content.get("http", {}).get("token_digests", ()):
         if digest.lower() in _DIGESTS:
             word = _DIGESTS[digest.lower()]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from hushgrid.errors import AccessError
-from hushgrid.files.toml import shown
+from hushgrid.files.toml import display
 
 # scopes of OpenADR 3.1, as its description requires them
 OPENADR = (
@@ -100,7 +100,7 @@ def expand_scopes(names: Iterable[str]) -> tuple[str, ...]:
         if name not in KINDS and name not in SCOPES:
             raise AccessError(
                 "invalid_scope",
-                f"scope is {shown(name)}; give one of {', '.join((*KINDS, *SCOPES))}.",
+                f"scope is {display(name)}; give one of {', '.join((*KINDS, *SCOPES))}.",
             )
         wanted.update(KINDS.get(name, (name,)))
     return tuple(scope for scope in SCOPES if scope in wanted)
@@ -239,17 +239,17 @@ def check_client(client: Client) -> None:
     if not is_client_id(client.id):
         raise AccessError(
             "invalid_client",
-            f"client id is {shown(client.id)}; give 1 to 64 letters, digits, dots, dashes or"
+            f"client id is {display(client.id)}; give 1 to 64 letters, digits, dots, dashes or"
             " underscores that begin with a letter or digit.",
         )
     wrong = [scope for scope in client.scopes if scope not in SCOPES]
     if wrong or not client.scopes:
-        found = shown(wrong[0]) if wrong else "missing"
+        found = display(wrong[0]) if wrong else "missing"
         raise AccessError("invalid_scope", f"scope is {found}; give one of {', '.join(SCOPES)}.")
     if client.ven is not None and not (client.ven.isprintable() and 0 < len(client.ven) <= VEN):
         raise AccessError(
             "invalid_client",
-            f"ven is {shown(client.ven)}; give 1 to {VEN} printable characters.",
+            f"ven is {display(client.ven)}; give 1 to {VEN} printable characters.",
         )
 
 
@@ -319,7 +319,8 @@ class SqlClients(ABC):
             *values,
         ):
             raise AccessError(
-                "invalid_client", f"client id {shown(client.id)} was used before; give another one."
+                "invalid_client",
+                f"client id {display(client.id)} was used before; give another one.",
             )
 
     def find(self, client: str) -> Client | None:
