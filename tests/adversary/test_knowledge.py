@@ -38,7 +38,10 @@ KNOWN = Knowledge(ZONE, [THETA], F)
 @pytest.mark.parametrize(
     ("releases", "says"),
     [
-        ([release(1, 3, 2.0, zone="y")], "release of step 1 is of zone y but she watches z"),
+        (
+            [release(1, 3, 2.0, zone="y")],
+            "release of step 1 is of zone y but the adversary watches z",
+        ),
         ([release(2, 3, 2.0), release(2, 3, 2.0)], "release of step 2 comes after step 2"),
         ([release(2, 3, 2.0), release(1, 3, 2.0)], "release of step 1 comes after step 2"),
         ([release(0, 3, 2.0)], "release of step 0 comes after step 0"),
@@ -89,10 +92,10 @@ def test_news_of_the_others_step_by_step_are_the_whole_day_at_once() -> None:
     readings = np.array([[3, 1], [9, 4], [0, 8]], np.int32)
     releases = [release(t, int(readings[t - 1].sum()) + 2, 2.0) for t in (1, 2, 3)]
     known = Knowledge(ZONE, [THETA], F)
-    whole = watch(Factored(known.told(KnownReadings(readings))), releases)
+    whole = watch(Factored(known.with_others(KnownReadings(readings))), releases)
     who, beliefs = Factored(known), Factored(known).start()
     for t, each in enumerate(releases, 1):
-        beliefs = who.told(KnownReadings(readings[t - 1 : t], first=t)).step(beliefs, each)
+        beliefs = who.with_others(KnownReadings(readings[t - 1 : t], first=t)).step(beliefs, each)
         assert np.array_equal(who.home(beliefs.laws[0]), whole.home[0, t - 1])
     assert who.knowledge.others is None  # she was never told herself
 

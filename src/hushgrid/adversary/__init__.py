@@ -1,7 +1,8 @@
-"""The adversary (paper II-C): who is at home, guessed from published releases alone.
+"""The Bayesian adversary (paper II-C): beliefs about occupancy from published releases alone.
 
-`Exact` keeps the joint law of up to 14 houses, `Population` a target among thousands of houses
-alike, `Factored` each of up to a million houses by itself. All run on numpy or GPU arrays.
+`Exact` keeps the joint law of up to 14 houses, `Population` one target among thousands of houses
+with one chain and one law, `Factored` the marginal of each of up to a million houses. All run on
+numpy or GPU arrays.
 """
 
 from hushgrid.adversary.exact import Exact

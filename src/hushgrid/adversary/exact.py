@@ -1,4 +1,4 @@
-"""The joint law of everybody's occupancy, 2^N states: the adversary as the paper defines her."""
+"""The joint law of all houses' occupancy, 2^N states: the adversary as the paper defines it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,18 @@ MOST = 14  # houses
 
 @final
 class Exact(Adversary):
-    """Any models, blocked or joint too, of up to 14 houses. Nothing is approximated."""
+    """Adversary with the joint law, for any models (blocked or joint too) of up to 14 houses.
+
+    Nothing is approximated.
+
+    Args:
+        knowledge: What the adversary knows.
+        like: An array of the library and device to work on.
+
+    Raises:
+        ModelError: If the zone has more than 14 houses.
+        PolicyError: If readings or occupancy of other houses are known.
+    """
 
     def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
         super().__init__(knowledge, like)
@@ -88,7 +99,15 @@ class Exact(Adversary):
 
 
 def refuse_others(knowledge: Knowledge, name: str) -> None:
-    """Refuse what only `Factored` can use."""
+    """Refuse knowledge of other houses, which only `Factored` can use.
+
+    Args:
+        knowledge: What the adversary knows.
+        name: Name of the filter, for the message.
+
+    Raises:
+        PolicyError: If `knowledge.others` is set.
+    """
     if knowledge.others is not None:
         raise PolicyError(
             f"others is {type(knowledge.others).__name__}, which {name} does not use;"
@@ -112,10 +131,18 @@ def _contracted(law: Array, block: list[int], log_a: Floats) -> Array:
 
 
 def joint_likelihood(laws: StepLaws, z: int, blur: Blur) -> Floats:
-    """(2^N,): log Pr[load_hat = z given state], the first house the most significant bit.
+    """Log likelihood of a release given every joint state.
 
-    Houses are split in two halves with laws A_i and B_k of their sums. At one point z only,
-    sum_j A_i(j) (B_k plus noise)(z - j) is one matrix product for all pairs of states.
+    Houses are split in two halves with laws A_i and B_k of their sums. At one point z only, sum_j
+    A_i(j) (B_k plus noise)(z - j) is one matrix product for all pairs of states.
+
+    Args:
+        laws: The readings' laws of the step.
+        z: The published load [Wh].
+        blur: The noise of the release.
+
+    Returns:
+        (2^N,): log Pr[load_hat = z given state], the first house the most significant bit.
     """
     a, b = _half_sums(laws)
     noisy = log_blurred(b, z - np.arange(a.shape[1]), blur)

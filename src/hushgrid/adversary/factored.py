@@ -1,7 +1,8 @@
-"""Each house by itself, up to a million of them: the others are a normal law around it.
+"""The marginal of each of up to a million houses: the sum of all others is a normal law.
 
-A house's own reading keeps its law; what all others use together is taken as normal, with the mean
-and variance that the beliefs about them give. One pass over the houses a step.
+A house's own reading keeps its law, as a few Gauss quadrature points; the sum of all others is
+taken as normal, with the mean and variance that the beliefs about them give. One pass over the
+houses a step.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ from hushgrid.adversary.population import log_density, moments
 from hushgrid.errors import ModelError
 from hushgrid.model.occupancy import OccupancyModel
 
-# --------------------------------------------------------------------------------------------------
-# A law of readings by few points: Gauss quadrature, exact for polynomials up to degree 2G - 1.
-
-
 MOST_NODES = 8  # points a law; 32 give the same beliefs to 1e-10
 
 
 class LawNodes(NamedTuple):
-    """For absent and present and every kind of house: points [Wh], log weights, moments."""
+    """Quadrature points of the readings' laws, for absent and present and every kind of house.
+
+    Attributes:
+        at: (2, kinds, points): points [Wh].
+        log_weight: (2, kinds, points): logarithms of the weights.
+        mean: (2, kinds): means [Wh].
+        variance: (2, kinds): variances [Wh^2].
+    """
 
     at: Array  # (2, kinds, points)
     log_weight: Array
@@ -53,7 +57,15 @@ class LawNodes(NamedTuple):
 
 
 def law_nodes(pairs: tuple[tuple[Floats, Floats], ...], most: int = MOST_NODES) -> LawNodes:
-    """Points and weights of all laws; those with fewer points get weights of 0."""
+    """Gauss quadrature of all laws; those with fewer points get weights of 0.
+
+    Args:
+        pairs: For each kind of house the pmfs of absent and present, over 0, 1, 2, ... [Wh].
+        most: Largest number of points of a law.
+
+    Returns:
+        Points, weights and moments.
+    """
     found = [[gauss(f, most) for f in pair] for pair in pairs]
     width = max(at.size for pair in found for at, _ in pair)
     at, weight = np.zeros((2, 2, len(pairs), width))
@@ -67,7 +79,14 @@ def law_nodes(pairs: tuple[tuple[Floats, Floats], ...], most: int = MOST_NODES) 
 
 
 def gauss(pmf: Floats, most: int) -> tuple[Floats, Floats]:
-    """Points and weights that stand for a law on 0, 1, 2, ...: itself where it has few points.
+    """Gauss quadrature of a law on 0, 1, 2, ...: exact for polynomials up to degree 2G - 1.
+
+    Args:
+        pmf: Probabilities from 0 on.
+        most: Largest number of points G.
+
+    Returns:
+        Points and weights; the law itself where it has at most G points.
 
     >>> points, weights = gauss(np.full(1001, 1 / 1001), 2)
     >>> points.round(1).tolist(), weights.round(3).tolist()
@@ -80,7 +99,7 @@ def gauss(pmf: Floats, most: int) -> tuple[Floats, Floats]:
     centre, half = (x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2
     y = (x - centre) / half
     basis = [np.sqrt(f / f.sum())]  # Lanczos; orthogonalised in full, so nothing drifts
-    diagonal, beside = np.empty(most), np.empty(most - 1)
+    diagonal, offdiagonal = np.empty(most), np.empty(most - 1)
     for k in range(most):
         step = y * basis[k]
         diagonal[k] = step @ basis[k]
@@ -88,25 +107,34 @@ def gauss(pmf: Floats, most: int) -> tuple[Floats, Floats]:
             step -= np.array(basis).T @ (np.array(basis) @ step)
         size = float(np.linalg.norm(step))
         if k == most - 1 or size < 1e-12:
-            diagonal, beside = diagonal[: k + 1], beside[:k]
+            diagonal, offdiagonal = diagonal[: k + 1], offdiagonal[:k]
             break
-        beside[k] = size
+        offdiagonal[k] = size
         basis.append(step / size)
-    points, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    tridiagonal = np.diag(diagonal) + np.diag(offdiagonal, 1) + np.diag(offdiagonal, -1)
+    points, vectors = np.linalg.eigh(tridiagonal)
     return points * half + centre, vectors[0] ** 2
 
 
-CHUNK = 1 << 13  # houses looked at together
-_CERTAIN = 1e-9  # of the load's variance: below it the others' sum is as good as known
+CHUNK = 1 << 13  # houses computed at once
+_CERTAIN = 1e-9  # of the largest variance: below it the others' sum counts as known
 
 
 @final
 class Factored(Adversary):
-    """Independent houses, each with its own chain and law; what she knows of others is used too.
+    """Adversary for independent houses, each with its own chain and law.
 
-    Exact for one house, and for an adversary who knows all other readings (or, up to 14 houses,
-    all other occupancies). Else every house's belief is its own marginal: how readings of a step
-    tie houses together is forgotten after the step.
+    Exact for one house, and for an adversary who knows all other readings (or, up to 14 houses, all
+    other occupancies). Otherwise each house's belief is its own marginal: the dependence between
+    houses that a release creates is dropped after the step.
+
+    Args:
+        knowledge: What the adversary knows; readings or occupancy of other houses are used.
+        like: An array of the library and device to work on.
+        chunk: Number of houses computed at once.
+
+    Raises:
+        ModelError: If houses of a model move together.
     """
 
     def __init__(self, knowledge: Knowledge, like: Array = HOST, chunk: int = CHUNK) -> None:
@@ -116,10 +144,10 @@ class Factored(Adversary):
         self._nodes: dict[StepLaws, tuple[LawNodes, Array]] = {}
         self._moves: dict[tuple[int, int], Array] = {}
 
-    def told(self, others: Others) -> Factored:
-        """The same adversary with other news of the others: a day under way, step by step."""
+    def with_others(self, others: Others) -> Factored:
+        """The same adversary with other knowledge of the other houses, step by step of a day."""
         made = copy(self)
-        made.knowledge = self.knowledge.told(others)
+        made.knowledge = self.knowledge.with_others(others)
         return made
 
     def prior(self, model: OccupancyModel) -> Array:
@@ -160,7 +188,7 @@ class Factored(Adversary):
         return array_namespace(law).exp(law[1, :])
 
     def total(self, law: Array) -> Array:
-        """(N,): each house has its own idea of how likely the release was."""
+        """(N,): each house has its own likelihood of the release."""
         return array_namespace(law).logaddexp(law[0, :], law[1, :])
 
     def normalised(self, law: Array) -> Array:
@@ -211,7 +239,16 @@ class Factored(Adversary):
 
 
 def leave_one_out(chance: Array, nodes: LawNodes, kind_of: Array) -> tuple[Array, Array]:
-    """Mean and variance of the sum of all readings but one; `chance` (2, N) of out and home."""
+    """Mean and variance of the sum of all readings but one, for each house.
+
+    Args:
+        chance: (2, N): probabilities of absent and present.
+        nodes: Moments of the laws.
+        kind_of: (N,): kind of each house.
+
+    Returns:
+        Means [Wh] and variances [Wh^2], (N,) each.
+    """
     xp = array_namespace(chance)
     means, variances = (xp.take(each, kind_of, axis=1) for each in (nodes.mean, nodes.variance))
     mean = xp.sum(chance * means, axis=0)
@@ -231,7 +268,23 @@ def seen_by_each(
     laws: StepLaws,
     chunk: int = CHUNK,
 ) -> Array:
-    """(2, N): each house's law, plus the others' normal law, plus noise, at z; in logarithms."""
+    """Log likelihood of a release from each house's point of view.
+
+    Convolves the house's own law, the normal law of the others and the noise.
+
+    Args:
+        nodes: Quadrature of the laws.
+        kind_of: (N,): kind of each house.
+        mean: (N,): mean of all others' sum [Wh].
+        variance: (N,): its variance [Wh^2].
+        z: The published load [Wh].
+        blur: The noise of the release.
+        laws: The laws themselves, used where the others' sum is known.
+        chunk: Number of houses computed at once.
+
+    Returns:
+        (2, N): log Pr[load_hat = z given the house's state].
+    """
     xp = array_namespace(mean)
     certain = variance <= _CERTAIN * xp.max(variance) + 1e-12
     safe = xp.where(certain, 1.0, variance)
@@ -263,7 +316,7 @@ def _known_sum(laws: StepLaws, mean: Floats, which: Any, z: int, blur: Blur) -> 
 
 
 def _given_others(laws: StepLaws, known: Int32s, z: int, blur: Blur) -> Floats:
-    """(2, N) where she knows everybody else's occupancy: exact, from the joint likelihood."""
+    """(2, N) where all other occupancies are known: exact, from the joint likelihood."""
     n = len(known)
     joint = joint_likelihood(laws, z, blur).reshape((2,) * n)
     found = np.empty((2, n))

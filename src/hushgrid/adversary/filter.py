@@ -1,6 +1,7 @@
-"""The filter every adversary is: move with the model, weigh by a release (Eq. (2) and (3)).
+"""The filter of every adversary: predict with the model, condition on a release (Eq. (2), (3)).
 
-Beliefs are kept as logarithms. No release however unlikely makes a possible state impossible.
+`watch` filters and `look_back` smooths a sequence of releases. Beliefs are kept as logarithms. No
+release, however unlikely, makes a possible state impossible.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beliefs:
-    """What she believes after step t, under each model of Theta apart.
+    """Beliefs after step t, under each model of Theta separately.
 
-    `laws`: logarithms of probabilities, an array a model; `evidence`: log probability of all
-    releases so far under each model, (1,) or one a house; `rate` the last one shown.
+    Attributes:
+        t: The last step.
+        laws: Log probabilities of the states, one array a model.
+        evidence: Log probability of all releases so far under each model, (1,) or one a house.
+        rate: The last published rate.
+        digest: Digest of the terms of the releases so far.
     """
 
     t: int
@@ -36,12 +41,20 @@ class Beliefs:
 
 
 class Adversary(ABC):
-    """Start with `start`, then `step` (or `skip`) with the beliefs passed in and out."""
+    """Base of the filters: begin with `start`, then `step` (or `skip`); beliefs are values.
 
-    houses: tuple[int, ...] | range  # those she guesses about
+    Args:
+        knowledge: What the adversary knows.
+        like: An array of the library and device to work on; numpy by default.
+
+    Attributes:
+        houses: The houses it infers occupancy of.
+    """
+
+    houses: tuple[int, ...] | range
 
     def __init__(self, knowledge: Knowledge, like: Array = HOST) -> None:
-        """`like`: an array of the library and device to work on; numpy if none is given."""
+        """Keep the knowledge and the array library; see the class."""
         self.knowledge, self.like = knowledge, like
 
     @abstractmethod
@@ -65,7 +78,7 @@ class Adversary(ABC):
         """Pr[at home] of each of `houses`."""
 
     def total(self, law: Array) -> Array:
-        """log of all the weight there is, as (1,)."""
+        """log of the total weight, as (1,)."""
         return array_namespace(law).reshape(log_sum(law), (1,))
 
     def normalised(self, law: Array) -> Array:
@@ -78,11 +91,11 @@ class Adversary(ABC):
         return Beliefs(0, laws, tuple(0.0 * self.total(law) for law in laws))
 
     def step(self, beliefs: Beliefs, release: Release) -> Beliefs:
-        """Her beliefs after a release. Steps left out before it are only predicted."""
+        """Beliefs after a release. Steps left out before it are only predicted."""
         return self.seen(beliefs, release)[0]
 
     def skip(self, beliefs: Beliefs, rate: float | None = None) -> Beliefs:
-        """Her beliefs after a step without a release; `rate` is what was shown instead."""
+        """Beliefs after a step without a release; `rate` is the rate published instead."""
         t, models = beliefs.t + 1, self.knowledge.models
         laws = beliefs.laws
         if beliefs.t > 0:
@@ -112,16 +125,15 @@ class Adversary(ABC):
         return after, tuple(weights)
 
 
-# --------------------------------------------------------------------------------------------------
-# A whole day of releases: what she believed at each step, and what she believes in hindsight.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Posteriors:
-    """Pr[at home] at steps 1, 2, ...: (models, steps, houses), for each theta apart.
+    """Pr[at home] at steps 1, 2, ..., for each theta separately.
 
-    `evidence` (models, steps, houses or 1): log probability of the releases that the guesses of
-    a step rest on; `houses` are those guessed about.
+    Attributes:
+        home: (models, steps, houses): probabilities.
+        evidence: (models, steps, houses or 1): log probability of the releases that the beliefs of
+            a step are based on.
+        houses: The houses of the last axis.
     """
 
     home: Array
@@ -130,27 +142,42 @@ class Posteriors:
 
     @property
     def weights(self) -> Array:
-        """How likely each theta is by its evidence, of equal ones beforehand."""
+        """Posterior weight of each theta by its evidence, from equal weights."""
         xp = array_namespace(self.evidence)
         return xp.exp(self.evidence - log_sum(self.evidence, axis=0))
 
     @property
     def averaged(self) -> Array:
-        """(steps, houses): every theta's guess, weighted by its evidence."""
+        """(steps, houses): the beliefs averaged over theta, weighted by evidence."""
         return array_namespace(self.home).sum(self.home * self.weights, axis=0)
 
 
 def watch(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
-    """Filtering: what she believes at each step from the releases up to that step."""
+    """Filtering: beliefs at each step from the releases up to that step.
+
+    Args:
+        adversary: The filter.
+        releases: In order of their steps; gaps are predicted.
+
+    Returns:
+        The posteriors of every step up to the last release.
+    """
     path = [beliefs for beliefs, _ in _forward(adversary, releases)]
     home = [[adversary.home(law) for law in beliefs.laws] for beliefs in path]
     return _posteriors(adversary, home, [beliefs.evidence for beliefs in path])
 
 
 def look_back(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
-    """Smoothing: what she believes of each step once all releases are out.
+    """Smoothing: beliefs about each step given all releases.
 
-    Exact for `Exact` and `Population`; for `Factored` as good as its likelihoods.
+    Exact for `Exact` and `Population`; for `Factored` as accurate as its likelihoods.
+
+    Args:
+        adversary: The filter.
+        releases: In order of their steps; gaps are predicted.
+
+    Returns:
+        The posteriors of every step up to the last release.
     """
     path = list(_forward(adversary, releases))
     models = adversary.knowledge.models

@@ -1,4 +1,8 @@
-"""What the adversary knows: the zone, Theta, f, the clamp; and, if she is stronger, the others."""
+"""What the adversary knows: zone, Theta, f and the clamp; if it is stronger, other houses too.
+
+With it the array helpers of all filters (logarithms of probabilities in any array library) and the
+noise of a release as the public knows it.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +27,35 @@ if TYPE_CHECKING:
     from hushgrid.mechanism.release import Release
 
 
-# --------------------------------------------------------------------------------------------------
-# What the filters need of any array library: logarithms of probabilities, added up safely.
-
-
 Array = Any  # an array of any library that keeps the array API standard
-HOST: Array = np.zeros(0)  # stands for numpy where no other library is asked for
+HOST: Array = np.zeros(0)  # numpy, the default library
 
 
 def like(values: Any, other: Array) -> Array:
-    """`values` as an array of the same library and device as `other`."""
+    """Convert to the library and device of another array.
+
+    Args:
+        values: Numbers.
+        other: An array of the wanted library and device.
+
+    Returns:
+        The numbers as such an array.
+    """
     if isinstance(other, np.ndarray):
         return np.asarray(values)
-    own = np.array(values)  # a copy: some libraries share memory, and ours is read-only
+    own = np.array(values)  # a copy: some libraries share memory, and this array is read-only
     return array_namespace(other).asarray(own, device=device(other))
 
 
 def on_host(values: Array) -> Any:
-    """The same numbers as a numpy array."""
+    """Convert to a numpy array.
+
+    Args:
+        values: An array of any library.
+
+    Returns:
+        The same numbers in numpy.
+    """
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "get"):  # cupy
@@ -49,14 +64,29 @@ def on_host(values: Array) -> Any:
 
 
 def log(values: Array) -> Array:
-    """Logarithm that takes 0 to -inf without a warning."""
+    """Logarithm that maps 0 to -inf without a warning.
+
+    Args:
+        values: Non-negative numbers.
+
+    Returns:
+        Their logarithms.
+    """
     xp = array_namespace(values)
     some = values > 0
     return xp.where(some, xp.log(xp.where(some, values, 1.0)), -xp.inf)
 
 
 def log_sum(values: Array, axis: int | tuple[int, ...] | None = None) -> Array:
-    """log of the sum of exponentials; all -inf gives -inf."""
+    """Logarithm of the sum of exponentials; all -inf gives -inf.
+
+    Args:
+        values: Logarithms.
+        axis: Axis or axes to sum over; all by default.
+
+    Returns:
+        Logarithms of the sums.
+    """
     xp = array_namespace(values)
     most = xp.max(values, axis=axis, keepdims=True)
     most = xp.where(xp.isfinite(most), most, 0.0)
@@ -64,16 +94,17 @@ def log_sum(values: Array, axis: int | tuple[int, ...] | None = None) -> Array:
     return xp.reshape(total, ()) if axis is None else xp.squeeze(total, axis=axis)
 
 
-# --------------------------------------------------------------------------------------------------
-# The noise of a release as the public knows it, and any law of whole Wh behind it.
-
-
 DEEP = 600.0  # numbers that span more than e^600 are added up in logarithms
-_FEW = 1 << 22  # numbers looked at together
+_FEW = 1 << 22  # numbers computed at once
 
 
 class Blur(NamedTuple):
-    """Integer noise: its shape, and its scale [Wh] (its standard deviation where Gaussian)."""
+    """Integer noise of a release.
+
+    Attributes:
+        shape: Its law.
+        scale: Its scale [Wh]; the standard deviation where Gaussian.
+    """
 
     shape: NoiseName
     scale: float
@@ -96,9 +127,17 @@ class Blur(NamedTuple):
 
 
 def log_blurred(pmf: Floats, at: Ints, blur: Blur) -> Floats:
-    """log of (pmf plus noise) at whole Wh `at`; `pmf` (..., L) gives (..., points).
+    """Logarithm of a pmf convolved with the noise.
 
     Only positive terms are added, so the tails are as exact as the middle.
+
+    Args:
+        pmf: (..., L): probabilities of 0..L-1 Wh.
+        at: (points,): whole Wh.
+        blur: The noise.
+
+    Returns:
+        (..., points): log probabilities.
     """
     if blur.shape == "laplace":
         return _laplace(log(pmf), at, blur)
@@ -146,9 +185,16 @@ _KEPT = 128  # slots whose laws are kept
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KnownReadings:
-    """She knows what every other house used: (steps, houses) readings [Wh] from step `first` on.
+    """Known readings of all other houses, from step `first` on.
 
-    A house's own column is never used for the guess about that house.
+    A house's own column is never used for the belief about that house.
+
+    Attributes:
+        values: (steps, houses): readings [Wh].
+        first: Step of the first row.
+
+    Raises:
+        ReadingError: If the values are not a table of whole numbers.
     """
 
     values: Int32s
@@ -161,7 +207,15 @@ class KnownReadings:
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class KnownOccupancy:
-    """She knows who else is at home: (steps, houses) of 0 and 1, from step `first` on."""
+    """Known occupancy of all other houses, from step `first` on.
+
+    Attributes:
+        values: (steps, houses): 0 or 1.
+        first: Step of the first row.
+
+    Raises:
+        ReadingError: If the values are not a table of 0 and 1.
+    """
 
     values: Int32s
     first: int
@@ -179,7 +233,7 @@ def _table(values: ArrayLike, what: str) -> Int32s:
         table = np.array(values)
     except ValueError:
         raise ReadingError(f"{what} are ragged; give a row for each step.") from None
-    if table.ndim != 2 or table.dtype.kind not in "iub":  # secret: no value is shown
+    if table.ndim != 2 or table.dtype.kind not in "iub":  # secret: the message holds no value
         raise ReadingError(
             f"{what} have shape {table.shape} and type {table.dtype};"
             " give whole numbers, a row for each step and a column for each house."
@@ -192,7 +246,12 @@ Others = KnownReadings | KnownOccupancy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepLaws:
-    """The readings' laws of one step, cut at the clamp; houses of a kind share a pair."""
+    """The readings' laws of one step, cut at the clamp.
+
+    Attributes:
+        pairs: For each kind of house the pmfs of absent and present.
+        kind_of: (N,): kind of each house.
+    """
 
     pairs: tuple[tuple[Floats, Floats], ...]  # pmfs of absent and present
     kind_of: Int32s
@@ -200,11 +259,17 @@ class StepLaws:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Knowledge:
-    """Zone, models Theta, consumption f and the policy's clamp: all public (paper II-C).
+    """What is public (paper II-C), and optionally more; a wrong model is given here too.
 
-    `digest` is the terms' own (`state.digest`): where it is given, releases of other terms are
-    refused. An adversary with a wrong model is given that model here. `others` makes her stronger
-    than the paper's: she knows every other reading, or everybody else's occupancy.
+    Attributes:
+        zone: The houses and their contract bounds [Wh].
+        models: Occupancy models (Theta).
+        consumption: The laws of a reading (f).
+        clamp: The policy's clamps by class [Wh]; empty for none.
+        digest: Digest of the terms (`state.digest`); where given, releases of other terms are
+            refused.
+        others: Readings or occupancy of all other houses, for an adversary stronger than the
+            paper's.
     """
 
     zone: Zone
@@ -244,15 +309,15 @@ class Knowledge:
         """Number of houses N."""
         return self.zone.n_houses
 
-    def told(self, others: Others) -> Knowledge:
-        """The same with other news of the others; laws worked out so far are shared."""
+    def with_others(self, others: Others) -> Knowledge:
+        """The same with other knowledge of the other houses; computed laws are shared."""
         _check_others(others, self.n_houses)
         made = copy(self)
         object.__setattr__(made, "others", others)
         return made
 
     def laws(self, t: int, rate: float | None) -> StepLaws:
-        """The laws of step t after the rate last shown."""
+        """The laws of step t after the last published rate."""
         f = self.consumption
         factor = f.factor([] if rate is None else [rate])
         key = (f.calendar.slot(t), factor)
@@ -270,21 +335,21 @@ class Knowledge:
         return laws[0].pmf, laws[1].pmf
 
     def cut_readings(self, t: int) -> Ints | None:
-        """The readings she knows of step t, cut as the curator cuts them."""
+        """The known readings of step t, cut as the curator cuts them; None if none are known."""
         if not isinstance(self.others, KnownReadings):
             return None
         return np.clip(_row(self.others, t), 0, self._bound).astype(np.int64)
 
     def occupancy(self, t: int) -> Int32s | None:
-        """Who she knows to be at home at step t."""
+        """The known occupancy of step t; None if none is known."""
         return _row(self.others, t) if isinstance(self.others, KnownOccupancy) else None
 
     def check_release(self, release: Release, t: int, digest: str | None) -> Blur:
-        """Refuse a release she cannot read; the noise of one she can. `t`: her last step."""
+        """The noise of a release; `t` is the last step seen. Unusable releases are refused."""
         place = f"release of step {release.t}"
         if release.zone != self.zone.id:
             raise PolicyError(
-                f"{place} is of zone {release.zone} but she watches {self.zone.id};"
+                f"{place} is of zone {release.zone} but the adversary watches {self.zone.id};"
                 " give that zone's releases."
             )
         wanted = self.digest or digest
@@ -299,8 +364,8 @@ class Knowledge:
             )
         if release.look:
             raise PolicyError(
-                f"{place} also spent a look of {release.look:g} Wh, which says something about"
-                " the load that no filter here reads; give releases without a window."
+                f"{place} also spent a look of {release.look:g} Wh, which depends on the"
+                " load in a way that no filter here reads; give releases without a window."
             )
         if not (is_real(release.scale) and release.scale >= 0):
             raise PolicyError(f"{place} has scale {release.scale}; give Wh of 0 or more.")

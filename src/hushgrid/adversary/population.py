@@ -1,8 +1,9 @@
-"""The load of n houses alike, given how many are home, by characteristic functions.
+"""One target house among n others with one chain and one law: its state and the others' count.
 
-A characteristic function is exact to 1e-15 of the largest probability. To be as exact in a tail,
-all laws are tilted by e^(sx) first, with s where the tilted load is likely to be z (the saddle
-point): Pr[z] = e^(-sz) M(s) Pr_s[z].
+The load given the count comes from direct convolution or from characteristic functions. A
+characteristic function is exact to 1e-15 of the largest probability. To be as exact in a tail, all
+laws are tilted by e^(sx) first, with s where the tilted load is likely to be z (the saddle point):
+Pr[z] = e^(-sz) M(s) Pr_s[z].
 """
 
 from __future__ import annotations
@@ -30,13 +31,6 @@ from hushgrid.adversary.knowledge import (
 from hushgrid.errors import ModelError
 from hushgrid.model.occupancy import OccupancyModel
 
-# --------------------------------------------------------------------------------------------------
-# Density of a normal law plus a release's noise, in logarithms and far into the tails.
-#
-# The array API has no error function, so log erfcx is a Chebyshev series here: with t = 2/(2 + x),
-# log erfcx(x) - log t is smooth for t in 0..1 (coefficients computed in 40 digits; off by 1e-15).
-
-
 _SERIES = (
     -0.65132685989085472, 0.64196979235649026, 0.019476473204185836, -0.0095615147868086316,
     -0.00094659534448203687, 0.00036683949785276145, 4.2523324806907772e-5,
@@ -50,7 +44,17 @@ _SERIES = (
 
 
 def log_erfcx(x: Array) -> Array:
-    """log of e^(x^2) erfc(x) for x >= 0."""
+    """log of e^(x^2) erfc(x), by a Chebyshev series, as the array API has no error function.
+
+    With t = 2/(2 + x), log erfcx(x) - log t is smooth for t in 0..1 (coefficients computed in 40
+    digits; error 1e-15).
+
+    Args:
+        x: Numbers >= 0.
+
+    Returns:
+        The logarithms.
+    """
     xp = array_namespace(x)
     t = 2 / (2 + x)
     u = 4 * t - 2
@@ -61,7 +65,16 @@ def log_erfcx(x: Array) -> Array:
 
 
 def log_density(distance: Array, variance: Array, blur: Blur) -> Array:
-    """log density of a centred normal law of this variance > 0, plus noise, at a distance [Wh]."""
+    """Log density of a centred normal law plus noise.
+
+    Args:
+        distance: Where, relative to the centre [Wh].
+        variance: Variance of the normal law [Wh^2], positive.
+        blur: The noise.
+
+    Returns:
+        Log densities, of the broadcast shape.
+    """
     xp = array_namespace(distance, variance)
     if blur.shape == "laplace":
         return _with_laplace(distance, variance, blur.scale)
@@ -86,18 +99,22 @@ def _side(x: Array, flat: Array, slope: Array) -> Array:
     return xp.where(x >= 0, flat + tail, slope + xp.log1p(-xp.exp(tail - size**2 / 2)))
 
 
-# --------------------------------------------------------------------------------------------------
-# How many of n houses alike are at home: moves of the count, and the load given the count.
-
-
 DIRECT = 2e9  # multiplications up to which the sums' laws are convolved directly
 
 
 def moved_counts(law: Array, come: float, stay: float) -> Array:
-    """The law of the count a step later, each row of `law` (..., n + 1) by itself.
+    """The law of the number of houses at home one step later.
 
     sum_m law_m U^m V^(n-m), U and V the generating functions of one house that was home or out:
     Horner's rule, positive terms only, O(n^2).
+
+    Args:
+        law: (..., n + 1): probabilities of 0..n houses at home.
+        come: Probability that an absent house is home at the next step.
+        stay: Probability that a present house is home at the next step.
+
+    Returns:
+        (..., n + 1): probabilities one step later.
     """
     xp, n = array_namespace(law), law.shape[-1] - 1
     come, stay = float(come), float(stay)  # numpy's own would make numpy arrays of everything
@@ -110,7 +127,16 @@ def moved_counts(law: Array, come: float, stay: float) -> Array:
 
 
 def moved_counts_back(message: Array, come: float, stay: float) -> Array:
-    """E[message(count a step later) given the count]: Horner's rule transposed."""
+    """E[message(count a step later) given the count]: Horner's rule transposed.
+
+    Args:
+        message: (..., n + 1): a function of the count.
+        come: Probability that an absent house is home at the next step.
+        stay: Probability that a present house is home at the next step.
+
+    Returns:
+        (..., n + 1): expectations.
+    """
     xp, n = array_namespace(message), message.shape[-1] - 1
     come, stay = float(come), float(stay)
     nil = xp.zeros_like(message[..., :1])
@@ -125,13 +151,24 @@ def moved_counts_back(message: Array, come: float, stay: float) -> Array:
 
 
 def _times(law: Array, chance: float, nil: Array) -> Array:
-    """One more house, at home with this chance."""
+    """One more house, at home with this probability."""
     xp = array_namespace(law)
     return (1 - chance) * xp.concat([law, nil], axis=-1) + chance * xp.concat([nil, law], axis=-1)
 
 
 def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
-    """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home]."""
+    """Log likelihood of a release given the target's state and the others' count.
+
+    Args:
+        own: The target's pmfs of absent and present [Wh].
+        other: Those of every other house.
+        n: Number of other houses.
+        z: The published load [Wh].
+        blur: The noise of the release.
+
+    Returns:
+        (2, n + 1): log Pr[load_hat = z given the state and the number of others at home].
+    """
     u = max(map(len, other))
     if n * (n * u) * u <= DIRECT:
         return _direct(own, other, n, z, blur)
@@ -156,16 +193,26 @@ def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
 LawPair = tuple[Floats, Floats]
 
 _LOST = math.log(1e-18)  # of a characteristic function: what is left out
-_TRUSTED = 1e-7  # of the largest term: below it, rounding would show
-_ENOUGH = 40.0  # nats below the likeliest count: what is left there is of no account
+_TRUSTED = 1e-7  # of the largest term: below it, rounding would matter
+_ENOUGH = 40.0  # nats below the likeliest count: what is left there does not matter
 _ROUNDS = 16
-_CHUNK = 2048  # frequencies looked at together
+_CHUNK = 2048  # frequencies computed at once
 
 
 def by_frequencies(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
-    """(2, n + 1): log Pr[load_hat = z given the target's state and how many others are home].
+    """`count_likelihood` by characteristic functions.
 
     Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
+
+    Args:
+        own: The target's pmfs of absent and present [Wh].
+        other: Those of every other house.
+        n: Number of other houses.
+        z: The published load [Wh].
+        blur: The noise of the release.
+
+    Returns:
+        (2, n + 1): log likelihoods.
     """
     found = normal(own, other, n, z, blur)
     left, s = np.ones((2, n + 1), bool), 0.0
@@ -196,7 +243,7 @@ def _tilted(
         each = [_characteristic(f, w) for f in theirs]
         mine_at = each if own is other else [_characteristic(f, w) for f in mine]
         many = np.exp(m * np.log(each[1]) + (n - m) * np.log(each[0]))
-        # each frequency stands for its mirror image too, but for the first and the last
+        # each frequency but the first and the last counts for its mirror image too
         share = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period * noise_at(blur, s, w)
         for state in (0, 1):
             term = many * (mine_at[state] * share * np.exp(-1j * w * z))
@@ -238,7 +285,16 @@ def _tilt(pair: LawPair, s: float) -> tuple[LawPair, Floats]:
 
 
 def noise_at(blur: Blur, s: float, w: Floats) -> Complexes:
-    """E[e^((s + iw) K)] of the noise; |s| below 1/scale where it is Laplace."""
+    """Moment generating function of the noise, E[e^((s + iw) K)].
+
+    Args:
+        blur: The noise.
+        s: Tilt; |s| below 1/scale where the noise is Laplace.
+        w: Frequencies.
+
+    Returns:
+        Complex numbers of the shape of `w`.
+    """
     if blur.shape == "laplace":
         q, e = math.exp(-1 / blur.scale), np.exp(s + 1j * w)
         return np.asarray((1 - q) ** 2 / ((1 - q * e) * (1 - q / e)), np.complex128)
@@ -304,7 +360,18 @@ def _characteristic(f: Floats, w: Floats) -> Complexes:
 
 
 def normal(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
-    """The load given the count as a normal law."""
+    """`count_likelihood` with the load given the count as a normal law.
+
+    Args:
+        own: The target's pmfs of absent and present [Wh].
+        other: Those of every other house.
+        n: Number of other houses.
+        z: The published load [Wh].
+        blur: The noise of the release.
+
+    Returns:
+        (2, n + 1): log likelihoods.
+    """
     (own_mean, own_variance), (mean, variance) = moments(own), moments(other)
     m = np.arange(n + 1)
     centre = own_mean[:, None] + m * mean[1] + (n - m) * mean[0]
@@ -313,21 +380,34 @@ def normal(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
 
 
 def moments(pair: LawPair) -> tuple[Floats, Floats]:
-    """Means [Wh] and variances [Wh^2] of absent and present."""
+    """Moments of the readings of absent and present.
+
+    Args:
+        pair: Pmfs of absent and present over 0, 1, 2, ... [Wh].
+
+    Returns:
+        Means [Wh] and variances [Wh^2], (2,) each.
+    """
     means = [float(f @ np.arange(f.size)) for f in pair]
     spreads = [float(f @ (np.arange(f.size) - m) ** 2) for f, m in zip(pair, means, strict=True)]
     return np.array(means), np.array(spreads)
 
 
-# --------------------------------------------------------------------------------------------------
-# One house among many that are alike: its state, and how many of the others are at home.
-
-
 @final
 class Population(Adversary):
-    """A target among N - 1 houses with one chain and one law; the target may have its own.
+    """Adversary for one target among N - 1 houses with one chain and one law; exact.
 
-    The belief is exact: houses alike can be told apart by nothing but their number.
+    The target may have its own chain and law. The other houses are exchangeable, so their number at
+    home is all that can be inferred about them.
+
+    Args:
+        knowledge: What the adversary knows.
+        target: The house it infers occupancy of.
+        like: An array of the library and device to work on.
+
+    Raises:
+        ModelError: If the other houses differ, houses move together, or the target is not a house.
+        PolicyError: If readings or occupancy of other houses are known.
     """
 
     def __init__(self, knowledge: Knowledge, target: int = 0, like: Array = HOST) -> None:
@@ -337,7 +417,7 @@ class Population(Adversary):
             raise ModelError(f"target is {target}; give one of the houses 0..{n - 1}.")
         refuse_others(knowledge, "Population")
         self.houses, self._n = (target,), n - 1
-        self._other = 0 if target else n - 1  # stands for all the others
+        self._other = 0 if target else n - 1  # represents all the others
         self._chains = {
             id(model): _two_chains(model, target, self._other) for model in knowledge.models
         }
@@ -345,7 +425,7 @@ class Population(Adversary):
         if kinds.size and (kinds != kinds[0]).any():
             raise ModelError(
                 "houses other than the target have different laws of readings;"
-                " give houses alike, or use Factored."
+                " give equal houses, or use Factored."
             )
 
     def prior(self, model: OccupancyModel) -> Array:
@@ -404,7 +484,7 @@ def _two_states(law: Array, log_a: Floats) -> Array:
 
 
 def _two_chains(model: OccupancyModel, target: int, other: int) -> tuple[int, int]:
-    """The chains of the target and of all the others; refused where those are not alike."""
+    """The chains of the target and of all the others; refused where those differ."""
     piece = model.chains[0]
     if len(model.chains) > 1 or piece.size > 1:
         raise ModelError(
@@ -419,6 +499,6 @@ def _two_chains(model: OccupancyModel, target: int, other: int) -> tuple[int, in
         if not same or not np.array_equal(piece.transition[:, chain], piece.transition[:, first]):
             raise ModelError(
                 f"model {model.name} moves houses other than the target in different ways;"
-                " give houses alike, or use Factored."
+                " give equal houses, or use Factored."
             )
     return int(chain_of[target]), int(first)

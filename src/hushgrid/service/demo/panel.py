@@ -237,7 +237,7 @@ class Panel:
                 beliefs = who.skip(beliefs)
             return beliefs
         if knows == "others":
-            who = who.told(KnownReadings(readings[None, :], first=t))
+            who = who.with_others(KnownReadings(readings[None, :], first=t))
         return who.step(beliefs, releases[kind])
 
     def _releases(self, shown: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
