@@ -1,6 +1,8 @@
-"""Attacks on a recorded day: what an adversary believes, scored against the truth.
+"""Attacks on a simulated day: recordings, beliefs of the adversary, and their scores.
 
-An attack's success bounds leakage from below; what is promised bounds it from above.
+A recording keeps the releases and, apart from them, the truth; only a simulation has one, and its
+releases are marked as simulated. An attack's success bounds leakage from below; the promise bounds
+it from above.
 """
 
 from __future__ import annotations
@@ -30,16 +32,18 @@ from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import optimal_rate, tally
 from hushgrid.statistics import Scores, mean_auc, scores
 
-# --------------------------------------------------------------------------------------------------
-# A simulated day kept whole: what the public saw, and apart from it what only the curator knew.
-#
-# An attack is scored and an audit rehearsed on it. No real day is ever kept like this: only a
-# simulation knows the truth, and its releases are marked as simulated.
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Truth:
-    """What the public never sees: `occupancy` (T, N) of 0 and 1, `readings` (T, N) [Wh]."""
+    """What the public never sees.
+
+    Attributes:
+        occupancy: (T, N): 0 or 1.
+        readings: (T, N): readings [Wh].
+
+    Raises:
+        PolicyError: If the shapes differ.
+    """
 
     occupancy: UInt8s
     readings: Int32s
@@ -56,10 +60,17 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A day of one zone: its releases in order, and the truth behind them or None.
+    """A simulated day of one zone.
 
-    `digest` names the terms, as in every release; `config` is the text of the zone file the day
-    was simulated from, "" if there was none; `offset` steps of the calendars lie before its first.
+    Attributes:
+        zone: Id of the zone.
+        digest: Digest of the terms, as in every release.
+        releases: In order of their steps.
+        truth: Occupancy and readings, or None.
+        config: Text of the zone file the day was simulated from; "" if there was none.
+        day: Number of the day, from 0.
+        offset: Steps of the calendars before the first release.
+        seed: Seed of the simulation.
     """
 
     zone: str
@@ -73,7 +84,7 @@ class Recording:
 
     @property
     def public(self) -> Recording:
-        """The same without the truth: what an attacker may be handed."""
+        """The same without truth and seed: what an attacker may have."""
         return Recording(
             self.zone, self.digest, self.releases, None, self.config, self.day, self.offset
         )
@@ -83,6 +94,16 @@ def record(
     scenario: Scenario, policy: Policy, *, seed: int, day: int = 0, config: str = ""
 ) -> Recording:
     """The day that `simulation.days` plays under this seed, with the truth of every step.
+
+    Args:
+        scenario: The zone and its models.
+        policy: How it publishes.
+        seed: Seed of the simulation.
+        day: Number of the day, from 0.
+        config: Text of the zone file, kept in the recording.
+
+    Returns:
+        The recording.
 
     >>> from hushgrid import Consumption, OccupancyModel, Tariff, Uniform, Zone
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -115,10 +136,16 @@ SMALL = 14  # houses, for which the joint filter is used
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attack:
-    """What one adversary made of one day.
+    """Result of one adversary on one day.
 
-    `home` and `prior` (T, houses): chances of being at home with and without the releases;
-    `houses` are those attacked; `filter` names how she thinks.
+    Attributes:
+        knows: What the adversary knows besides the releases.
+        filter: Name of its filter.
+        houses: The houses attacked.
+        home: (T, houses): Pr[at home] given the releases.
+        prior: (T, houses): Pr[at home] without them.
+        occupancy: (T, houses): the truth.
+        scores: Of `home` and `prior` against the truth.
     """
 
     knows: Knows
@@ -131,7 +158,7 @@ class Attack:
 
     @property
     def moved(self) -> float:
-        """The most by which her log odds left the prior's, over all steps and houses."""
+        """The largest change of the log odds from the prior, over all steps and houses."""
         sure = (self.prior <= 0) | (self.prior >= 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.abs(_log_odds(self.home) - _log_odds(self.prior))
@@ -150,11 +177,24 @@ def attack(
     hindsight: bool = False,
     seed: int = 1,
 ) -> Attack:
-    """Let an adversary watch the releases of a day (paper II-C), then score her.
+    """Run an adversary over the releases of a day (paper II-C) and score it.
 
-    `clamp`: where the releases' policy cut readings. `knows`: nothing beside the releases, all
-    other readings, or everybody else's occupancy. `models`: hers, where they are not the zone's.
-    `hindsight`: she judges each step after the whole day. `seed` is for the intervals.
+    Args:
+        scenario: The zone and its models.
+        releases: Of one day, in order.
+        truth: Occupancy and readings of the day.
+        clamp: Clamps of the releases' policy by class [Wh].
+        knows: Nothing besides the releases, all other readings, or all other houses' occupancy.
+        target: The house attacked; all by default.
+        models: The adversary's models, by default the zone's.
+        hindsight: Whether each step is judged after the whole day (smoothing).
+        seed: Seed of the confidence intervals.
+
+    Returns:
+        Beliefs and scores.
+
+    Raises:
+        PolicyError: If `knows` or `target` is out of range.
     """
     if knows not in get_args(Knows):
         raise PolicyError(f"knows is {knows!r}; give one of {', '.join(get_args(Knows))}.")
@@ -180,7 +220,15 @@ def attack(
 
 
 def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
-    """(T, N): chances of being at home that everybody knows, models weighted alike."""
+    """Public probabilities of being at home, with equal weights of the models.
+
+    Args:
+        models: Occupancy models.
+        steps: Number of steps T.
+
+    Returns:
+        (T, N): probabilities.
+    """
     each = [[at_home(b, m) for b in islice(marginals(m), steps)] for m in models]
     return np.asarray(np.clip(np.mean(each, axis=0), 0.0, 1.0))
 
@@ -191,7 +239,12 @@ def _log_odds(p: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The same day published in another way: its releases, and where readings were cut."""
+    """The same day published in another way.
+
+    Attributes:
+        releases: In order of their steps.
+        clamp: Clamps by class [Wh]; empty for none.
+    """
 
     releases: tuple[Release, ...]
     clamp: tuple[int, ...] = ()
@@ -200,12 +253,21 @@ class Version:
 def versions(
     scenario: Scenario, policy: Policy, recorded: Recording, *, seed: int
 ) -> Mapping[str, Version]:
-    """The recorded day as it was published, and with the same people under other protections.
+    """The recorded day as it was published, and the same readings under other protections.
 
     `open`: no noise. `naive`, `paper`: the same epsilon at each step, by the paper's naive
-    mechanism and by its rule (eta = 1, contract bounds). They are left out where the policy gives
-    a step no epsilon; all others, where people react to rates, so that the day would have been
-    another one.
+    mechanism and by its rule (eta = 1, contract bounds); left out where the policy gives a step no
+    epsilon. Only `hushgrid` is there where readings react to rates, as other rates would have
+    changed the day.
+
+    Args:
+        scenario: The zone and its models.
+        policy: The policy of the recording.
+        recorded: The day.
+        seed: Seed of the other versions' noise.
+
+    Returns:
+        Versions by name.
     """
     found = {"hushgrid": Version(recorded.releases, policy.clamp)}
     if recorded.truth is None or scenario.consumption.reacts:
@@ -233,14 +295,23 @@ def _published(
 
 
 def _open(scenario: Scenario, recorded: Recording) -> tuple[Release, ...]:
-    """What a utility without hushgrid would have shown."""
+    """Releases without noise."""
     assert recorded.truth is not None
     pairs = zip(recorded.releases, recorded.truth.readings, strict=True)
-    return tuple(bared(release, readings, scenario) for release, readings in pairs)
+    return tuple(without_noise(release, readings, scenario) for release, readings in pairs)
 
 
-def bared(release: Release, readings: Int32s, scenario: Scenario) -> Release:
-    """The release of the same step without any noise: the load itself, and the optimal rate."""
+def without_noise(release: Release, readings: Int32s, scenario: Scenario) -> Release:
+    """The release of the same step without noise: the load itself, and the optimal rate.
+
+    Args:
+        release: The release.
+        readings: (N,): readings of its step [Wh].
+        scenario: The zone and its tariff.
+
+    Returns:
+        The release without noise.
+    """
     load = tally(readings, scenario.zone.bound).load
     return replace(
         release,
@@ -258,18 +329,17 @@ def bared(release: Release, readings: Int32s, scenario: Scenario) -> Release:
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# What an adversary makes of a published day: her AUC about who was at home.
-
-
-SOME = 40  # houses asked about by her who knows all other readings
+SOME = 40  # houses attacked by an adversary that knows all other readings
 
 
 class Watcher:
-    """She knows the public model and all releases of the day, and looks back at its end.
+    """Adversary that knows the public model and all releases of the day, and smooths at its end.
 
-    Each house by itself (Factored). Noise of an offline transform she takes as normal and
-    independent from step to step, so for those her AUC is a lower bound of a lower bound.
+    Each house separately (`Factored`). Noise of an offline transform is taken as normal and
+    independent from step to step, so for those methods its AUC is below that of the best attack.
+
+    Args:
+        scenario: The zone and its models.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -279,9 +349,9 @@ class Watcher:
 
     @classmethod
     def knowing_others(cls, scenario: Scenario, readings: Int32s) -> Watcher:
-        """She also knows every other reading (T, houses): the noise alone hides a house from her.
+        """Adversary that also knows every other reading (T, houses): only the noise hides a house.
 
-        What the houses she is not asked about use is taken off first.
+        The readings of the houses it does not attack are subtracted first.
         """
         n = scenario.zone.n_houses
         self, some = cls.__new__(cls), np.unique(np.linspace(0, n - 1, min(SOME, n)).astype(int))
@@ -297,7 +367,7 @@ class Watcher:
         self._adversary = Factored(knowledge)
 
     def auc(self, made: Outcome, home: UInt8s) -> float:
-        """Mean over houses of the chance that a step at home scores above one away."""
+        """Mean over houses of the probability that a step at home ranks above one away."""
         if made.seen is None:
             each = [chances_at_home(model, len(home)) for model in self._models]
             chance = np.mean(each, axis=0)

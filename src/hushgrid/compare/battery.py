@@ -1,7 +1,10 @@
-"""Battery load hiding, one house at a time: what the meter sees is the grid draw, not the use.
+"""Battery load hiding at one house, and the attacker at its meter.
 
-No privacy parameter and no proof: these are judged by what an attacker still learns, against the
-energy moved through the battery and its size. Arrays are (T, ...): any number of houses and days.
+The meter sees the grid draw, not the use. These rules have no privacy parameter and no proof; they
+are judged by the attacker's AUC, against the energy moved through the battery and its size. The
+attacker may simulate the house, its habits and its battery as often as it likes: it fits a logistic
+curve to the draws around a step and the public probability of occupancy. Arrays are (T, ...): any
+number of houses and days.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ from hushgrid.statistics import Summary, mean_auc, summarise
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Battery:
-    """Capacity [Wh] and the most that goes in or out in a step [Wh]; half full at first."""
+    """A battery, half full at first.
+
+    Attributes:
+        capacity: Energy it holds [Wh].
+        power: Largest energy in or out in a step [Wh].
+
+    Raises:
+        PolicyError: If either is below 1 Wh.
+    """
 
     capacity: Ints
     power: Ints
@@ -38,7 +49,13 @@ class Battery:
 
 
 class Hidden(NamedTuple):
-    """Grid draws [Wh] (T, ...), charge after each step [Wh], energy moved in or out [Wh]."""
+    """A trace behind a battery.
+
+    Attributes:
+        draw: (T, ...): energy drawn from the grid [Wh].
+        charge: (T, ...): charge after each step [Wh].
+        moved: (...): energy moved in or out [Wh].
+    """
 
     draw: Ints
     charge: Ints
@@ -50,16 +67,27 @@ Rule = Callable[[Ints, Ints, Ints, Ints, Ints, Floats], Ints]
 
 
 def best_effort(use: Ints, last: Ints, *_: object) -> Ints:
-    """Hold the last grid draw as well as the battery can (Kalogridis et al. 2010)."""
+    """Keep the last grid draw as long as the battery can (Kalogridis et al. 2010).
+
+    Args:
+        use: Energy used [Wh]; ignored.
+        last: The last draw [Wh].
+
+    Returns:
+        The draw wanted [Wh].
+    """
     del use
     return last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stepping:
-    """Draw whole multiples of a step [Wh], and keep the last one while the battery bears it.
+    """Draw whole multiples of a step, and keep the last one while the battery allows it.
 
     After Yang et al. 2012: only the moments at which the multiple changes are seen.
+
+    Attributes:
+        step: The step [Wh].
     """
 
     step: Ints
@@ -74,20 +102,33 @@ class Stepping:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomCharging:
-    """Charge at full power with the chance 1 - charge/capacity, else serve from the battery."""
+    """Charge at full power with probability 1 - charge/capacity, else serve from the battery.
+
+    Attributes:
+        capacity: Of the battery [Wh].
+    """
 
     capacity: Ints
 
     def __call__(
         self, use: Ints, last: Ints, least: Ints, most: Ints, charge: Ints, u: Floats
     ) -> Ints:
-        """The most or the least draw, by a coin."""
+        """The largest or the smallest draw, at random."""
         del use, last
         return np.where(u < 1 - charge / self.capacity, most, least)
 
 
 def hide(use: ArrayLike, battery: Battery, rule: Rule, uniforms: Floats) -> Hidden:
-    """Send a trace [Wh] (T, ...) through a battery; nothing is ever sold to the grid.
+    """Send a trace through a battery; nothing is ever sold to the grid.
+
+    Args:
+        use: (T, ...): energy used [Wh].
+        battery: The battery.
+        rule: How the draw is chosen.
+        uniforms: (T, ...): random numbers in 0..1.
+
+    Returns:
+        Draws, charges and the energy moved.
 
     >>> flat = hide(np.array([10, 30, 10, 30]), Battery(40, 20), best_effort, np.zeros(4))
     >>> flat.draw.tolist(), flat.charge.tolist()
@@ -122,18 +163,19 @@ LABELS = {
 NO_PROMISE = "none: a battery has no privacy parameter and no proof; judged by the attacker alone"
 
 
-# --------------------------------------------------------------------------------------------------
-# An attacker who reads one house's meter: trained on the public model, scored by his AUC.
-#
-# He may simulate the house, its habits and its battery as often as he likes; he fits a logistic
-# curve to the draws around a step, and the public chance that somebody is at home.
-
-
 _LAGS = 6  # steps before and after
 
 
 def features(draws: Floats, odds: Floats) -> Floats:
-    """(T * days, columns) from draws (T, days), in units of the bound, and prior log odds (T,)."""
+    """Features of the attacker's regression.
+
+    Args:
+        draws: (T, days): draws in units of the bound.
+        odds: (T,): prior log odds of occupancy.
+
+    Returns:
+        (T * days, columns): the features.
+    """
     padded = np.pad(draws, ((_LAGS, _LAGS), (0, 0)), mode="edge")
     horizon = len(draws)
     around = [padded[lag : lag + horizon] for lag in range(2 * _LAGS + 1)]
@@ -149,7 +191,17 @@ def features(draws: Floats, odds: Floats) -> Floats:
 
 
 def fit(x: Floats, y: Floats, penalty: float = 1.0, rounds: int = 12) -> tuple[Floats, Floats]:
-    """Weights and column scales of a ridge logistic regression, by Newton's method."""
+    """Ridge logistic regression, by Newton's method.
+
+    Args:
+        x: (rows, columns): features.
+        y: (rows,): 0 or 1.
+        penalty: Ridge penalty.
+        rounds: Newton steps.
+
+    Returns:
+        Weights and column scales, (columns,) each.
+    """
     scale = np.maximum(np.abs(x).max(axis=0), 1e-9)
     z = x / scale
     w = np.zeros(z.shape[1])
@@ -164,13 +216,20 @@ def fit(x: Floats, y: Floats, penalty: float = 1.0, rounds: int = 12) -> tuple[F
 def meter_auc(
     train: Floats, train_home: Floats, test: Floats, test_home: Floats, odds: Floats
 ) -> float:
-    """AUC on unseen days (T, days) of an attacker trained on others."""
+    """AUC on unseen days of an attacker trained on others.
+
+    Args:
+        train: (T, days): draws of the training days, in units of the bound.
+        train_home: (T, days): their occupancy.
+        test: (T, days): draws of the test days.
+        test_home: (T, days): their occupancy.
+        odds: (T,): prior log odds of occupancy.
+
+    Returns:
+        The AUC.
+    """
     w, scale = fit(features(train, odds), train_home.ravel())
     return mean_auc((features(test, odds) / scale @ w)[:, None], test_home.reshape(-1, 1))
-
-
-# --------------------------------------------------------------------------------------------------
-# Batteries against an attacker at one house's meter: her AUC by size, beside the energy moved.
 
 
 SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # capacity, in a house's bound (a full step of use)
@@ -178,7 +237,14 @@ POWER = 0.5  # in or out a step, in a house's bound
 
 
 class BatteryScore(NamedTuple):
-    """A battery rule at a size: her AUC over houses, energy moved as a share of the use."""
+    """A battery rule at a size.
+
+    Attributes:
+        name: The rule; `open` or `prior` without a battery.
+        size: Capacity in units of a house's bound.
+        auc: The attacker's AUC over the houses.
+        moved: Energy moved as a share of the use.
+    """
 
     name: str
     size: float
@@ -196,10 +262,21 @@ def battery_scores(
     sizes: Sequence[float] = SIZES,
     tick: Callable[[], Any] = lambda: None,
 ) -> list[BatteryScore]:
-    """Score every rule and size on days (days, T, houses); two thirds of the days train her.
+    """Score every rule and size; the attacker is trained on two thirds of the days.
 
-    Two rows without a battery stand beside them: `open`, the meter as it is, and `prior`, guessing
-    from the public model alone.
+    Two rows have no battery: `open`, the meter as it is, and `prior`, the public model alone.
+
+    Args:
+        readings: (days, T, houses): energy used [Wh].
+        home: (days, T, houses): occupancy.
+        bound: (houses,): contract bounds [Wh].
+        model: The public occupancy model.
+        seed: Seed of random charging.
+        sizes: Capacities in units of a house's bound.
+        tick: Called after each rule and size.
+
+    Returns:
+        The scores.
     """
     days, horizon, houses = readings.shape
     cut = max(1, days * 2 // 3)
@@ -249,7 +326,18 @@ def score_zone(
     seed: int,
     tick: Callable[[], Any] = lambda: None,
 ) -> list[BatteryScore]:
-    """Scores for some houses of a zone, evenly chosen, on days with readings and occupancy."""
+    """Scores for some houses of a zone, evenly chosen.
+
+    Args:
+        scenario: The zone and its models.
+        days: Days with `readings` and `home`, (T, houses) each.
+        houses: Largest number of houses.
+        seed: Seed of random charging.
+        tick: Called after each rule and size.
+
+    Returns:
+        The scores.
+    """
     n = scenario.zone.n_houses
     some = np.unique(np.linspace(0, n - 1, min(houses, n)).astype(np.int64))
     part = part_of(scenario, some)
@@ -259,6 +347,14 @@ def score_zone(
 
 
 def prior_odds(model: OccupancyModel, horizon: int) -> Floats:
-    """(T, houses): log odds that somebody is at home, before anything is seen."""
+    """Prior log odds of being at home.
+
+    Args:
+        model: The occupancy model.
+        horizon: Number of steps T.
+
+    Returns:
+        (T, houses): log odds.
+    """
     home = np.clip(chances_at_home(model, horizon), 1e-9, 1 - 1e-9)
     return np.asarray(np.log(home / (1 - home)))

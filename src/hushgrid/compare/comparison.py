@@ -1,8 +1,8 @@
 """Every method at the same promise, on the same days, with the same noise quantiles.
 
-A row is one day of one promise: for each method the error of its raw and of its estimated price,
-and where asked what an adversary makes of its releases. Rows are plain numbers, so that a run can
-be taken up again where it stopped.
+A row is one day of one promise: for each method (docs/proofs/baselines.md) the error of its raw and
+of its estimated price and, where requested, the AUC of an adversary on its releases. Rows are plain
+numbers, so that a run can resume where it stopped.
 """
 
 from __future__ import annotations
@@ -40,10 +40,6 @@ from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import Tariff, optimal_rate, public_rate
 from hushgrid.statistics import Summary, ratio_of_means, summarise
 
-# --------------------------------------------------------------------------------------------------
-# Every method the paper names, and ours, behind one small interface (docs/proofs/baselines.md).
-
-
 METHODS: tuple[Method, ...] = (
     HUSHGRID_ETA0,
     HUSHGRID_ETA05,
@@ -60,7 +56,16 @@ METHODS: tuple[Method, ...] = (
 
 
 def methods_with(eta: float) -> tuple[Method, ...]:
-    """All methods, hushgrid at another middle trust than 0.05.
+    """All methods, with another middle trust of hushgrid than 0.05.
+
+    Args:
+        eta: The middle trust, between 0 and 1.
+
+    Returns:
+        The methods.
+
+    Raises:
+        PolicyError: If eta is not between 0 and 1.
 
     >>> methods_with(0.2)[1].name
     'hushgrid_eta2'
@@ -71,31 +76,19 @@ def methods_with(eta: float) -> tuple[Method, ...]:
     return tuple(hushgrid(name, eta) if m is HUSHGRID_ETA05 else m for m in METHODS)
 
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "MethodPromise",
-    "MethodSetting",
-    "Outcome",
-    "Ready",
-    "Refusal",
-    "methods_with",
-]
-
-
 Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 
 # the public's best estimate; the noisy rate as it is; the noisy rate cut to the tariff's limits
 PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
-AUCS = ("auc", "auc_others")  # she knows prices alone; she knows all other readings as well
+AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
 
 
 class KnownRows(Protocol):
-    """Rows that are already there, by promise and day; new ones are added."""
+    """Store of rows by promise and day."""
 
     def get(self, epsilon: float, day: int) -> Row | None:
         """A row, or None."""
@@ -107,7 +100,14 @@ class KnownRows(Protocol):
 
 
 class Bench:
-    """Methods made ready for the zones of a source, once for each promise."""
+    """Methods prepared for the zones of a source, once for each promise.
+
+    Args:
+        source: The days.
+        promise: What every method has to keep.
+        seed: Seed of the noise and of the batteries.
+        methods: The methods.
+    """
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Bench:
         self._ready: dict[int, dict[str, Ready | Refusal]] = {}
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | Refusal]:
-        """What each method does in a zone, or why it cannot."""
+        """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
             setting = MethodSetting.of(
                 self.source.scenarios[zone], self.promise, self.source.horizon
@@ -130,7 +130,7 @@ class Bench:
         return self._ready[zone]
 
     def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
-        """The same for all days: a method that any of them lacks is left out of all."""
+        """The same for all days: a method that any day lacks is left out."""
         out = dict(self.ready(self.source.zone_of(0)))
         for number, row in enumerate(rows):
             lacking = [n for n, one in out.items() if isinstance(one, Ready) and n not in row]
@@ -189,7 +189,7 @@ def _prepared(method: Method, setting: MethodSetting) -> Ready | Refusal:
 
 
 def _watchers(scenario: Scenario, day: ReadingDay) -> dict[str, Watcher]:
-    """She who knows prices alone, and she who knows all other readings too."""
+    """Adversaries by figure: one knows prices alone, one all other readings too."""
     alone = all(piece.size == 1 for model in scenario.models for piece in model.chains)
     if day.home is None or not alone:
         return {}
@@ -212,10 +212,19 @@ def _judged(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[fl
 
 
 def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -> list[float]:
-    """FIGURES of the rates of published loads [Wh]; `cut` to the tariff's limits, or as they are.
+    """Errors of the rates of published loads.
 
-    Cutting is post-processing, the simplest there is, so a raw rate is told without it: for every
-    method what it released, noise and nothing else.
+    Cutting to the tariff's limits is post-processing, the simplest there is, so a raw rate is
+    judged without it: for every method what it released, noise and nothing else.
+
+    Args:
+        published: (T,): published loads [Wh].
+        load: (T,): true loads [Wh].
+        tariff: The rate of a load and its limits.
+        cut: Whether rates are cut to the tariff's limits.
+
+    Returns:
+        The FIGURES: rmsre_paper, rmsre, mismatch_cost [currency].
     """
     best = optimal_rate(load.astype(np.float64), tariff)
     rates = optimal_rate(published, tariff)
@@ -228,7 +237,14 @@ def errors(published: Floats, load: Ints, tariff: Tariff, *, cut: bool = True) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Rows of many days at one promise, and what each method is."""
+    """Rows of many days at one promise.
+
+    Attributes:
+        promise: The promise.
+        methods: All methods, those that refused included.
+        ready: Each prepared method or its refusal, by name.
+        rows: One for each day.
+    """
 
     promise: MethodPromise
     methods: tuple[Method, ...]
@@ -272,7 +288,7 @@ class Comparison:
         return summarise(self.values(above, part) - self.values(below, part))
 
     def auc(self, name: str, knows: str = "auc") -> Summary | None:
-        """The adversary's AUC over the days on which she was asked; "open": without noise."""
+        """The adversary's AUC over the days attacked, if any; "open": without noise."""
         found = [row[name][knows][0] for row in self.rows if knows in row.get(name, {})]
         return summarise(found) if found else None
 
@@ -288,9 +304,26 @@ def compare(
     known: KnownRows | None = None,
     tick: Callable[[], Any] = lambda: None,
 ) -> Comparison:
-    """All methods over `days` days; rows that are known are not made again."""
+    """Run all methods over many days; rows that are known are not computed again.
+
+    Args:
+        source: The days.
+        promise: What every method has to keep.
+        days: Number of days, 2 or more.
+        seed: Seed of the noise and of the batteries.
+        attack_days: Number of days the adversary attacks.
+        methods: The methods.
+        known: Rows computed before; new ones are added.
+        tick: Called after each day.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        PolicyError: If there are fewer than 2 days.
+    """
     if days < 2:
-        raise PolicyError(f"days is {days}; give 2 or more, or no interval can be told.")
+        raise PolicyError(f"days is {days}; give 2 or more: an interval needs them.")
     bench = Bench(source, promise, seed, methods)
     rows = tuple(_rows(bench, days, attack_days, known, tick))
     return Comparison(promise, bench.methods, bench.kept(rows), rows)

@@ -1,8 +1,8 @@
-"""Worlds to compare methods in: a public model of a zone, and days in which it is true or not.
+"""Days to compare methods on: a public model of a zone, and readings that follow it or not.
 
-The paper's zone; a common shock on top of any of them; large consumers; chains of a time-use
-survey (real readings: recorded.py). A day is what the zone drew, and who was at home where that is
-known.
+Simulated: the paper's zone, a common shock on all readings, large consumers, chains of a time-use
+survey. Real: whole local days of histories, with a model of two states of use learned from earlier
+days. A day holds the readings, and the occupancy where it is known.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from hushgrid._numbers import Floats, Int32s, Ints, UInt8s, is_real
 from hushgrid.belief.filter import imputed
 from hushgrid.compare import paper
-from hushgrid.compare import paper as sweeps
-from hushgrid.compare.simulation import lived
+from hushgrid.compare.simulation import simulate_steps
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import pooled_counts
 from hushgrid.learn.habits import DAY, Survey, survey_models
@@ -30,14 +29,6 @@ from hushgrid.model.laws import Histogram, scale_wh
 from hushgrid.model.occupancy import Calendar, OccupancyModel
 from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import Tariff, Zone
-
-# --------------------------------------------------------------------------------------------------
-# A public model of homes from earlier days: two states of use, pooled over homes of a size.
-#
-# For comparisons on real readings without labels: state 1 is the one with more use. The readings of
-# all homes of a class are fitted at once (`learn.em.pooled_counts`); no move and no value gets
-# probability 0.
-
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30
 _LEAST = 0.005  # chance a step of any move
@@ -53,7 +44,23 @@ class _Fit:
 
 
 def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) -> Scenario:
-    """A zone from readings (days, T, homes) [Wh], -1 where missing, under one contract bound."""
+    """A zone from readings of earlier days under one contract bound.
+
+    For real readings without labels: state 1 is the one with more use. The readings of all homes of
+    a class are fitted at once (`learn.em.pooled_counts`); no transition and no value gets
+    probability 0.
+
+    Args:
+        readings: (days, T, homes): readings [Wh], -1 where missing.
+        bound: Contract bound of every home [Wh].
+        beta: Rate at a load of 0 [currency/kWh].
+
+    Returns:
+        The zone with its model, laws and tariff.
+
+    Raises:
+        ModelError: If there are too few days or steps.
+    """
     days, horizon, homes = readings.shape
     if days < 2 or homes < 1 or horizon < PERIODS:
         raise ModelError(
@@ -139,7 +146,12 @@ def _law(emit: Floats, edges: Ints, bound: int) -> Histogram:
 
 
 class ReadingDay(NamedTuple):
-    """Readings [Wh] (T, houses) within the bounds, and occupancy (T, houses) where it is known."""
+    """Readings of one day.
+
+    Attributes:
+        readings: (T, houses): readings within the bounds [Wh].
+        home: (T, houses): occupancy, or None where unknown.
+    """
 
     readings: Int32s
     home: UInt8s | None
@@ -155,17 +167,17 @@ class DaySource(Protocol):
 
     @property
     def scenarios(self) -> Sequence[Scenario]:
-        """What the public believes of each zone, or of each kind of day."""
+        """The public models of each zone, or of each kind of day."""
         ...
 
     @property
     def digest(self) -> str:
-        """Of all that the days follow from but for what a caller chose himself."""
+        """Digest of everything the days follow from, except the caller's own choices."""
         ...
 
     @property
     def digest_before(self) -> str:
-        """The same as the first version took it."""
+        """The same by the rule of the first version."""
         ...
 
     def zone_of(self, number: int) -> int:
@@ -183,7 +195,15 @@ class DaySource(Protocol):
 
 
 def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
-    """SHA-256 over what is believed of zones, and more."""
+    """SHA-256 over the public models of zones, and more.
+
+    Args:
+        scenarios: The zones.
+        more: Further bytes.
+
+    Returns:
+        Hexadecimal digest.
+    """
     h = sha256(b"hushgrid-worlds/2")
     for one in scenarios:
         h.update(world_digest(one.zone, one.tariff, one.models, one.consumption).encode())
@@ -193,7 +213,15 @@ def digest_of(scenarios: Sequence[Scenario], *more: bytes) -> str:
 
 
 def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
-    """The same as the first version took it: journals of comparisons may have it."""
+    """The same by the rule of the first version, which journals of comparisons may hold.
+
+    Args:
+        scenarios: The zones.
+        more: Further bytes.
+
+    Returns:
+        Hexadecimal digest.
+    """
     h = sha256()
     for one in scenarios:
         h.update(f"{one.zone.id!r} {tariff_before(one.tariff)}".encode())
@@ -208,9 +236,19 @@ def digest_of_before(scenarios: Sequence[Scenario], *more: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """Zones in which the model is true, but for a shock: all readings times 1 + or - `shock`.
+    """Zones in which the model is true, except for a common shock on all readings.
 
-    Even rounds over the zones are hot, odd ones cold; readings stay within the contract bounds.
+    Even rounds over the zones have readings times 1 + shock, odd ones times 1 - shock; readings
+    stay within the contract bounds.
+
+    Attributes:
+        scenarios: The zones.
+        seed: Seed of the simulation.
+        shock: Relative size of the shock, from 0 to below 1.
+        horizon: Steps of a day.
+
+    Raises:
+        PolicyError: If the shock is out of range.
     """
 
     scenarios: Sequence[Scenario]
@@ -243,7 +281,7 @@ class Simulated:
         bound = scenario.zone.bound
         readings = np.empty((self.horizon, len(bound)), np.int32)
         home = np.empty(readings.shape, np.uint8)
-        for t, world in enumerate(lived(scenario, self.horizon, (self.seed, number))):
+        for t, world in enumerate(simulate_steps(scenario, self.horizon, (self.seed, number))):
             drawn = world.readings
             if self.shock:
                 drawn = np.minimum(scale_wh(drawn, 1 + sign * self.shock, 2**31 - 1), bound)
@@ -254,14 +292,34 @@ class Simulated:
 def paper_world(
     sigma: float, seed: int, zones: int, shock: float = 0.0, n: int = paper.HOUSES
 ) -> Simulated:
-    """The paper's zone, drawn `zones` times."""
+    """The paper's zone, drawn several times.
+
+    Args:
+        sigma: Spread of the houses' chains.
+        seed: Seed of the zones and of the days.
+        zones: Number of zones.
+        shock: Relative size of the common shock.
+        n: Number of houses.
+
+    Returns:
+        The days.
+    """
     drawn = [paper.scenario(sigma, seed + zone, n) for zone in range(zones)]
     return Simulated(drawn, seed, shock)
 
 
 def large_world(seed: int, zones: int, shock: float = 0.0) -> Simulated:
-    """The paper's zone with ten consumers five times a house, surely closed half of the day."""
-    drawn = [sweeps.large_consumers(5, 0.5, 10, seed + zone) for zone in range(zones)]
+    """The paper's zone with ten consumers five times a house, surely closed half of the day.
+
+    Args:
+        seed: Seed of the zones and of the days.
+        zones: Number of zones.
+        shock: Relative size of the common shock.
+
+    Returns:
+        The days.
+    """
+    drawn = [paper.large_consumers(5, 0.5, 10, seed + zone) for zone in range(zones)]
     return Simulated(drawn, seed, shock)
 
 
@@ -270,7 +328,18 @@ def survey_world(
 ) -> Simulated:
     """Weekdays of houses that follow a survey's chains; one model of Theta for each source of it.
 
-    The first source's is true, consumption is the paper's, households are of all sizes alike.
+    The first source's model is true, consumption is the paper's, all household sizes are equally
+    likely.
+
+    Args:
+        survey: The survey.
+        seed: Seed of the zones and of the days.
+        zones: Number of zones.
+        shock: Relative size of the common shock.
+        n: Number of houses.
+
+    Returns:
+        The days.
     """
     drawn = [_surveyed(survey, seed + zone, n) for zone in range(zones)]
     return Simulated(drawn, seed, shock)
@@ -284,12 +353,14 @@ def _surveyed(survey: Survey, seed: int, n: int) -> Scenario:
     return Scenario(Zone("survey", bound), paper.TARIFF, theta, f)
 
 
-# --------------------------------------------------------------------------------------------------
-# Real readings as days to compare methods on: local days, and the public model of each kind.
-
-
 class Real(NamedTuple):
-    """Whole local days: readings (days, T, meters) [Wh], -1 where missing; 0 is a Monday."""
+    """Whole local days of real readings.
+
+    Attributes:
+        meters: Their names.
+        readings: (days, T, meters): readings [Wh], -1 where missing.
+        weekday: (days,): 0 is a Monday.
+    """
 
     meters: tuple[str, ...]
     readings: Int32s
@@ -309,14 +380,20 @@ class Real(NamedTuple):
 def real_days(found: Histories) -> Real:
     """The whole days of some histories; export counts as 0 Wh.
 
-    A day is whole when clocks showed each of its steps once and some meter told each of them.
+    A day is whole if local clocks had each of its steps once and some meter reported each of them.
+
+    Args:
+        found: The histories.
+
+    Returns:
+        The days.
     """
     steps = found.steps_a_day
     midnights = np.flatnonzero(found.shown % DAY == 0)
     at = midnights[midnights + steps <= len(found.shown)][:, None] + np.arange(steps)
     plain = (found.shown[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
-    told = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
-    at = at[plain & told]
+    reported = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
+    at = at[plain & reported]
     wh = np.moveaxis(found.wh[:, at], 0, 2)
     readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
     return Real(found.ids, readings, np.asarray(found.shown[at[:, 0]] // DAY, np.int64))
@@ -324,7 +401,13 @@ def real_days(found: Histories) -> Real:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """Real readings (days, T, houses) [Wh], and public models of the kinds of days there are."""
+    """Days of real readings, and public models of the kinds of days there are.
+
+    Attributes:
+        scenarios: One for each kind of day.
+        readings: (days, T, houses): readings [Wh].
+        kind: (days,): index of the day's scenario.
+    """
 
     scenarios: Sequence[Scenario]
     readings: Int32s
@@ -332,7 +415,7 @@ class Recorded:
 
     @classmethod
     def of(cls, scenario: Scenario, real: Real) -> Recorded:
-        """Days of a zone whose calendars begin on a Monday; what is missing is filled in."""
+        """Days of a zone whose calendars begin on a Monday; missing readings are imputed."""
         steps = real.readings.shape[1]
         scenarios: dict[bytes, Scenario] = {}
         kind = np.empty(len(real.weekday), np.int64)
@@ -379,7 +462,7 @@ class Recorded:
 
 
 def _slots(scenario: Scenario, steps: int) -> bytes:
-    """What the calendars show on a day: days of equal slots are of one kind."""
+    """The calendars' slots on a day: days of equal slots are of one kind."""
     calendars = [*(model.calendar for model in scenario.models), scenario.consumption.calendar]
     return b"".join(
         c.slots[np.arange(steps) % len(c.slots)].astype("<i4").tobytes() for c in calendars

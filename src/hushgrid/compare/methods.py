@@ -1,7 +1,10 @@
-"""What a baseline is: a name, its trust, and from a promise to a publisher or a refusal.
+"""A method of publication: from a promise to a publisher, or a refusal.
 
-A method that cannot give the asked promise answers with a `Refusal`; it is never run at another
-promise than the one asked.
+A method that cannot give the requested promise answers with a `Refusal`; it is never run at another
+promise. Here are hushgrid at three trusts, the forecast without readings, group privacy (a house's
+whole day is one group of T readings, noise T u / epsilon), `wevent` (budgets for any w steps,
+Kellaris et al. 2014) and `dphmm` (a house that is nearly certain is left out: Xiao and Xiong's
+location sets, docs/proofs/unlikely.md).
 """
 
 from __future__ import annotations
@@ -31,9 +34,17 @@ FRESH = "; given occupancy, readings are drawn afresh at each step"  # an assump
 
 @dataclass(frozen=True, slots=True)
 class MethodPromise:
-    """The secret, its epsilon and, for a trajectory, delta (docs/plan.md).
+    """What every method has to keep (docs/plan.md).
 
     A trajectory's promise holds for any interval of it, and an interval's for the step.
+
+    Attributes:
+        secret: What is protected.
+        epsilon: Positive.
+        delta: For a trajectory, from 0 to below 0.5.
+
+    Raises:
+        PolicyError: If a value is out of range.
     """
 
     secret: Secret = "interval"
@@ -53,10 +64,16 @@ class MethodPromise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodSetting:
-    """A zone, what is promised in it, the steps of a day, and the public before the first release.
+    """A zone and what is promised in it.
 
-    Methods of one zone share `public`: what it computes, it computes once. Its prior of the common
-    factor is the one a service publishes by, a day after the factor was known to be 1.
+    Methods of one zone share `public`, so that its results are computed once. Its prior of the
+    common factor is the one a service publishes by, a day after the factor was known to be 1.
+
+    Attributes:
+        scenario: The zone and its models.
+        promise: What the method has to keep.
+        horizon: Steps of a day.
+        public: Public knowledge before the first release.
     """
 
     scenario: Scenario
@@ -81,16 +98,26 @@ class MethodSetting:
         return all(piece.size == 1 for model in self.scenario.models for piece in model.chains)
 
     @property
+    def forecast(self) -> Floats:
+        """(T,): the public mean of the loads before any release [Wh], models weighted equally."""
+        moments = [self.public.moments.at(t) for t in range(1, self.horizon + 1)]
+        return np.array([np.mean([m.mean for m in each]) for each in moments])
+
+    @property
     def largest(self) -> int:
         """The largest bound of a house [Wh]."""
         return int(self.scenario.zone.bound.max())
 
 
 class Outcome(NamedTuple):
-    """A published day: loads [Wh] behind the raw rates, and the public's best estimate.
+    """A published day.
 
-    `seen` [Wh] is what a watcher learns at each step, behind noise of `scale` [Wh] by the law
-    `noise` (the scale of Gaussian noise is its standard deviation). No `seen`: nothing released.
+    Attributes:
+        raw: (T,): loads behind the raw rates [Wh].
+        estimated: (T,): the public's best estimate of the loads [Wh].
+        seen: (T,): what an adversary observes at each step [Wh]; None if nothing is released.
+        scale: (T,): scale of the noise of `seen` [Wh], the standard deviation where Gaussian.
+        noise: Law of that noise.
     """
 
     raw: Floats
@@ -105,7 +132,13 @@ Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
-    """A method that keeps the promise: how, with which noise [Wh], and what it does to a day."""
+    """A method that keeps the promise.
+
+    Attributes:
+        guarantee: What it keeps, in words.
+        scale: Largest scale of its noise [Wh].
+        publish: From the loads of a day [Wh] and a seed to the outcome.
+    """
 
     guarantee: str
     scale: float
@@ -114,16 +147,25 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a method cannot give the asked promise."""
+    """A method that cannot give the requested promise.
+
+    Attributes:
+        reason: Why, in words.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Method:
-    """A way to publish. `eta` is the share of a reading's law it does not trust; None: no readings.
+    """A way to publish.
 
-    `online` methods publish step by step; the others need the whole day first.
+    Attributes:
+        name: Key in results.
+        label: Name for readers.
+        online: Whether it publishes step by step; others need the whole day first.
+        eta: Share of a reading's law it does not trust; None if it uses no readings.
+        prepare: From a setting to the publisher or a refusal.
     """
 
     name: str
@@ -152,15 +194,25 @@ def noisy(
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         noise = SimulatedNoise(seed)
         raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
-        return Outcome(raw, learnt(setting.public, raw, fixed, law), raw, fixed, law)
+        return Outcome(raw, public_estimates(setting.public, raw, fixed, law), raw, fixed, law)
 
     return Ready(guarantee, float(fixed.max()), publish)
 
 
-def learnt(
+def public_estimates(
     public: PublicKnowledge, load_hat: Floats, scales: Floats, law: NoiseLaw = "laplace"
 ) -> Floats:
-    """The public's estimate at every step, from that step's release and those before it."""
+    """The public's estimate at every step, from that step's release and those before it.
+
+    Args:
+        public: Public knowledge before the first release.
+        load_hat: (T,): published loads [Wh].
+        scales: (T,): scales of the noise [Wh].
+        law: Law of the noise.
+
+    Returns:
+        (T,): estimated loads [Wh].
+    """
     now, out = replace(public, shape=SHAPES[law]), []
     for seen, scale in zip(load_hat.tolist(), scales.tolist(), strict=True):
         guess, now = now.learn(seen, scale)
@@ -169,7 +221,15 @@ def learnt(
 
 
 def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
-    """A few houses of a zone whose houses move on their own, as a zone."""
+    """A few houses of a zone whose houses move independently, as a zone.
+
+    Args:
+        scenario: The zone.
+        some: Indices of the houses.
+
+    Returns:
+        The smaller zone.
+    """
     models = []
     for model in scenario.models:
         (piece,) = model.chains
@@ -190,10 +250,6 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
     return Scenario(zone, scenario.tariff, tuple(models), kept)
 
 
-# --------------------------------------------------------------------------------------------------
-# Group privacy: a house's whole day counts as one group of T readings, noise T u / epsilon.
-
-
 def _prepare(setting: MethodSetting) -> Ready:
     b = setting.horizon * setting.largest / setting.promise.epsilon
     return noisy(
@@ -207,13 +263,6 @@ def _prepare(setting: MethodSetting) -> Ready:
 GROUP = Method("group", "group privacy", True, 1.0, _prepare)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid itself at three trusts, the forecast without readings, and its policies of others.
-#
-# `wevent`: budgets for any w steps (Kellaris et al. 2014); `dphmm`: a house all but certain is left
-# out (Xiao and Xiong's location sets, docs/proofs/unlikely.md).
-
-
 _TRUST = {
     0.0: "if the occupancy model is true and every reading follows its public law",
     1.0: "if the occupancy model is true, whatever anyone consumes",
@@ -221,7 +270,15 @@ _TRUST = {
 
 
 def hushgrid(name: str, eta: float) -> Method:
-    """Our plan for the promise, at a trust eta and the contract bounds."""
+    """Hushgrid's plan for the promise, at a trust eta and the contract bounds.
+
+    Args:
+        name: Key in results.
+        eta: The trust.
+
+    Returns:
+        The method.
+    """
     return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_planned, eta))
 
 
@@ -249,8 +306,7 @@ def _planned(eta: float, setting: MethodSetting) -> Ready:
 
 
 def _forecast(setting: MethodSetting) -> Ready:
-    moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
-    means = np.array([np.mean([m.mean for m in each]) for each in moments])  # models alike
+    means = setting.forecast
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:  # noqa: ARG001
         return Outcome(means, means, None, np.zeros(len(means)))

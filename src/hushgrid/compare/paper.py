@@ -1,4 +1,8 @@
-"""The paper's experiment (section IV): its zone, its mechanisms, honest statistics."""
+"""The paper's experiment (section IV) and sweeps around it.
+
+Its zone, its mechanisms, means with confidence intervals; then the gain of the mechanisms along
+eta, sigma, the certainty of large consumers and their number.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +46,19 @@ CALENDAR = Calendar(
 
 
 def chains(sigma: float, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """(initial, transition) of n houses: a base matrix plus Gaussian noise, drawn once a house.
+    """Chains of n houses: a base matrix plus Gaussian noise, drawn once a house.
 
     A chance P over a period of n steps is 1 - (1 - P)^(1/n) a step; the noise goes on the eight
-    step probabilities, as entries of the matrix. Clipping to [0, 1] makes the only zeros.
-    Everyone sleeps at midnight: Pi = e_0 A^night.
+    step probabilities, as entries of the matrix. Clipping to [0, 1] makes the only zeros. Everyone
+    sleeps at midnight: Pi = e_0 A^night.
+
+    Args:
+        sigma: Standard deviation of the noise.
+        n: Number of houses.
+        rng: Source of randomness.
+
+    Returns:
+        initial (n, 2) and transition (periods, n, 2, 2).
     """
     steps = np.array([p[0] for p in PERIODS.values()])[:, None, None]
     base = 1 - (1 - np.array([p[1:] for p in PERIODS.values()])[:, None, :]) ** (1 / steps)
@@ -59,7 +71,16 @@ def chains(sigma: float, n: int, rng: np.random.Generator) -> tuple[Floats, Floa
 
 
 def scenario(sigma: float, seed: int, n: int = HOUSES) -> Scenario:
-    """The paper's zone: X ~ U(0, u), u ~ U(0, 1) at home and U(0, 0.5) away, two fixed draws."""
+    """The paper's zone: X ~ U(0, u), u ~ U(0, 1) at home and U(0, 0.5) away, two fixed draws.
+
+    Args:
+        sigma: Spread of the houses' chains.
+        seed: Seed of the zone.
+        n: Number of houses.
+
+    Returns:
+        The zone and its models.
+    """
     rng = np.random.Generator(np.random.PCG64([seed, 8]))
     initial, transition = chains(sigma, n, rng)
     theta = OccupancyModel.factored(initial, transition, calendar=CALENDAR, name="paper")
@@ -68,7 +89,15 @@ def scenario(sigma: float, seed: int, n: int = HOUSES) -> Scenario:
 
 
 def uniform_houses(n: int, rng: np.random.Generator) -> tuple[Consumption, Ints]:
-    """The paper's readings in whole Wh, and each house's public bound: its larger draw."""
+    """The paper's readings in whole Wh.
+
+    Args:
+        n: Number of houses.
+        rng: Source of randomness.
+
+    Returns:
+        The laws, and each house's public bound [Wh], its larger draw.
+    """
     present = np.rint(rng.random(n) * UNIT).astype(np.int64)
     absent = np.rint(rng.random(n) * UNIT / 2).astype(np.int64)
     f = Consumption.by_class(
@@ -78,7 +107,14 @@ def uniform_houses(n: int, rng: np.random.Generator) -> tuple[Consumption, Ints]
 
 
 def mechanisms(epsilon: float = EPSILON) -> dict[str, Mechanism]:
-    """naive (u_max), naive_max (largest house), bound (eta = 1), exact (eta = 0)."""
+    """The mechanisms of the experiment.
+
+    Args:
+        epsilon: Of each step.
+
+    Returns:
+        naive (u_max), naive_max (largest house), bound (eta = 1), exact (eta = 0).
+    """
     return {
         "naive": Mechanism(Policy(epsilon, HORIZON), Naive(UNIT)),
         "naive_max": Mechanism(Policy(epsilon, HORIZON), Naive()),
@@ -91,7 +127,14 @@ def mechanisms(epsilon: float = EPSILON) -> dict[str, Mechanism]:
 class Experiment:
     """The paper's experiment over many days, each with a zone of its own.
 
-    `sample` is the first day; its scale [Wh] and protected houses, by mechanism and step.
+    Attributes:
+        sigma: Spread of the houses' chains.
+        seed: Seed of the zones and of the days.
+        study: Figures of all days.
+        sample: Traces of the first day, by mechanism.
+        scale: (T,): its scales [Wh], by mechanism.
+        protected: (T,): its numbers of protected houses.
+        fewest_protected: The smallest number of protected houses of any day and step.
     """
 
     sigma: float
@@ -106,15 +149,23 @@ class Experiment:
 def experiment(
     *, days: int, sigma: float, seed: int, progress: Callable[[], None] = lambda: None
 ) -> Experiment:
-    """naive, naive_max, bound and exact over `days` days under common random numbers."""
+    """naive, naive_max, bound and exact over many days under common random numbers.
+
+    Args:
+        days: Number of days.
+        sigma: Spread of the houses' chains.
+        seed: Seed of the zones and of the days.
+        progress: Called after each day.
+
+    Returns:
+        The experiment.
+    """
     first: list[StudyDay] = []
     fewest = HOUSES
 
     def watched() -> Iterator[StudyDay]:
         nonlocal fewest
-        played = simulated_days(
-            lambda day: scenario(sigma, seed + day), mechanisms(), count=days, seed=seed
-        )
+        played = simulated_days(_zones(sigma, seed), mechanisms(), count=days, seed=seed)
         for day in played:
             if not first:
                 first.append(day)
@@ -139,10 +190,6 @@ def _calibrations(day: StudyDay, name: str) -> list[Calibration]:
     return [scheduler.at(t) for t in range(1, HORIZON + 1)]
 
 
-# --------------------------------------------------------------------------------------------------
-# When the paper's constraint pays, and what trust and habit are worth: sweeps around its zone.
-
-
 Progress = Callable[[], None]
 
 ETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -155,7 +202,13 @@ TYPICAL_SIZE, TYPICAL_CERTAIN, TYPICAL_COUNT = 5, 0.75, 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """A gain (naive error over ours) along one dial, a line for each name."""
+    """Gain of a mechanism (error of the naive one over its own) along one parameter.
+
+    Attributes:
+        dial: Name of the parameter.
+        at: Its values.
+        gain: Gains at these values, by name of the line.
+    """
 
     dial: str
     at: tuple[float, ...]
@@ -163,19 +216,35 @@ class Sweep:
 
 
 def against_eta(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
-    """naive over hushgrid at each eta, sigma as in the paper's experiment."""
+    """Gain of hushgrid over naive by eta, sigma as in the paper's experiment.
+
+    Args:
+        n_days: Number of days at each value.
+        seed: Seed of the zones and of the days.
+        tick: Called after each day.
+
+    Returns:
+        The sweep.
+    """
     chosen = {"naive": mechanisms()["naive"]}
     chosen |= {f"{eta:g}": Mechanism(Policy(EPSILON, HORIZON, eta=eta)) for eta in ETAS}
-    found = fold(
-        days(lambda day: scenario(SIGMA, seed + day), chosen, count=n_days, seed=seed), tick
-    )
+    found = fold(days(_zones(SIGMA, seed), chosen, count=n_days, seed=seed), tick)
     error = {name: found.figures[name]["rmsre_paper"] for name in chosen}
     gains = tuple(ratio_of_means(error["naive"], error[f"{eta:g}"]) for eta in ETAS)
     return Sweep("eta", ETAS, {"naive / hushgrid": gains})
 
 
 def against_sigma(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
-    """naive over bound and exact as houses differ more and more in their habits."""
+    """Gain of bound and exact over naive as the houses' habits differ more.
+
+    Args:
+        n_days: Number of days at each value.
+        seed: Seed of the zones and of the days.
+        tick: Called after each day.
+
+    Returns:
+        The sweep.
+    """
     lines: dict[str, list[Summary]] = {"bound": [], "exact": []}
     for sigma in SIGMAS:
         played = days(_zones(sigma, seed), mechanisms(), count=n_days, seed=seed)
@@ -191,7 +260,16 @@ def _zones(sigma: float, seed: int) -> Callable[[int], Scenario]:
 
 
 def against_certainty(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
-    """What the constraint alone gains (largest house over kappa, eta = 1), by share of the day."""
+    """Gain of the constraint alone (largest house over kappa, eta = 1), by share of the day.
+
+    Args:
+        n_days: Number of days at each value.
+        seed: Seed of the zones and of the days.
+        tick: Called after each day.
+
+    Returns:
+        The sweep.
+    """
     gain = {
         f"{size} times a house": tuple(
             _constraint_gain(size, share, TYPICAL_COUNT, n_days, seed, tick) for share in CERTAIN
@@ -202,7 +280,16 @@ def against_certainty(n_days: int, seed: int, tick: Progress = lambda: None) -> 
 
 
 def against_count(n_days: int, seed: int, tick: Progress = lambda: None) -> Sweep:
-    """The same by the share of houses that are large."""
+    """The same by the share of houses that are large.
+
+    Args:
+        n_days: Number of days at each value.
+        seed: Seed of the zones and of the days.
+        tick: Called after each day.
+
+    Returns:
+        The sweep.
+    """
     gain = tuple(
         _constraint_gain(TYPICAL_SIZE, TYPICAL_CERTAIN, count, n_days, seed, tick)
         for count in COUNTS
@@ -224,9 +311,18 @@ def _constraint_gain(
 
 
 def large_consumers(size: int, share: float, count: int, seed: int) -> Scenario:
-    """The paper's zone with `count` large consumers, surely closed for a share of the day.
+    """The paper's zone with large consumers that are surely closed for a share of the day.
 
     Like a shop: closed for certain from midnight on, then open or not with even chances.
+
+    Args:
+        size: Bound of a large consumer, in units of the paper's u_max.
+        share: Share of the day they are closed.
+        count: Number of large consumers.
+        seed: Seed of the zone.
+
+    Returns:
+        The zone and its models.
     """
     rng = np.random.Generator(np.random.PCG64([seed, 9]))
     small = HOUSES - count

@@ -1,8 +1,17 @@
-"""The Markov quilt mechanism (Song, Wang, Chaudhuri 2017) for one step of one house.
+"""Pufferfish mechanisms (Song, Wang, Chaudhuri 2017), and the noise floor of any additive noise.
 
-A quilt {i-a, i+b} cuts the chain: what lies beyond it learns of S_i only through it. Its score is
-size / (epsilon - influence), the size being the steps inside; noise is u times the largest, over
-the steps, of the smallest score of a quilt.
+Markov quilt, for one step of one house: a quilt {i-a, i+b} cuts the chain; what lies beyond it
+depends on S_i only through it. Its score is size / (epsilon - influence), the size being the steps
+inside; noise is u times the largest, over the steps, of the smallest score of a quilt.
+
+Wasserstein, a step at a time: its scale is W/epsilon with W the largest gap between the quantiles
+of a reading's two laws: some coupling never moves the load by more. Over many steps its losses are
+counted as hushgrid's are.
+
+Floor: the least standard deviation of any additive noise that keeps a pair of laws epsilon apart.
+The noise's pmf p on a grid is a linear programme: least sum of p k^2 with f1*p <= e^epsilon f0*p
+and the reverse at every point. Beyond the grid both tails fall geometrically, each as fast as
+epsilon allows, so that every constraint out there repeats one that is checked.
 """
 
 from __future__ import annotations
@@ -24,20 +33,24 @@ from hushgrid.mechanism.scheduler import exposures_of
 from hushgrid.model.laws import Law
 from hushgrid.model.occupancy import Calendar, OccupancyModel, possible_states
 
-# --------------------------------------------------------------------------------------------------
-# The least standard deviation of any additive noise that keeps a pair of laws epsilon apart.
-#
-# The noise's pmf p on a grid is a linear programme: least sum of p k^2 with f1*p <= e^epsilon f0*p
-# and the reverse at every point. Beyond the grid both tails fall geometrically, each as fast as
-# epsilon allows, so that every constraint out there repeats one that is checked.
-
-
 MAX_CELLS = 200
 _REACH = 8  # the grid's half width, in units of the laws' own
 
 
 def floor_sd(absent: ArrayLike, present: ArrayLike, epsilon: float) -> float:
-    """Standard deviation, in cells of the grid the two pmfs are given on.
+    """Least standard deviation of any noise that keeps two laws epsilon apart.
+
+    Args:
+        absent: Pmf from cell 0 on.
+        present: Pmf from cell 0 on.
+        epsilon: Positive.
+
+    Returns:
+        Standard deviation, in cells of the grid of the two pmfs.
+
+    Raises:
+        PolicyError: If epsilon is not positive, or no noise was found.
+        ConsumptionError: If a pmf is not one, or has too many cells.
 
     >>> round(floor_sd(np.full(10, 0.1), np.full(20, 0.05), 0.5) / 20, 2)
     0.65
@@ -141,7 +154,21 @@ def _convolution(f: Floats, size: int) -> Floats:
 def floor_of_uniform(
     absent: int, present: int, epsilon: float, cells: int, tick: Callable[[], None] = lambda: None
 ) -> float:
-    """The floor [Wh] for readings uniform on 0..absent and 0..present Wh, on a grid of cells."""
+    """The floor for readings uniform on 0..absent and 0..present Wh.
+
+    Args:
+        absent: Largest reading when absent [Wh].
+        present: Largest reading when present [Wh].
+        epsilon: Positive.
+        cells: Cells of the grid.
+        tick: Called at the end.
+
+    Returns:
+        Standard deviation [Wh].
+
+    Raises:
+        ConsumptionError: If the number of cells or a top is out of range.
+    """
     if not 1 <= cells <= MAX_CELLS:
         raise ConsumptionError(f"cells is {cells}; give 1 to {MAX_CELLS}.")
     top = max(absent, present)
@@ -159,14 +186,24 @@ def _cells(u: int, top: int, cells: int) -> Floats:
     return np.asarray(np.diff(edges) / u)
 
 
-_CHUNK = 128  # chains looked at together
+_CHUNK = 128  # chains computed at once
 _SMALL = 1e-290  # chances below it lose digits: then only the trivial quilt counts
 
 
 def quilt_multiple(
     initial: Floats, transition: Floats, calendar: Calendar, horizon: int, epsilon: float
 ) -> Floats:
-    """For each chain, the noise in multiples of the bound u; initial (C, 2), transition (slots, C).
+    """Noise of the Markov quilt for each chain, in multiples of the bound u.
+
+    Args:
+        initial: (C, 2): initial laws.
+        transition: (slots, C, 2, 2): transitions.
+        calendar: Slot of each step.
+        horizon: Number of steps T.
+        epsilon: Positive.
+
+    Returns:
+        (C,): multiples.
 
     >>> from hushgrid.compare.paper import CALENDAR, chains
     >>> pi, a = chains(0.0, 1, np.random.default_rng(1))
@@ -299,18 +336,18 @@ def _prepare(setting: MethodSetting) -> Ready | Refusal:
 QUILT = Method("quilt", "Markov quilt", True, 1.0, _prepare)
 
 
-# --------------------------------------------------------------------------------------------------
-# The Wasserstein mechanism (Song, Wang, Chaudhuri 2017), a step at a time.
-#
-# Its scale is W/epsilon with W the largest gap between the quantiles of a reading's two laws: some
-# coupling never moves the load by more. Over many steps its losses are counted like ours.
-
-
 _TIE = 1e-9  # relative; a narrower step between two cumulative sums is rounding
 
 
 def quantile_gap(absent: Floats, present: Floats) -> int:
-    """W_infinity of two pmfs on 0..top: the largest gap between their quantiles [Wh].
+    """W_infinity of two laws: the largest gap between their quantiles.
+
+    Args:
+        absent: Pmf on 0..top.
+        present: Pmf on 0..top.
+
+    Returns:
+        The gap [Wh].
 
     >>> quantile_gap(np.full(5, 0.2), np.full(11, 1 / 11))
     6

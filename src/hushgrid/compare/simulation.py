@@ -1,8 +1,9 @@
 """A simulated zone in closed loop: occupancy, consumption, pricing, publication.
 
-Memory holds one step of the zone, whatever the horizon. Mechanisms compared with each other meet
-the same people, the same readings and the same noise quantiles (common random numbers); where
-readings react to rates, each mechanism has its own copy of the zone with the same randomness.
+Memory holds one step of the zone, whatever the horizon. Compared mechanisms have the same
+occupancy, the same readings and the same noise quantiles (common random numbers); where readings
+react to rates, each mechanism has its own copy of the zone with the same randomness. A study folds
+many days into figures.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ _INITIAL, _MOVE, _CONSUME, NOISE_STREAM = range(4)  # what a random stream is fo
 
 
 class Mechanism(NamedTuple):
-    """A policy, and a calibrator if it is not the usual one."""
+    """A way to publish.
+
+    Attributes:
+        policy: The policy.
+        calibrator: A calibrator, if not the policy's usual one.
+    """
 
     policy: Policy
     calibrator: Calibrator | None = None
@@ -41,9 +47,15 @@ class Mechanism(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A simulated day: what only the curator saw, and what was published.
+    """A simulated day: what only the curator saw, and what was published; (T,) each.
 
-    `load` [Wh], `optimal` and `published` [currency/kWh], `home` houses at home.
+    Attributes:
+        tariff: The rate of a load.
+        load: True loads [Wh].
+        optimal: Optimal rates [currency/kWh].
+        published: Published rates [currency/kWh].
+        home: Number of houses at home.
+        releases: The releases; empty without noise.
     """
 
     tariff: Tariff
@@ -75,7 +87,12 @@ class Trace:
 
 
 class World:
-    """The people of a zone. `step` moves them, draws their readings and returns the load [Wh]."""
+    """The houses of a zone. `step` draws occupancy and readings and returns the load [Wh].
+
+    Args:
+        scenario: The zone, its true model and its true laws.
+        seed: Seed of the randomness, as whole numbers.
+    """
 
     def __init__(self, scenario: Scenario, seed: Sequence[int]) -> None:
         truth = scenario.truth or check_models(scenario.models, scenario.zone.n_houses)[0]
@@ -144,10 +161,19 @@ def simulate(
 ) -> Trace:
     """One run of the policy's horizon, from a seed.
 
+    Args:
+        scenario: The zone and its models.
+        policy: How it publishes.
+        seed: Seed of houses and noise.
+        calibrator: A calibrator, if not the policy's usual one.
+
+    Returns:
+        The trace.
+
     >>> from hushgrid import Consumption, OccupancyModel, Tariff, Uniform, Zone
-    >>> stay, alike = [[0.9, 0.1], [0.2, 0.8]], [0] * 50
-    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=alike)
-    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=alike)
+    >>> stay, same = [[0.9, 0.1], [0.2, 0.8]], [0] * 50
+    >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[stay]], chain_of=same)
+    >>> f = Consumption.by_class(absent=[Uniform(500)], present=[Uniform(1000)], class_of=same)
     >>> zone = Zone("z", [1000] * 50)
     >>> len(simulate(Scenario(zone, Tariff(1.0, 62.5), [theta], f), Policy(0.5), seed=1).releases)
     96
@@ -164,7 +190,17 @@ def play(
 ) -> dict[str, Trace]:
     """One day for several mechanisms under common random numbers, and "open": no noise at all.
 
-    `states` may hold the mechanisms' first states, where they are known from another day.
+    Args:
+        scenario: The zone and its models.
+        mechanisms: By name; all with one horizon.
+        seed: Seed of houses and noise, as whole numbers.
+        states: The mechanisms' first states, where known from another day.
+
+    Returns:
+        Traces by name, "open" included.
+
+    Raises:
+        PolicyError: If a mechanism is named "open", or horizons differ.
     """
     if "open" in mechanisms:
         raise PolicyError("a mechanism is named 'open'; that is the one without noise: rename it.")
@@ -180,7 +216,15 @@ def play(
 
 
 def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dict[str, State]:
-    """Each mechanism before its first step; it can start any number of days."""
+    """Each mechanism before its first step; a state can start any number of days.
+
+    Args:
+        scenario: The zone and its models.
+        mechanisms: By name.
+
+    Returns:
+        States by name.
+    """
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
     shared: dict[tuple[object, ...], Exposures] = {}
     states = {}
@@ -196,15 +240,15 @@ def first_states(scenario: Scenario, mechanisms: Mapping[str, Mechanism]) -> dic
     return states
 
 
-def lived(
+def simulate_steps(
     scenario: Scenario, horizon: int, seed: Sequence[int], heard: Sequence[float] = ()
 ) -> Iterator[World]:
-    """The people of a zone over one day.
+    """The houses of a zone over one day.
 
     Args:
         scenario: The zone.
         horizon: Steps of the day.
-        seed: Of the people's randomness.
+        seed: Seed of the houses.
         heard: Rates published so far; the caller may append to it after every step.
 
     Yields:
@@ -223,14 +267,14 @@ def run_day(
     seed: Sequence[int],
     watch: Callable[[World], None] = lambda _: None,
 ) -> dict[str, Trace]:
-    """The closed loop of one day: people consume, mechanisms publish, people hear the rates.
+    """The closed loop of one day: houses consume, mechanisms publish, houses react to the rates.
 
     Args:
         scenario: The zone.
-        states: The mechanisms before their first step. People hear the rates of the first one,
+        states: The mechanisms before their first step. Houses react to the rates of the first one,
             or of publishing without noise where there is none.
         horizon: Steps of the day.
-        seed: Of the people and of the noise, which is the same for all mechanisms.
+        seed: Seed of the houses and of the noise, which is the same for all mechanisms.
         watch: Called with the world after each step.
 
     Returns:
@@ -242,7 +286,7 @@ def run_day(
     load, home = np.empty(horizon, np.int64), np.empty(horizon, np.int64)
     heard: list[float] = []
     opened: list[float] = []
-    for t, world in enumerate(lived(scenario, horizon, seed, heard)):
+    for t, world in enumerate(simulate_steps(scenario, horizon, seed, heard)):
         load[t] = z = world.load
         home[t] = world.home
         watch(world)
@@ -267,7 +311,12 @@ def run_day(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """Figures of many days, one array (days,) for each mechanism and figure."""
+    """Figures of many days.
+
+    Attributes:
+        days: Number of days.
+        figures: (days,): values by mechanism and figure.
+    """
 
     days: int
     figures: Mapping[str, Mapping[str, Floats]]
@@ -287,7 +336,15 @@ SIMULATION_FIGURES = (
 
 
 def measure(traces: Mapping[str, Trace], name: str) -> dict[str, float]:
-    """The figures of one mechanism on one day; revenue is compared with publishing openly."""
+    """The figures of one mechanism on one day; revenue is compared with publishing openly.
+
+    Args:
+        traces: Of the day, "open" included.
+        name: The mechanism.
+
+    Returns:
+        Values by name (SIMULATION_FIGURES).
+    """
     trace, free = traces[name], traces["open"]
     change = trace.bill - free.bill
     values = (trace.rmsre_paper, trace.rmsre, trace.mismatch_cost, change, change / free.bill)
@@ -295,7 +352,13 @@ def measure(traces: Mapping[str, Trace], name: str) -> dict[str, float]:
 
 
 class StudyDay(NamedTuple):
-    """One simulated day of a study."""
+    """One simulated day of a study.
+
+    Attributes:
+        scenario: The zone and its models on that day.
+        states: First states by mechanism.
+        traces: Traces by mechanism, "open" included.
+    """
 
     scenario: Scenario
     states: Mapping[str, State]
@@ -309,9 +372,20 @@ def days(
     count: int,
     seed: int,
 ) -> Iterator[StudyDay]:
-    """Many days under common random numbers; `world(day)` is that day's scenario.
+    """Many days under common random numbers.
 
-    The same scenario object again means that nothing changed, and costs no calibration.
+    Args:
+        world: From the number of a day to its scenario; returning the same object again means that
+            nothing changed, and costs no calibration.
+        mechanisms: By name; all with one horizon.
+        count: Number of days.
+        seed: Seed of houses and noise.
+
+    Yields:
+        The days.
+
+    Raises:
+        PolicyError: If there is no day.
     """
     if count < 1:
         raise PolicyError(f"days is {count}; give 1 or more.")
@@ -324,7 +398,15 @@ def days(
 
 
 def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
-    """Worlds for `days`: calendars go on from day to day; each day starts anew from Pi."""
+    """Worlds for `days`: calendars continue from day to day; each day starts from Pi.
+
+    Args:
+        scenario: The zone on the first day.
+        horizon: Steps of a day.
+
+    Returns:
+        From the number of a day to its scenario.
+    """
     period = math.lcm(
         *(
             len(m.calendar.slots)
@@ -344,7 +426,15 @@ def consecutive(scenario: Scenario, horizon: int) -> Callable[[int], Scenario]:
 
 
 def fold(played: Iterable[StudyDay], progress: Callable[[], None] = lambda: None) -> Study:
-    """The figures of many days, kept as numbers only; `progress` is called after each day."""
+    """The figures of many days, kept as numbers only.
+
+    Args:
+        played: The days.
+        progress: Called after each day.
+
+    Returns:
+        The study.
+    """
     rows: list[dict[str, dict[str, float]]] = []
     for day in played:
         rows.append({name: measure(day.traces, name) for name in day.states})

@@ -1,8 +1,18 @@
 """Releases of a transform of the whole day, and the public's estimate from them.
 
 The public knows y = F z + Laplace noise at once. Its estimate takes z as jointly normal, with the
-correlation that occupancy gives it over the day, times an unknown common factor of the day, and
-the noise as normal with its true variance: the best linear estimate for each factor.
+correlation that occupancy gives it over the day, times an unknown common factor of the day, and the
+noise as normal with its true variance: the best linear estimate for each factor.
+
+Fourier perturbation, FPA_k (Rastogi, Nath 2010): in the orthonormal real basis a house's day of T
+readings moves the coefficients by at most sqrt(T) u in the Euclidean norm, so by sqrt(2k-1) sqrt(T)
+u in the sum of sizes. The textbook's unnormalised transform moves them by sqrt(T) times more than
+its formula says.
+
+Wavelet perturbation, Privelet (Xiao, Wang, Gehrke 2010): a Haar coefficient is (mean left - mean
+right)/2 of its subtree, weighted by the subtree's size; the base is the mean of all, weighted by
+their number. Weighted, a house's day moves them by the sum over subtrees of |sum left - sum right|
+plus |sum of all|: its maximum over days of +-u is found exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +35,18 @@ _FACTORS = np.exp(np.linspace(math.log(0.4), math.log(2.5), 61))
 def offline(
     setting: MethodSetting, forward: Floats, scales: Floats, inverse: Floats, guarantee: str
 ) -> Ready:
-    """Publish forward @ day plus Laplace noise of `scales` [Wh]; raw is inverse @ that."""
+    """Publish forward @ day plus Laplace noise; the raw day is inverse @ that.
+
+    Args:
+        setting: The zone and the promise.
+        forward: (coefficients, T): the transform.
+        scales: (coefficients,): Laplace scales [Wh].
+        inverse: (T, coefficients): the inverse transform.
+        guarantee: What it keeps, in words.
+
+    Returns:
+        The method, ready to publish a day.
+    """
     spread = np.sqrt((inverse**2) @ (2 * scales**2))  # s.d. of the raw day, by step
     estimator = _Estimator(setting, forward, 2 * scales**2)
 
@@ -76,7 +97,16 @@ class _Estimator:
 
 
 def day_law(model: OccupancyModel, consumption: Consumption, horizon: int) -> tuple[Floats, Floats]:
-    """Mean [Wh] and covariance [Wh^2] of the loads of a day before any release."""
+    """Moments of the loads of a day before any release.
+
+    Args:
+        model: The occupancy model.
+        consumption: The laws of a reading.
+        horizon: Number of steps T.
+
+    Returns:
+        Mean (T,) [Wh] and covariance (T, T) [Wh^2].
+    """
     beliefs = marginals(model)
     laws = [next(beliefs) for _ in range(horizon)]
     moments = [load_moments(belief, model, consumption) for belief in laws]
@@ -99,25 +129,27 @@ def day_law(model: OccupancyModel, consumption: Consumption, horizon: int) -> tu
 
 
 def _gaps(consumption: Consumption, houses: Int32s, t: int) -> Floats:
-    """How much more each house is expected to use when somebody is at home [Wh]."""
+    """How much more each house is expected to use when it is occupied [Wh]."""
     absent, present = consumption.table(t)
     means = np.array([law.mean for law in consumption.laws])
     return np.asarray((means[present] - means[absent])[consumption.class_of[houses]])
-
-
-# --------------------------------------------------------------------------------------------------
-# Fourier perturbation, FPA_k (Rastogi, Nath 2010): noise on the slow part of a whole day.
-#
-# In the orthonormal real basis a house's day of T readings moves the coefficients by at most
-# sqrt(T) u in the Euclidean norm, so by sqrt(2k-1) sqrt(T) u in the sum of sizes. The textbook's
-# unnormalised transform moves them by sqrt(T) times more than its formula says.
 
 
 _MOST_K = 24  # waves shorter than an hour of quarter hours are never worth their noise
 
 
 def fourier_basis(horizon: int, k: int) -> Floats:
-    """(2k-1, T): the constant and k-1 pairs of cosine and sine, orthonormal rows.
+    """The constant and k-1 pairs of cosine and sine, orthonormal rows.
+
+    Args:
+        horizon: Number of steps T.
+        k: Number of frequencies, the constant included.
+
+    Returns:
+        (2k-1, T): the basis.
+
+    Raises:
+        PolicyError: If k is out of range.
 
     >>> b = fourier_basis(96, 10)
     >>> b.shape, bool(np.allclose(b @ b.T, np.eye(19)))
@@ -132,12 +164,31 @@ def fourier_basis(horizon: int, k: int) -> Floats:
 
 
 def fourier_scale(horizon: int, k: int, bound: float, epsilon: float) -> float:
-    """The Laplace scale [Wh] of each of the 2k-1 coefficients."""
+    """The Laplace scale of each of the 2k-1 coefficients.
+
+    Args:
+        horizon: Number of steps T.
+        k: Number of frequencies.
+        bound: Largest reading u [Wh].
+        epsilon: Positive.
+
+    Returns:
+        The scale [Wh].
+    """
     return math.sqrt(2 * k - 1) * math.sqrt(horizon) * bound / epsilon
 
 
 def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
-    """The k of least expected squared error, from the public forecast [Wh] alone."""
+    """The k of least expected squared error, from the public forecast alone.
+
+    Args:
+        mean: (T,): the forecast [Wh].
+        bound: Largest reading u [Wh].
+        epsilon: Positive.
+
+    Returns:
+        Number of frequencies.
+    """
     horizon = len(mean)
 
     def cost(k: int) -> float:
@@ -151,9 +202,7 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
 
 def _prepare(setting: MethodSetting) -> Ready:
     epsilon = setting.promise.epsilon
-    moments = [setting.public.moments.at(t) for t in range(1, setting.horizon + 1)]
-    mean = np.array([np.mean([m.mean for m in each]) for each in moments])
-    k = choose_k(mean, setting.largest, epsilon)
+    k = choose_k(setting.forecast, setting.largest, epsilon)
     basis = fourier_basis(setting.horizon, k)
     b = fourier_scale(setting.horizon, k, setting.largest, epsilon)
     released: Any = np.full(len(basis), b)
@@ -170,18 +219,14 @@ def _prepare(setting: MethodSetting) -> Ready:
 FOURIER = Method("fourier", "Fourier, whole day first", False, 1.0, _prepare)
 
 
-# --------------------------------------------------------------------------------------------------
-# Wavelet perturbation, Privelet (Xiao, Wang, Gehrke 2010): noise on Haar coefficients of a day.
-#
-# A coefficient is (mean left - mean right)/2 of its subtree, weighted by the subtree's size; the
-# base
-# is the mean of all, weighted by their number. Weighted, a house's day moves them by the sum over
-# subtrees of |sum left - sum right| plus |sum of all|: its maximum over days of +-u is found
-# exactly.
-
-
 class Haar(NamedTuple):
-    """Coefficients = forward @ day, day = inverse @ coefficients; weights of the coefficients."""
+    """The Haar transform of a day.
+
+    Attributes:
+        forward: (coefficients, T): coefficients = forward @ day.
+        inverse: (T, coefficients): day = inverse @ coefficients.
+        weight: (coefficients,): weights of the coefficients.
+    """
 
     forward: Floats
     inverse: Floats
@@ -190,6 +235,12 @@ class Haar(NamedTuple):
 
 def haar(horizon: int) -> Haar:
     """The transform of a day padded with zeros to a power of two; empty subtrees are left out.
+
+    Args:
+        horizon: Number of steps T.
+
+    Returns:
+        The transform.
 
     >>> h = haar(96)
     >>> bool(np.allclose(h.inverse @ h.forward, np.eye(96)))
@@ -213,7 +264,13 @@ def haar(horizon: int) -> Haar:
 
 
 def wavelet_sensitivity(horizon: int) -> int:
-    """How far a day of +-1 can move the weighted coefficients, exactly: 220 for T = 96.
+    """The largest change of the weighted coefficients by a day of +-1, exactly: 220 for T = 96.
+
+    Args:
+        horizon: Number of steps T.
+
+    Returns:
+        The sensitivity.
 
     >>> wavelet_sensitivity(96), wavelet_sensitivity(128)
     (220, 280)

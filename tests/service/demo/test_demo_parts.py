@@ -20,7 +20,7 @@ from starlette.routing import Route
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import watch
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.compare.attack import bared, prior_of, record
+from hushgrid.compare.attack import prior_of, record, without_noise
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
@@ -102,7 +102,7 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
     ]
     assert [one.t for one in seen] == [t + 1 for t in range(40) if t != left_out]
     pairs = zip(day.releases, truth.readings, strict=True)
-    bare = tuple(bared(*each, zone.scenario) for each in pairs)
+    bare = tuple(without_noise(*each, zone.scenario) for each in pairs)
     for knows in KNOWS:
         for shown, releases in zip(SHOWN, (bare, day.releases), strict=True):
             some = [one for one in releases if one.t != left_out + 1]

@@ -21,7 +21,7 @@ import numpy as np
 from starlette.routing import BaseRoute
 
 from hushgrid.audit.certificate import Certificate, certify
-from hushgrid.compare.simulation import Mechanism, days, lived
+from hushgrid.compare.simulation import Mechanism, days, simulate_steps
 from hushgrid.errors import HushgridError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.results import write_text
@@ -194,7 +194,7 @@ def telling_house(zone: ZoneService, seed: int, steps: int) -> int:
 
     The houses' own randomness says so before the day is played.
     """
-    lives = lived(zone.scenario, steps, (people(seed),))
+    lives = simulate_steps(zone.scenario, steps, (people(seed),))
     day = np.array([world.occupancy.copy() for world in lives], np.int8)
     turns = np.abs(np.diff(day, axis=0)).sum(axis=0)
     out = (day == 0).mean(axis=0)

@@ -26,7 +26,7 @@ from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Beliefs
 from hushgrid.adversary.knowledge import Knowledge, KnownReadings
-from hushgrid.compare.attack import bared
+from hushgrid.compare.attack import without_noise
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.service.curator import utc
@@ -251,7 +251,7 @@ class Panel:
         )
         release = shown.in_epoch(epoch)
         yield "private", release
-        yield "open", bared(release, readings, zone.scenario)
+        yield "open", without_noise(release, readings, zone.scenario)
 
     def _home(self, name: str) -> Floats:
         """Chances of being at home, the mean over the models weighted by their evidence."""
