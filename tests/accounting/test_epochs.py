@@ -181,6 +181,52 @@ def test_a_continued_plan_holds_for_any_number_of_epochs(seed: int) -> None:
     assert kept_by_silence(thetas, 1, 1 + running) <= FORGOTTEN
 
 
+@pytest.mark.parametrize(
+    ("leave", "come", "epsilon"), [(0.5, 1e-4, 4.0), (0.3, 1e-3, 5.0), (0.2, 5e-3, 4.0)]
+)
+def test_releases_slow_down_forgetting(leave: float, come: float, epsilon: float) -> None:
+    """Counted over the steps that silence needs to be forgotten, the second one leaks 5.04."""
+    theta = OccupancyModel.factored(
+        [[leave / (leave + come), come / (leave + come)]],
+        [[[[1 - come, come], [leave, 1 - leave]]]],
+    )
+    running = running_steps([theta], 24, 24)
+    asked = {"secret": "interval", "rho": None, "terms": Policy(1.0, horizon=24)}
+    found = plan(
+        Zone("z", [1000]),
+        TARIFF,
+        [theta],
+        LAWS,
+        epsilon=epsilon,
+        running=running,
+        **asked,  # type: ignore[arg-type]
+    )
+    endless = temporal_leakage(theta, np.repeat(found.losses[:1], 4000, axis=0)).worst
+    assert 0.9999 * epsilon < endless <= epsilon * (1 + 1e-6)
+    assert found.running is not None
+    assert running is not None
+    assert found.running > running
+
+
+def test_a_promise_under_which_nothing_is_forgotten_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theta = OccupancyModel.factored([[1.0, 0.0]], [[[[1 - 1e-4, 1e-4], [0.5, 0.5]]]])
+    monkeypatch.setattr("hushgrid.planning.planner._MOST_RUNNING", 600)
+    with pytest.raises(PlanError, match=r"epsilon is 8 .* not forgotten in 576 steps"):
+        plan(
+            Zone("z", [1000]),
+            TARIFF,
+            [theta],
+            LAWS,
+            secret="interval",
+            epsilon=8.0,
+            rho=None,
+            terms=Policy(1.0, horizon=24),
+            running=running_steps([theta], 24, 24),
+        )
+
+
 def test_a_run_must_fit_its_schedule() -> None:
     theta = OccupancyModel.factored([[0.5, 0.5]], [[STAY], [STAY]], calendar=Calendar([0, 1]))
     asked = {"secret": "interval", "epsilon": 1.0, "rho": None}

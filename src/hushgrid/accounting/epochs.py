@@ -202,10 +202,19 @@ def anywhere(models: Sequence[OccupancyModel]) -> tuple[OccupancyModel, ...]:
 
 
 def running_steps(models: Sequence[OccupancyModel], horizon: int, period: int) -> int | None:
-    """Steps after which a run of the same terms is like any later one; None if it never forgets.
+    """Steps of a run of the same terms with which a plan for any number of horizons begins.
 
-    The run holds the first horizon as it is followed by others, and a whole period of the calendars
-    with enough before and after it. It is a whole number of horizons.
+    The run holds the first horizon as it is followed by others, and a whole turn of the calendars
+    with as much before and after it as silence needs to be forgotten. Releases can slow down
+    forgetting; `plan` verifies that and makes the run longer where needed.
+
+    Args:
+        models: Theta.
+        horizon: the steps of a horizon.
+        period: the steps of a day.
+
+    Returns:
+        A whole number of horizons; None where silence of 32 days does not forget.
     """
     turn = int(np.lcm.reduce([len(model.calendar.slots) for model in models]))
     for days in PERIODS:

@@ -124,10 +124,18 @@ def leakage_by_houses(
     models: OccupancyModel | Sequence[OccupancyModel],
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
+    inflow: Floats | None = None,
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
     """(houses, the column of each, total leakage (T, columns)), a few million numbers at a time.
 
     The maximum over the models, corrected as in `worst_leakage`; arguments as there.
+
+    Args:
+        models: as for `worst_leakage`.
+        epsilon_t: likewise; by house or class where there is an `inflow`.
+        class_of: likewise.
+        inflow: (T,): what releases outside these steps say about a step of every house. It adds to
+            the losses, but does not show that a house is protected there.
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
     n = models[0].n_houses if models else 0
@@ -136,11 +144,12 @@ def leakage_by_houses(
     if kinds is not None and kinds.shape != (n,):
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
     e = _checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1)
+    more = np.zeros((len(e), 1)) if inflow is None else inflow[:, None]
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
-        total = temporal_leakage(models, all_e).total
-        yield np.arange(n), np.arange(n), with_contradictions(total, all_e)
+        total = temporal_leakage(models, all_e if inflow is None else all_e + more).total
+        yield np.arange(n), np.arange(n), with_contradictions(total, all_e, more.sum())
         return
     labels = [_chain_of(model) for model in models]
     if e.ndim == 2:
@@ -152,16 +161,16 @@ def leakage_by_houses(
         mine = e[:, None] if e.ndim == 1 else np.ascontiguousarray(e[:, labels[-1][first[some]]])
         total = np.maximum.reduce(
             [
-                of_chains(model, 0, mine, chain[first[some]]).total
+                of_chains(model, 0, mine + more, chain[first[some]]).total
                 for model, chain in zip(models, labels, strict=False)
             ]
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
-        yield members, group[members] - some.start, with_contradictions(total, own)
+        yield members, group[members] - some.start, with_contradictions(total, own, more.sum())
 
 
-def with_contradictions(total: Floats, losses: Floats) -> Floats:
+def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> Floats:
     """Total leakage (T, houses) with all losses of a house that contradicting models protect.
 
     Such a house is certain under every model at some step, so its total there is 0, and yet it is
@@ -172,13 +181,14 @@ def with_contradictions(total: Floats, losses: Floats) -> Floats:
         total: The maximum over the models of the total leakage, (T, houses).
         losses: What each release tells about each house, (T, houses). One-dimensional losses do
             not say which houses are protected; then nothing is corrected.
+        inflow: What other releases say about the house, all together.
     """
     if losses.ndim == 1:
         return total
     torn = contradicted(total, losses)
     if not torn.any():
         return total
-    return np.where(torn, np.maximum(total, losses.sum(axis=0)), total)
+    return np.where(torn, np.maximum(total, losses.sum(axis=0) + inflow), total)
 
 
 def contradicted(total: Floats, losses: Floats) -> Bools:

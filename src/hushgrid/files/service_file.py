@@ -88,11 +88,13 @@ class Planned(NamedTuple):
         leakage: Leakage about one interval of one house; None where it is not planned for.
         memory: Steps without releases after which nothing of a leakage is left; None where it
             stays.
+        reach: Steps before the epoch and after it that were counted with it.
     """
 
     policy: Policy
-    leakage: float | None
-    memory: int | None
+    leakage: float | None = None
+    memory: int | None = None
+    reach: int | None = None
 
 
 @lru_cache(maxsize=128)
@@ -109,24 +111,34 @@ def interval_plan(
             without a bound on what it cuts.
 
     Returns:
-        The plan. Where leakage does not fade its memory is None and the epoch is on its own.
+        The plan. Where leakage does not fade in silence its memory is None and the epoch is on its
+        own. With releases it can fade more slowly: then more steps around the epoch are counted,
+        up to those of 32 days; beyond that they are repeated.
+
+    Raises:
+        PlanError: the promise allows so little noise that leakage does not fade under it.
     """
     terms = replace(pattern.terms, horizon=place.horizon)
     memory = None if alone else memory_of(pattern, place)
-    world, running = _run(pattern, place, memory)
-    found = plan(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
-        secret="interval",
-        epsilon=promise.epsilon,
-        terms=terms,
-        rho=promise.rho,
-        most_cut=None if alone else MOST_CUT,
-        running=running,
-    )
-    return Planned(found.policy, found.leakage, memory)
+    day = _DAY // place.seconds
+    longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
+    for reach in (memory, *longer):
+        world, running = _run(pattern, place, reach)
+        found = plan(
+            world.zone,
+            world.tariff,
+            world.models,
+            world.consumption,
+            secret="interval",
+            epsilon=promise.epsilon,
+            terms=terms,
+            rho=promise.rho,
+            most_cut=None if alone else MOST_CUT,
+            running=running,
+        )
+        if found.running == running:
+            break
+    return Planned(found.policy, found.leakage, memory, reach)
 
 
 def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
@@ -139,10 +151,13 @@ def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
         The scenario over those steps and how many of them count, or None where the zone's file is
         not known.
     """
-    if service.pattern is None:
+    pattern, promise = service.pattern, service.promise
+    if pattern is None:
         return None
     place = EpochTimes(service.begins, service.seconds, service.policy.horizon, service.time_zone)
-    return _run(service.pattern, place, memory_of(service.pattern, place))
+    if promise is not None and promise.secret == "interval":
+        return _run(pattern, place, interval_plan(pattern, promise, place).reach)
+    return _run(pattern, place, memory_of(pattern, place))
 
 
 def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scenario, int | None]:
@@ -238,7 +253,7 @@ def in_epoch(
         return None
     steps = service.policy.horizon if horizon is None else horizon
     place = EpochTimes(begins, service.seconds, steps, service.time_zone)
-    policy, leakage, memory = interval_plan(pattern, promise, place, alone=alone)
+    policy, leakage, memory, _ = interval_plan(pattern, promise, place, alone=alone)
     return replace(
         service,
         scenario=laid(pattern, place),
@@ -729,7 +744,7 @@ def read_zone(
         local = without_private_models(local) if learned.private else local
         pattern = Pattern(scenario, policy)
         place = EpochTimes(times.begins, seconds, policy.horizon, settings["time_zone"])
-        policy, leakage, memory = _planned(local, pattern, promise, faults, place)
+        policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
         kept = {"budget", "accept_error", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
             scenario=local,
@@ -917,9 +932,9 @@ def _planned(
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
     terms = pattern.terms
     if promise.secret == "window" or not terms.schedule.per_release:
-        return Planned(terms, None, None)
+        return Planned(terms)
     if promise.secret == "step" and promise.rho is None:
-        return Planned(terms, None, None)
+        return Planned(terms)
     low, high = _EPSILONS
     if not low <= promise.epsilon <= high:
         faults.add(
@@ -927,7 +942,7 @@ def _planned(
             f"policy.epsilon is {promise.epsilon:g}; give {low:g} to {high:g} for the secret"
             f" {promise.secret}.",
         )
-        return Planned(terms, None, None)
+        return Planned(terms)
     with faults.within("policy.secret"):
         if promise.secret == "interval":
             return interval_plan(pattern, promise, place)
@@ -942,8 +957,8 @@ def _planned(
             terms=terms,
             rho=promise.rho,
         ).policy
-        return Planned(policy, None, None)
-    return Planned(terms, None, None)
+        return Planned(policy)
+    return Planned(terms)
 
 
 # ---- the deployment

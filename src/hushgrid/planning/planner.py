@@ -16,8 +16,14 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real, is_whole
 from hushgrid.accounting.composition import compose, noise_multiple
+from hushgrid.accounting.epochs import FORGOTTEN
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
-from hushgrid.accounting.temporal import of_chains, temporal_leakage, worst_leakage
+from hushgrid.accounting.temporal import (
+    leakage_by_houses,
+    of_chains,
+    temporal_leakage,
+    worst_leakage,
+)
 from hushgrid.errors import PlanError, PolicyError
 from hushgrid.mechanism.calibrators import case_loss
 from hushgrid.mechanism.policy import Gaussian, Policy, per_step, weaker_promise
@@ -126,6 +132,7 @@ def _order(model: OccupancyModel) -> Indices:
 Secret = Literal["step", "interval", "trajectory"]
 
 MAX_HORIZON = 100_000  # steps
+_MOST_RUNNING = 12_288  # steps of a run of horizons; four times as many are looked at
 _WIDTH = 1e-6  # relative width at which a search for epsilon stops
 _PLANNING_ROUNDS = 2  # of choosing a clamp for an epsilon and an epsilon for the clamp
 
@@ -210,14 +217,16 @@ def plan(
         slotwise: Spend more epsilon at times of day when occupancy changes quickly.
         gaussian: Gaussian noise, for trajectories.
         running: Count leakage (the secret interval) over so many steps, with the horizon's releases
-            repeated and the chain continuing; None counts the horizon on its own.
-            `accounting.epochs.running_steps` gives a number after which nothing changes.
+            repeated and the chain continuing; None counts the horizon on its own. Where the run is
+            too short for any number of horizons to keep the promise, it is made longer.
+            `accounting.epochs.running_steps` gives a number to begin with.
 
     Returns:
         The plan.
 
     Raises:
-        PlanError: If the promise cannot be kept with these terms.
+        PlanError: If the promise cannot be kept with these terms, or if a run of 12,288 steps, or
+            four times `running`, is too short.
         PolicyError: If an argument is out of its range.
 
     >>> from hushgrid.model.laws import Uniform
@@ -252,7 +261,53 @@ def plan(
             if most_cut is not None and rival.prospect.least(rho) > best.prospect.least(rho):
                 break
             best = rival
-    return best
+    if running is None or secret != "interval":
+        return best
+    longer = _run_that_forgets(world, tariff, best, running)
+    if longer == running:
+        return best
+    return plan(
+        zone,
+        tariff,
+        models,
+        consumption,
+        secret=secret,
+        epsilon=epsilon,
+        terms=terms,
+        rho=rho,
+        most_cut=most_cut,
+        slotwise=slotwise,
+        running=longer,
+    )
+
+
+def _run_that_forgets(world: ZoneModels, tariff: Tariff, found: Plan, running: int) -> int:
+    """The steps that a plan must count over, so that it holds for any number of horizons.
+
+    L never falls, so a run that starts from nothing and one that starts from the promise enclose
+    every other. The plan holds where the second keeps the promise. Else it is to be made for a run
+    in which the two agree.
+
+    Returns:
+        `running` where the plan holds; else more.
+
+    Raises:
+        PlanError: they do not agree in `_MOST_RUNNING` steps or four times `running`.
+    """
+    policy, epsilon, steps = found.policy, found.epsilon, running
+    each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
+    while steps <= max(_MOST_RUNNING, 4 * running):
+        least, most = Task(world, tariff, policy, 4 * steps).enclosed(each, epsilon)
+        if most <= epsilon * (1 + FORGOTTEN):
+            return running
+        if most - least <= epsilon * FORGOTTEN and steps > running:
+            return steps
+        steps *= 2
+    raise PlanError(
+        f"epsilon is {epsilon:g} for an interval: with releases at the noise that it allows,"
+        f" leakage is not forgotten in {steps // 2} steps, so no plan covers any number of"
+        " horizons; give a smaller epsilon, or plan the horizon on its own."
+    )
 
 
 def examine(
@@ -428,12 +483,41 @@ class Task:
 
         Over `running` steps where that is set: `each` again and again, and the chain goes on.
         """
+        worst = worst_leakage(self.models, *self._by_class(each))
+        return worst.total, worst.step, worst.house
+
+    def _by_class(self, each: Sequence[float]) -> tuple[Floats, Indices]:
+        """Losses (steps, classes) of all steps that count, and the class of every house."""
         if self.running is not None:
             each = [each[t % len(each)] for t in range(self.running)]
         distinct, row = self._losses(each)
         kinds, class_of = np.unique(distinct, axis=1, return_inverse=True)
-        worst = worst_leakage(self.models, kinds[row], class_of.ravel())
-        return worst.total, worst.step, worst.house
+        return kinds[row], class_of.ravel()
+
+    def enclosed(self, each: Sequence[float], inflow: float) -> tuple[float, float]:
+        """The worst total leakage of a run that is part of a longer one, from below and above.
+
+        Args:
+            each: the epsilon of every step of a horizon.
+            inflow: the most that releases before the run say about its first step, and those
+                after it about its last.
+
+        Returns:
+            Without releases before and after the `running` steps; and with them: the largest of
+            the first half of the run, which nothing precedes, and of its third quarter, where the
+            inflow is at the end of the first quarter. By then the law of occupancy has settled.
+        """
+        losses, class_of = self._by_class(each)
+        part = len(losses) // 4
+
+        def worst(steps: slice, *places: int) -> float:
+            more = np.zeros(len(losses))
+            more[list(places)] = inflow
+            found = leakage_by_houses(self.models, losses, class_of, more)
+            return max(float(total[steps].max()) for _, _, total in found)
+
+        above = max(worst(slice(0, 2 * part), -1), worst(slice(2 * part, 3 * part), part, -1))
+        return worst(slice(None)), above
 
     def _worst(self, t: int, b: float) -> Event:
         exposure, eta = self.scheduler.booked(t), self.policy.eta
