@@ -24,7 +24,7 @@ from hushgrid.files.models import load_trace
 from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import PolicyTable, load_zone
 from hushgrid.mechanism.noise import Stepwise
-from hushgrid.mechanism.release import known_as
+from hushgrid.mechanism.release import with_recorded_digest
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.http.operator import Certificates
@@ -223,5 +223,5 @@ def test_digests_of_before(n: int) -> None:
         PolicyTable(**policy).policy,
         Naive() if "calibrator" in row else None,
     )
-    assert known_as(state, row["digest"]).digest == row["digest"]
-    assert known_as(state, "ab" * 32) is state
+    assert with_recorded_digest(state, row["digest"]).digest == row["digest"]
+    assert with_recorded_digest(state, "ab" * 32) is state

@@ -52,6 +52,13 @@ def test_paper_map_covers_algorithm_1() -> None:
     assert {3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14} <= covered
 
 
+def test_names_of_the_nomenclature_exist() -> None:
+    names = re.findall(r"`(hushgrid\.[\w.]+)`", (ROOT / "docs" / "nomenclature.md").read_text())
+    assert len(names) > 30
+    for name in names:
+        resolve(name)
+
+
 def code_blocks(path: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
 

@@ -138,7 +138,7 @@ def test_accounts_survive_and_refuse() -> None:
     again = Account.resume(account.first, account.save())
     assert again.pure.tolist() == account.pure.tolist()
     release, _ = step(account.first, 8, SimulatedNoise(1))
-    with pytest.raises(PolicyError, match="step 1 but the account stands before step 7"):
+    with pytest.raises(PolicyError, match="step 1 but the account is before step 7"):
         account.add(release)
     other, _ = zone_account(1.0)
     with pytest.raises(PolicyError, match="digest"):

@@ -233,4 +233,4 @@ def test_a_replayed_state_goes_on_as_if_nothing_had_happened(policy: Policy) -> 
         step(state, Tally(250, 0, state.zone.bound), prepare(first, noise))
     with pytest.raises(PolicyError, match="replay releases of these terms in order"):
         replay(state, releases[0])
-    assert repr(prepare(first, noise)) == "Draws(t=1)"
+    assert repr(prepare(first, noise)) == "PreparedNoise(t=1)"

@@ -298,5 +298,5 @@ def test_every_surface_names_what_weaker_rules_do_not_bound() -> None:
     said = examine(PAIR, TARIFF, [LOCKED], G, replace(plain, blocks="paper"))
     assert max(said.epsilon_t) == pytest.approx(1.0), "a plan's prose names the larger loss"
     terms = Policy(1.0, 2, models="paper")
-    with pytest.raises(PlanError, match="bound less than what a release tells"):
+    with pytest.raises(PlanError, match="bound less than what a release loses"):
         plan(PAIR, TARIFF, [NEAR, NEAR], G, secret="step", epsilon=0.5, terms=terms)

@@ -252,10 +252,10 @@ def test_a_later_version_keeps_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_releases_of_before_are_replayed_and_booked() -> None:
     """By scripts that know no second digest: the state goes on as the releases call it."""
-    from hushgrid.mechanism.release import known_as
+    from hushgrid.mechanism.release import with_recorded_digest
 
     first = init(ZONE, TARIFF, [THETA], F, POLICY)
-    release, _ = step(known_as(first, first.before), 700, SimulatedNoise(1))
+    release, _ = step(with_recorded_digest(first, first.before), 700, SimulatedNoise(1))
     assert release.digest == first.before != first.digest
     after = replay(first, release)
     assert step(after, 700, SimulatedNoise(1))[0].digest == first.before

@@ -114,10 +114,10 @@ def test_models_must_agree_and_blocks_stay() -> None:
     assert len(state.scheduler.at(1).protected) == 2
     opened = Unlikely(both, [0, 0], [np.zeros(1, np.int32)] * 2)
     opened.advance(None)
-    assert not opened.out(0.01).any()
+    assert not opened.negligible(0.01).any()
     alone = Unlikely(both[:1], [0], [np.zeros(1, np.int32)])
     alone.advance(None)
-    assert alone.out(0.01).all()
+    assert alone.negligible(0.01).all()
 
 
 def test_exposures_serve_every_schedule_of_one_policy() -> None:

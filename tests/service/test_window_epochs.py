@@ -198,11 +198,11 @@ def test_a_house_that_moved_in_counts_in_windows(tmp_path: Path, by: Any) -> Non
 @pytest.mark.parametrize("by", METHODS)
 def test_without_anything_before_nothing_changes(by: Any) -> None:
     """Figures of a stream that begins are those of a stream that carries nothing."""
-    from hushgrid.mechanism.release import carry
+    from hushgrid.mechanism.release import with_earlier_losses
 
     policy = windowed(2.0, 10, by)
     one = init(*zone(), policy)
-    other = carry(one, [0.0] * 30)
+    other = with_earlier_losses(one, [0.0] * 30)
     noise, again = SimulatedNoise(3), SimulatedNoise(3)
     for load in (5000, 400_000, 20_000, 20_000, 300_000) * 5:
         first, one = step(one, load, noise)
@@ -256,12 +256,12 @@ def test_no_window_books_more_by_the_exact_sum(
     w: int, by: Any, before: list[float], publish: list[bool], epsilon: float
 ) -> None:
     """Whatever was lost before, in fractions of epsilon, and whatever is published since."""
-    from hushgrid.mechanism.release import carry, shares, spend
+    from hushgrid.mechanism.release import shares, spend, with_earlier_losses
 
     made = following(windowed(epsilon, w, by), 900, BEGINS).scenario
     first = init(made.zone, made.tariff, made.models, made.consumption, windowed(epsilon, w, by))
     lost = [each * epsilon for each in before]
-    state = carry(first, lost)
+    state = with_earlier_losses(first, lost)
     for wanted in publish:
         booked = 0.0
         try:
@@ -270,7 +270,7 @@ def test_no_window_books_more_by_the_exact_sum(
             anew = None
         else:
             booked = look.epsilon + (anew.epsilon if wanted and anew else 0.0)
-        state = spend(state, booked, anew=wanted and anew is not None)
+        state = spend(state, booked, published=wanted and anew is not None)
         state = replace(state, rates=(*state.rates, 2.0))
         lost.append(booked)
         if booked:

@@ -1,7 +1,8 @@
-"""Many releases together, per house: pure sums and privacy-loss distributions (Theorem 2).
+"""Composition of many releases, per house: pure sums and privacy-loss distributions (Theorem 2).
 
 An account is an append-only fold over releases. Its state is what was published; everything else
-is computed again from public models, so saving it is saving a list.
+is computed again from public models, so a saved account is a list of releases. `noise_multiple`
+gives the Gaussian noise that a whole horizon needs, as a multiple of the distance it hides.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ from hushgrid.mechanism.scheduler import cases_of
 def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
     """The epsilon of all releases together: a sum at delta = 0, less at delta > 0.
 
-    Each loss is an event, or a number for a release of which only its pure loss is known.
+    Args:
+        losses: For each release an event, or its pure loss [nats] where only that is known.
+        delta: Probability of exceeding epsilon, 0 to below 1.
+
+    Returns:
+        Epsilon [nats].
 
     >>> compose([0.5] * 96)
     48.0
@@ -53,7 +59,18 @@ def compose(losses: Iterable[float | Event], delta: float = 0.0) -> float:
 
 
 def delta_of(losses: Iterable[float | Event], epsilon: float) -> float:
-    """The other way round: the delta left at an epsilon."""
+    """The delta of all releases together at an epsilon.
+
+    Args:
+        losses: For each release an event, or its pure loss [nats] where only that is known.
+        epsilon: Epsilon [nats], 0 or more.
+
+    Returns:
+        The probability delta.
+
+    Raises:
+        PolicyError: If epsilon is not a finite number of 0 or more.
+    """
     events = _events(losses)
     if not (is_real(epsilon) and epsilon >= 0):
         raise PolicyError(f"epsilon is {epsilon}; give a finite number, 0 or more.")
@@ -67,7 +84,7 @@ def _events(losses: Iterable[float | Event]) -> list[Event]:
 
 
 def _composed(events: Sequence[Event]) -> Any:
-    """Equal events are composed at once, then two and two: the order plays no part.
+    """Equal events are composed at once, then in pairs: the order plays no part.
 
     In pairs each distribution is convolved log T times; one after the other, the growing total
     would be convolved T times.
@@ -85,7 +102,16 @@ def _check_delta(delta: float) -> None:
 
 
 def check_fields(value: Any, names: Sequence[str], what: str) -> None:
-    """Refuse what is no mapping with exactly these fields."""
+    """Check that a value is a mapping with exactly these fields.
+
+    Args:
+        value: The value.
+        names: The field names.
+        what: Name of the value in messages.
+
+    Raises:
+        PolicyError: If it is no mapping, or a field is missing or unknown.
+    """
     if not isinstance(value, Mapping):
         raise PolicyError(
             f"{what} is of type {type(value).__name__}; give a mapping of {', '.join(names)}."
@@ -99,7 +125,14 @@ def check_fields(value: Any, names: Sequence[str], what: str) -> None:
 
 
 class AccountEntry(NamedTuple):
-    """What an account keeps of a release: enough to compute its cost again."""
+    """What an account keeps of a release: enough to compute its loss again.
+
+    Attributes:
+        t: The step.
+        scale: Scale of the noise [Wh].
+        rate: Published rate [currency/kWh].
+        look: Scale of the probe [Wh], under a policy with a window; else 0.
+    """
 
     t: int
     scale: float
@@ -109,30 +142,32 @@ class AccountEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a zone's releases have cost each house; `first` is the state before step 1.
+    """The losses of a zone's releases, per house. Without entries every loss is 0.
 
-    An account without entries has cost nobody anything: zeros throughout.
+    Attributes:
+        first: The state before step 1.
+        entries: The releases so far.
     """
 
     first: State
     entries: tuple[AccountEntry, ...] = ()
 
     def add(self, release: Release) -> Account:
-        """One more release: of this zone, made under these terms, the next in line."""
+        """The account with the next release of its zone, made under its terms."""
         self._check_mine(release.zone, release.digest)
         expected = len(self.entries) + 1
         if release.t != expected:
             raise PolicyError(
-                f"release is of step {release.t} but the account stands before step {expected};"
+                f"release is of step {release.t} but the account is before step {expected};"
                 " add releases in order, each once."
             )
         entry = AccountEntry(release.t, release.scale, release.rate, release.look)
         return replace(self, entries=(*self.entries, self._checked(entry)))
 
     def losses(self, entry: AccountEntry) -> Floats:
-        """What one release cost every house: nothing where its occupancy is certain.
+        """Loss of one release for every house, (N,): 0 where its occupancy is certain.
 
-        Infinite where it is uncertain and the policy's rules let the release go without noise.
+        Infinite where it is uncertain and the policy's rules allow a release without noise.
         """
         rates = self._rates_before(entry)
         lost = self.first.scheduler.losses(entry.t, entry.scale, rates)
@@ -144,17 +179,17 @@ class Account:
 
     @property
     def pure(self) -> Floats:
-        """Theorem 2, per house: the sum of its losses over the steps that protect it."""
+        """Theorem 2, per house: the sum of its losses over the steps that protect it, (N,)."""
         if not self.entries:
             return np.zeros(self.first.zone.n_houses)
         rows = np.array([self.losses(entry) for entry in self.entries])
         return np.array([sum_up(column) for column in rows.T.tolist()])
 
     def probable(self, house: int) -> tuple[float, float]:
-        """(epsilon, delta) under a probabilistic constraint, in the manner of DPHMM.
+        """(epsilon, delta) under a probabilistic constraint, in the sense of DPHMM.
 
-        The loss of the steps that protected the house, and for each step that left it out the
-        chance that it was in the state thought negligible. `pure` counts those steps' losses too.
+        The losses of the steps that protected the house, and for each step that left it out the
+        probability of its negligible state. `pure` counts those steps' losses too.
         """
         self._check_house(house)
         lost, delta = [], []
@@ -169,7 +204,7 @@ class Account:
         return sum_up(lost), min(sum_up(delta), 1.0)
 
     def events(self, house: int) -> list[Event]:
-        """What each release cost one house, as events; none where its occupancy was certain."""
+        """The events of each release for one house; none where its occupancy was certain."""
         self._check_house(house)
         if (bare := self._bare(house)) is not None:
             raise PolicyError(
@@ -179,7 +214,7 @@ class Account:
         return [
             self._event(house, entry, scale)
             for entry in self.entries
-            if self._told_about(house, self._exposure(entry))
+            if self._is_exposed(house, self._exposure(entry))
             for scale in (entry.scale, entry.look)
             if scale
         ]
@@ -190,8 +225,8 @@ class Account:
             raise PolicyError(f"house is {house}; give a house of the zone, 0 to {last}.")
 
     @staticmethod
-    def _told_about(house: int, exposure: Exposure) -> bool:
-        """Whether a release can tell about a house: it, or one of its block, is uncertain."""
+    def _is_exposed(house: int, exposure: Exposure) -> bool:
+        """Whether a release can disclose a house: it, or one of its block, is uncertain."""
         if house in exposure.protected:
             return True
         mates = [block for block in exposure.blocks if house in block]
@@ -209,18 +244,18 @@ class Account:
         return 1.0 if self._bare(house) is not None else delta_of(self.events(house), epsilon)
 
     def _bare(self, house: int) -> int | None:
-        """The first step that went out without noise while a house was uncertain."""
+        """The first step published without noise while a house was uncertain."""
         bare = (one for one in self.entries if one.scale == 0)
-        return next((one.t for one in bare if self._told_about(house, self._exposure(one))), None)
+        return next((one.t for one in bare if self._is_exposed(house, self._exposure(one))), None)
 
     def save(self) -> dict[str, Any]:
-        """What to keep: whose account it is, and the releases' steps, scales and rates."""
+        """The zone, the digest, and the releases' steps, scales and rates, as JSON values."""
         entries = [entry._asdict() for entry in self.entries]
         return {"zone": self.first.zone.id, "digest": self.first.digest, "entries": entries}
 
     @classmethod
     def resume(cls, first: State, saved: Mapping[str, Any]) -> Account:
-        """Go on from what was kept; the terms must be the same and no entry damaged."""
+        """Restore a saved account; the terms must be the same and no entry damaged."""
         check_fields(saved, ("zone", "digest", "entries"), "saved account")
         account = cls(first)
         account._check_mine(saved["zone"], saved["digest"])
@@ -242,7 +277,7 @@ class Account:
         return account
 
     def _checked(self, entry: AccountEntry) -> AccountEntry:
-        """The entry, if a release of this zone can have been so."""
+        """The entry, if a release of this zone can have these values."""
         t, scale, rate, look = entry
         policy = self.first.policy
         if t > policy.horizon:
@@ -268,7 +303,7 @@ class Account:
         return AccountEntry(t, float(scale), float(rate), float(look))
 
     def _check_scales(self, entry: AccountEntry) -> None:
-        """Refuse scales that the terms do not lead to."""
+        """Refuse scales that do not follow from the terms."""
         policy, scheduler = self.first.policy, self.first.scheduler
         rates = self._rates_before(entry)
         if not policy.schedule.adaptive:
@@ -283,11 +318,11 @@ class Account:
             )
 
     def _state(self) -> State:
-        """Where a policy with a window is, after the entries so far."""
+        """The state of a policy with a window, after the entries so far."""
         state = self.first
         for entry in self.entries:
             lost = _windowed(state)[entry.scale, entry.look]
-            state = spend(state, lost, anew=entry.look > 0)
+            state = spend(state, lost, published=entry.look > 0)
             state = replace(state, rates=(*state.rates, entry.rate))
         return state
 
@@ -312,7 +347,7 @@ class Account:
         return self.first.scheduler.booked(entry.t, self._rates_before(entry))
 
     def _event(self, house: int, entry: AccountEntry, scale: float) -> Event:
-        """The tightest event known for a house: its own pair alone, or a pure loss in a block."""
+        """The tightest event known for a house: its own pair of laws, or a pure loss in a block."""
         eta = self.first.policy.eta
         exposure, f = self._exposure(entry), self.first.scheduler.consumption
         blocks = [block for block in exposure.blocks if house in block]
@@ -332,9 +367,9 @@ class Account:
 
 
 def _windowed(state: State) -> dict[tuple[float, float], float]:
-    """What the next step of a policy with a window may state: its scale and look, and their loss.
+    """Scale and probe scale that the next step under a window may state, with their loss.
 
-    Releases of an earlier version kept to the rule's shares alone.
+    Releases of an earlier version kept to the rule's nominal shares.
     """
     found: dict[tuple[float, float], float] = {}
     for rule in (nominal_shares, shares):
@@ -348,8 +383,7 @@ def _windowed(state: State) -> dict[tuple[float, float], float]:
     return found
 
 
-# --------------------------------------------------------------------------------------------------
-# How much Gaussian noise a whole horizon needs, as a multiple of the distance it hides.
+# ---- Gaussian noise of a horizon
 
 
 _WIDE = 20_000  # [Wh]; at such widths the integer law depends on the multiple alone
@@ -360,6 +394,18 @@ _WIDTH = 1e-4  # relative width at which the search stops; the answer is the end
 @lru_cache(maxsize=256)
 def noise_multiple(epsilon: float, delta: float, steps: int) -> float:
     """Smallest sigma/distance with (epsilon, delta) over `steps` integer Gaussian releases.
+
+    Args:
+        epsilon: Loss of all releases together [nats].
+        delta: Probability of exceeding it, between 0 and 1.
+        steps: Number of releases.
+
+    Returns:
+        Standard deviation of the noise over the distance of the loads.
+
+    Raises:
+        PolicyError: If delta is not between 0 and 1.
+        PlanError: If epsilon is too small for any multiple that can be computed.
 
     >>> round(noise_multiple(1.0, 1e-6, 96), 1)
     41.4

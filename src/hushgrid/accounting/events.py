@@ -1,4 +1,4 @@
-"""Events: what one release cost one house, as data. Accountants fold over them.
+"""Events: the loss of one release for one house, as data. Accountants fold over them.
 
 Each event has a pure loss and a privacy-loss distribution that dominates both directions, since a
 trajectory may flip either way at every step (docs/proofs/composition.md).
@@ -24,7 +24,7 @@ GRID = 1e-3  # spacing of privacy-loss distributions
 
 
 class Event(ABC):
-    """The cost of one release for one house."""
+    """The loss of one release for one house."""
 
     @property
     @abstractmethod
@@ -37,13 +37,17 @@ class Event(ABC):
 
     @property
     def reach(self) -> float:
-        """Where the divergence may be taken as 0, or as its value there for ever."""
+        """The largest epsilon at which the divergence is evaluated; beyond it is 0 or constant."""
         return self.pure
 
 
 @dataclass(frozen=True, slots=True)
 class Pure(Event):
-    """Nothing is known but a pure loss: the generic worst pair (0 < eta < 1, blocks)."""
+    """Only a pure loss is known: the generic worst pair (0 < eta < 1, blocks).
+
+    Attributes:
+        epsilon: The loss [nats], 0 or more.
+    """
 
     epsilon: float
 
@@ -64,7 +68,12 @@ class Pure(Event):
 
 @dataclass(frozen=True, slots=True)
 class Laplace(Event):
-    """Integer Laplace noise, loads up to `distance` apart (eta = 1)."""
+    """Integer Laplace noise on loads up to `distance` apart (eta = 1).
+
+    Attributes:
+        distance: Distance of the loads, whole Wh.
+        scale: Scale of the noise [Wh].
+    """
 
     distance: int
     scale: float
@@ -86,7 +95,13 @@ class Laplace(Event):
 
 @dataclass(frozen=True, slots=True)
 class Laws(Event):
-    """Integer Laplace noise on readings that follow their laws (eta = 0)."""
+    """Integer Laplace noise on readings that follow their laws (eta = 0).
+
+    Attributes:
+        before: Law of the reading in one state.
+        after: Law of the reading in the other state.
+        scale: Scale of the noise [Wh].
+    """
 
     before: Law
     after: Law
@@ -110,7 +125,11 @@ class Laws(Event):
 
 @dataclass(frozen=True, slots=True)
 class Worst(Event):
-    """Any one of several events: at every epsilon the largest of their divergences."""
+    """Any one of several events: at every epsilon the largest of their divergences.
+
+    Attributes:
+        events: The events.
+    """
 
     events: tuple[Event, ...]
 
@@ -127,7 +146,12 @@ class Worst(Event):
 
 @dataclass(frozen=True, slots=True)
 class GaussianEvent(Event):
-    """Integer Gaussian noise of standard deviation about `sigma`, loads up to `distance` apart."""
+    """Integer Gaussian noise on loads up to `distance` apart.
+
+    Attributes:
+        distance: Distance of the loads, whole Wh.
+        sigma: Standard deviation of the noise [Wh].
+    """
 
     distance: int
     sigma: float
@@ -157,12 +181,15 @@ class GaussianEvent(Event):
 
 
 def noise_event(noise: NoiseLaw, distance: int, scale: float) -> Event:
-    """The event of a release whatever anyone consumes, for loads up to `distance` [Wh] apart.
+    """The event of a release for any consumption, for loads up to `distance` apart.
 
     Args:
         noise: The law of its noise, as the schedule has it.
-        distance: [Wh]
-        scale: Of the noise [Wh]; its standard deviation where it is Gaussian.
+        distance: Distance of the loads, whole Wh.
+        scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
+
+    Returns:
+        The event.
     """
     return (Laplace if noise == "laplace" else GaussianEvent)(distance, scale)
 
@@ -175,7 +202,7 @@ def _check_noise(distance: int, name: str, width: float) -> None:
 
 
 def _lumped(f0: Floats, f1: Floats, scale: float) -> tuple[Floats, Floats]:
-    """Laws of reading plus noise on 0..u; each tail, of one ratio throughout, is in its end."""
+    """Laws of reading plus noise on 0..u; each tail has one ratio and is added to its end."""
     q = math.exp(-1 / scale)
     n = f0.size
     out = []
@@ -214,7 +241,14 @@ def _one_direction(p: Floats, q: Floats, epsilons: Floats) -> Floats:
 
 @lru_cache(maxsize=4096)
 def loss_distribution(event: Event) -> Any:
-    """The event's privacy-loss distribution on the grid, pessimistic (connect the dots)."""
+    """The event's privacy-loss distribution on the grid, pessimistic (connect the dots).
+
+    Args:
+        event: The event.
+
+    Returns:
+        A `PrivacyLossDistribution` of dp_accounting.
+    """
     from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 

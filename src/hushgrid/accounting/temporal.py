@@ -3,6 +3,8 @@
 Proof and golden values: docs/proofs/temporal.md.
 
     BPL_t = e_t + L_B(BPL_{t-1})     FPL_t = e_t + L_F(FPL_{t+1})     TPL_t = BPL_t + FPL_t - e_t
+
+`grows_without_end` and `growth` are about leakage that has no limit over many days.
 """
 
 from __future__ import annotations
@@ -41,7 +43,13 @@ from hushgrid.model.occupancy import STEPS_PER_DAY, Chains, OccupancyModel, chec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leakage:
-    """Backward, forward and total leakage: (T, houses) arrays."""
+    """Backward, forward and total leakage.
+
+    Attributes:
+        backward: From the releases up to each step, (T, N) [nats].
+        forward: From the releases from each step on, (T, N).
+        total: From all releases, (T, N).
+    """
 
     backward: Floats
     forward: Floats
@@ -61,12 +69,18 @@ class Leakage:
 def temporal_leakage(
     models: OccupancyModel | Sequence[OccupancyModel], epsilon_t: ArrayLike
 ) -> Leakage:
-    """What all releases together say about each step; the maximum over several models.
+    """Leakage of all releases together about each step; the maximum over several models.
 
-    `epsilon_t` is (T,) for all houses alike, or (T, houses): the loss of each release. For houses
-    that move together it must be the loss of their block, as `Account.losses` gives it. A house
-    that every model makes certain has no leakage here, even where the models contradict each
-    other: `worst_leakage` is the figure to state.
+    A house that every model makes certain has no leakage here, even where the models contradict
+    each other: `worst_leakage` is the figure to state.
+
+    Args:
+        models: One occupancy model, or several.
+        epsilon_t: Loss of each release, (T,) for all houses or (T, N) [nats]. For houses that move
+            together it must be the loss of their block, as `Account.losses` gives it.
+
+    Returns:
+        The leakage about each step of each house.
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> temporal_leakage(theta, [0.5, 0.5, 0.5]).total[:, 0].round(6).tolist()
@@ -83,7 +97,14 @@ def temporal_leakage(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstLeakage:
-    """The largest total leakage, at `step` (from 1) of `house`; `each` house's own is (houses,)."""
+    """The largest total leakage.
+
+    Attributes:
+        total: The leakage [nats].
+        step: The step that it is about, from 1.
+        house: The house that it is about.
+        each: The largest of each house, (N,).
+    """
 
     total: float
     step: int
@@ -98,10 +119,17 @@ def worst_leakage(
 ) -> WorstLeakage:
     """The largest total leakage of every house: the figure a plan, a check or an audit states.
 
-    Houses are taken some at a time, so memory stays bounded. `epsilon_t` as for
-    `temporal_leakage`; with `class_of` (houses,) its columns are classes of houses that lose the
-    same. Houses of one class that every model moves alike are computed once. Losses given by house
-    or class are corrected for contradicting models (`with_contradictions`).
+    Houses are processed in chunks, so memory stays bounded; houses of one class that every model
+    moves by the same chain are computed once. Losses given by house or class are corrected for
+    contradicting models (`with_contradictions`).
+
+    Args:
+        models: One occupancy model, or several.
+        epsilon_t: Loss of each release, (T,), (T, N), or (T, classes) with `class_of` [nats].
+        class_of: Loss class of each house, (N,); None: columns of `epsilon_t` are houses.
+
+    Returns:
+        The largest leakage and where it occurs.
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]],
     ...                                 chain_of=[0] * 3)
@@ -126,16 +154,21 @@ def leakage_by_houses(
     class_of: ArrayLike | None = None,
     inflow: Floats | None = None,
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
-    """(houses, the column of each, total leakage (T, columns)), a few million numbers at a time.
-
-    The maximum over the models, corrected as in `worst_leakage`; arguments as there.
+    """Total leakage in chunks of a few million numbers, corrected as in `worst_leakage`.
 
     Args:
-        models: as for `worst_leakage`.
-        epsilon_t: likewise; by house or class where there is an `inflow`.
-        class_of: likewise.
-        inflow: (T,): what releases outside these steps say about a step of every house. It adds to
-            the losses, but does not show that a house is protected there.
+        models: One occupancy model, or several; the maximum is taken.
+        epsilon_t: Loss of each release, as for `worst_leakage`; by house or class where there is an
+            `inflow`.
+        class_of: Loss class of each house, as for `worst_leakage`.
+        inflow: Leakage of releases outside these steps about a step of every house, (T,) [nats]. It
+            adds to the losses, but does not mean that a house is protected there.
+
+    Yields:
+        House numbers, the column of each, and the total leakage (T, columns).
+
+    Raises:
+        PolicyError: If `class_of` does not have one entry for each house.
     """
     models = (models,) if isinstance(models, OccupancyModel) else tuple(models)
     n = models[0].n_houses if models else 0
@@ -154,7 +187,7 @@ def leakage_by_houses(
     labels = [_chain_of(model) for model in models]
     if e.ndim == 2:
         labels.append(np.arange(n, dtype=np.int32) if kinds is None else kinds.astype(np.int32))
-    group, first = _alike(labels)
+    group, first = _same_labels(labels)
     order = np.argsort(group, kind="stable")
     ends = np.searchsorted(group, np.arange(len(first) + 1), sorter=order)
     for some in chunks(len(first), len(e)):
@@ -171,40 +204,51 @@ def leakage_by_houses(
 
 
 def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> Floats:
-    """Total leakage (T, houses) with all losses of a house that contradicting models protect.
+    """Total leakage, plus all losses of houses that only contradicting models protect.
 
     Such a house is certain under every model at some step, so its total there is 0, and yet it is
     protected, so its loss there is not: one model has it occupied, another empty. Every release
-    tells which model is right, and no chain makes that forgotten.
+    discloses which model is right, and no chain makes that forgotten.
 
     Args:
-        total: The maximum over the models of the total leakage, (T, houses).
-        losses: What each release tells about each house, (T, houses). One-dimensional losses do
-            not say which houses are protected; then nothing is corrected.
-        inflow: What other releases say about the house, all together.
+        total: The maximum over the models of the total leakage, (T, N).
+        losses: Loss of each release for each house, (T, N). One-dimensional losses do not say which
+            houses are protected; then nothing is corrected.
+        inflow: Leakage of other releases about the house, all together [nats].
+
+    Returns:
+        The corrected total, (T, N).
     """
     if losses.ndim == 1:
         return total
-    torn = contradicted(total, losses)
-    if not torn.any():
+    found = contradicted(total, losses)
+    if not found.any():
         return total
-    return np.where(torn, np.maximum(total, losses.sum(axis=0) + inflow), total)
+    return np.where(found, np.maximum(total, losses.sum(axis=0) + inflow), total)
 
 
 def contradicted(total: Floats, losses: Floats) -> Bools:
-    """The houses (N,) that some step protects only because models contradict each other."""
+    """The houses that some step protects only because models contradict each other.
+
+    Args:
+        total: The maximum over the models of the total leakage, (T, N).
+        losses: Loss of each release for each house, (T, N).
+
+    Returns:
+        (N,) Booleans.
+    """
     return np.asarray(((losses > 0) & (total <= 0)).any(axis=0))
 
 
 def _chain_of(model: OccupancyModel) -> Int32s:
-    """The chain of every house of a model whose houses all stand alone."""
+    """The chain of every house of a model whose blocks all have one house."""
     (piece,) = model.chains
     chain = np.empty(model.n_houses, np.int32)
     chain[piece.members[:, 0]] = piece.chain_of
     return chain
 
 
-def _alike(labels: Sequence[Int32s]) -> tuple[Int32s, Indices]:
+def _same_labels(labels: Sequence[Int32s]) -> tuple[Int32s, Indices]:
     """The group of every house that has the same labels, and a house of each group."""
     group, count = grouped(labels)
     first = np.zeros(count, np.intp)
@@ -216,8 +260,8 @@ _PARTS = ("backward", "forward", "total")
 
 
 def _checked(epsilon_t: ArrayLike, n_houses: int) -> Floats:
-    ours = isinstance(epsilon_t, np.ndarray) and epsilon_t.dtype == np.float64
-    e = np.asarray(epsilon_t) if ours else float_array(epsilon_t, "epsilon_t", PolicyError)
+    is_float = isinstance(epsilon_t, np.ndarray) and epsilon_t.dtype == np.float64
+    e = np.asarray(epsilon_t) if is_float else float_array(epsilon_t, "epsilon_t", PolicyError)
     if e.ndim not in (1, 2) or e.size == 0:
         raise PolicyError(
             f"epsilon_t has shape {e.shape}; give one loss for each of 1 step or more."
@@ -237,7 +281,14 @@ def _checked(epsilon_t: ArrayLike, n_houses: int) -> Floats:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse what is no loss of a step."""
+    """Check the loss of a step.
+
+    Args:
+        epsilon: The loss [nats].
+
+    Raises:
+        PolicyError: If it is not a positive number.
+    """
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"epsilon is {epsilon}; give a positive loss a step.")
 
@@ -263,7 +314,7 @@ def _in_order(numbers: NDArray[np.integer]) -> bool:
 
 
 def _of_piece(model: OccupancyModel, p: int, e: Floats) -> Iterator[tuple[Int32s, Leakage]]:
-    """The blocks of one size, some at a time: (their houses, leakage (T, blocks))."""
+    """The blocks of one size, in chunks: (their houses, leakage (T, blocks))."""
     piece, by_chain = model.chains[p], None
     if e.ndim == 1:
         by_chain = of_chains(model, p, e[:, None], np.arange(len(piece.initial)))
@@ -277,13 +328,31 @@ def _of_piece(model: OccupancyModel, p: int, e: Floats) -> Iterator[tuple[Int32s
 
 
 def chunks(n: int, numbers: int) -> Iterator[slice]:
-    """0..n in slices of a few million numbers, if each has so many: memory stays bounded."""
+    """Slices of 0..n that hold a few million numbers each, so that memory stays bounded.
+
+    Args:
+        n: Number of items.
+        numbers: Numbers per item.
+
+    Returns:
+        The slices, in order.
+    """
     step = max(1, (1 << 22) // numbers)
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
 def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
-    """Leakage of blocks that follow `chains` of piece p; e is (T, 1) or (T, blocks)."""
+    """Leakage of blocks that follow given chains of one piece.
+
+    Args:
+        model: The occupancy model.
+        p: Number of the piece (block size) in `model.chains`.
+        e: Loss of each release, (T, 1) or (T, blocks).
+        chains: Chain of each block, (blocks,).
+
+    Returns:
+        Leakage with (T, blocks) arrays.
+    """
     from hushgrid._kernels.chains import two_states
 
     piece, horizon = model.chains[p], len(e)
@@ -303,7 +372,17 @@ def of_chains(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integ
 
 
 def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer]) -> Leakage:
-    """The same for any number of states and leakage of any size; e is (T, blocks)."""
+    """`of_chains` for any number of states and leakage of any size.
+
+    Args:
+        model: The occupancy model.
+        p: Number of the piece (block size) in `model.chains`.
+        e: Loss of each release, (T, blocks).
+        chains: Chain of each block, (blocks,).
+
+    Returns:
+        Leakage with (T, blocks) arrays.
+    """
     horizon, piece = len(e), model.chains[p]
     law = piece.initial[chains]
     open_at = [law > 0]
@@ -324,7 +403,14 @@ def in_logs(model: OccupancyModel, p: int, e: Floats, chains: NDArray[np.integer
 
 
 def supremum(rows: ArrayLike, epsilon: float) -> float:
-    """Leakage over an endless horizon at a constant loss a step, two states; may be infinite.
+    """Leakage over an endless horizon at a constant loss a step, two states.
+
+    Args:
+        rows: The transition matrix, (2, 2).
+        epsilon: Loss of every step [nats].
+
+    Returns:
+        The limit of the leakage; may be infinite.
 
     >>> round(supremum([[0.9, 0.1], [0.2, 0.8]], 0.5), 6)
     1.582528
@@ -350,8 +436,15 @@ def _supremum_column(q: float, d: float, epsilon: float) -> float:
 def grows_without_end(model: OccupancyModel, epsilon: float) -> Bools:
     """For each house, whether leakage grows with every day at a constant loss a step.
 
-    It does when occupancy can fail to change all day long: then what a day of the distant future
-    adds to an already huge leakage, backward or forward, is not negative.
+    It does when occupancy can fail to change for a whole day: then a distant day still adds to an
+    already huge leakage, backward or forward.
+
+    Args:
+        model: The occupancy model.
+        epsilon: Loss of every step [nats].
+
+    Returns:
+        (N,) Booleans.
     """
     check_epsilon(epsilon)
     period = len(model.calendar.slots)
@@ -375,7 +468,7 @@ def grows_without_end(model: OccupancyModel, epsilon: float) -> Bools:
 
 
 def _in_the_long_run(model: OccupancyModel, piece: Chains) -> tuple[Floats, Bools]:
-    """Law and possible states of each chain where a day begins, after 2^60 days."""
+    """Law and possible states of each chain at the beginning of a day, after 2^60 days."""
     chains = np.arange(len(piece.initial))
     day = np.broadcast_to(np.eye(2**piece.size), piece.transition.shape[1:])
     moves = day > 0
@@ -391,21 +484,29 @@ def _in_the_long_run(model: OccupancyModel, piece: Chains) -> tuple[Floats, Bool
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Backward leakage kept up release by release: what is known so far."""
+    """Backward leakage, updated release by release.
+
+    Attributes:
+        model: The occupancy model.
+        t: Number of releases so far.
+        belief: The public law of each chain at step t, or None before the first.
+        possible: Possible states of each chain, in Booleans: a chance that underflows is possible.
+        backward: Backward leakage of each chain [nats].
+    """
 
     model: OccupancyModel
     t: int
     belief: Belief | None
-    possible: tuple[Bools, ...]  # in Booleans: a chance that underflows is not impossible
+    possible: tuple[Bools, ...]
     backward: tuple[Floats, ...]
 
     @classmethod
     def start(cls, model: OccupancyModel) -> Stream:
-        """Before the first release."""
+        """The stream before the first release."""
         return cls(model, 0, None, (), ())
 
     def step(self, epsilon: float) -> Stream:
-        """After one more release at this loss."""
+        """The stream after one more release with this loss."""
         if not (is_real(epsilon) and epsilon >= 0):
             raise PolicyError(f"epsilon is {epsilon}; give a finite loss of 0 or more.")
         t = self.t + 1
@@ -427,13 +528,17 @@ class Stream:
         return max((float(b.max()) for b in self.backward), default=0.0)
 
 
-# --------------------------------------------------------------------------------------------------
-# Leakage that never settles: for which houses it grows, and how, day by day.
+# ---- leakage without a limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Growth:
-    """`leakage` (days, houses): the most that d days of releases say about any of their steps."""
+    """Leakage of the houses for which it grows without end.
+
+    Attributes:
+        houses: House numbers.
+        leakage: Largest leakage of d days of releases about any of their steps, (days, houses).
+    """
 
     houses: Indices
     leakage: Floats
@@ -442,9 +547,19 @@ class Growth:
 def growth(
     model: OccupancyModel, epsilon: float, days: int = 7, *, steps: int = STEPS_PER_DAY
 ) -> Growth:
-    """Day by day, the leakage of the houses for which it grows without end, with a warning.
+    """Leakage after each day, of the houses for which it grows without end; warns `NeverMixes`.
 
-    `epsilon` is the loss of every step, `steps` the length of a day.
+    Args:
+        model: The occupancy model.
+        epsilon: Loss of every step [nats].
+        days: Number of days, 1 or more.
+        steps: Steps of a day, 1 or more.
+
+    Returns:
+        The houses and their leakage day by day.
+
+    Raises:
+        PolicyError: If `days` or `steps` is not a whole number from 1 on.
 
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[1.0, 0.0], [0.0, 1.0]]]])
     >>> with warnings.catch_warnings(action="ignore", category=NeverMixes):

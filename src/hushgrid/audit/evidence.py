@@ -12,7 +12,14 @@ from typing import Protocol
 from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.compare.attack import Recording
 from hushgrid.mechanism.policy import Policy
-from hushgrid.mechanism.release import HasRelease, Release, State, first_public, init, known_as
+from hushgrid.mechanism.release import (
+    HasRelease,
+    Release,
+    State,
+    first_public,
+    init,
+    with_recorded_digest,
+)
 from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tariff, Zone
@@ -75,7 +82,7 @@ class Terms:
     def first_state(self, digest: str | None = None) -> State:
         """The mechanism before its first step; `digest` names these terms in the records."""
         state = init(self.zone, self.tariff, self.models, self.consumption, self.policy)
-        return known_as(state, digest)
+        return with_recorded_digest(state, digest)
 
     def first_public(self) -> PublicKnowledge:
         """What the public knows before the first release."""

@@ -30,12 +30,12 @@ from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
     Release,
     State,
-    bring,
-    carry,
-    follows,
     nominal_shares,
+    release_of,
     replay,
     skip,
+    with_added_loss,
+    with_earlier_losses,
 )
 from hushgrid.model.zone import public_rate
 
@@ -130,7 +130,7 @@ class _Walk:
         lost: Collection[int] = (),
         brought: float = 0.0,
     ) -> None:
-        self.terms, self.first = terms, carry(terms.first_state(digest), before)
+        self.terms, self.first = terms, with_earlier_losses(terms.first_state(digest), before)
         self._lost, self._brought = lost, brought
         self._public = terms.first_public()
         self._state, self._last_digits = self.first, 0
@@ -147,7 +147,7 @@ class _Walk:
         """Add the next release."""
         while len(self._rates) + 1 < entry.step:  # steps that were left out
             self._pass(self._rates[-1] if self._rates else self.terms.fallback_rate)
-        self._state, self._brought = bring(self._state, self._brought), 0.0
+        self._state, self._brought = with_added_loss(self._state, self._brought), 0.0
         if entry.source != "readings" or entry.step > self.terms.policy.horizon:
             if entry.source == "readings":
                 self._fault("budget", entry, f"lies beyond the horizon ({entry.step})")
@@ -183,7 +183,7 @@ class _Walk:
         what was lost before the epoch: `windows` then checks the promised sum.
         """
         try:
-            due = follows(self._state, int(entry.load_hat or 0), anew=entry.look != 0)
+            due = release_of(self._state, int(entry.load_hat or 0), published=entry.look != 0)
         except HorizonError:
             return None
         if _same(due.scale, entry.scale) and _same(due.look, entry.look):

@@ -86,10 +86,10 @@ def attack(
 def check_terms(trace: Path, recorded: Any, scenario: Any, policy: Any) -> None:
     """Refuse a zone file that is not the one the day was published under."""
     from hushgrid.errors import FileError
-    from hushgrid.mechanism.release import init, known_as
+    from hushgrid.mechanism.release import init, with_recorded_digest
 
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    digest = known_as(init(*world, policy), recorded.digest).digest
+    digest = with_recorded_digest(init(*world, policy), recorded.digest).digest
     if digest != recorded.digest:
         raise FileError(
             f"{trace} was published under terms {recorded.digest[:12]} but the zone file has"

@@ -1,7 +1,8 @@
-"""How much noise an epsilon needs: possible states, protected houses, scale.
+"""Algorithm 1: protected houses, exposure, noise scale, release.
 
-`support` finds who is uncertain and how occupancies can differ, `loss` is the calculus of one
-house, `calibrators` turn both into a scale, `schedule` does so for every step.
+`support` finds which houses are uncertain and how occupancies can differ, `exposure` how that
+changes the law of the load, `calibrators` turn it into a noise scale, `scheduler` does so for every
+step, `release` publishes.
 """
 
 from hushgrid.mechanism.calibrators import (

@@ -1,7 +1,8 @@
-"""Calibrators: from what a release could give away to a noise scale (Algorithm 1, lines 8 to 10).
+"""Losses and calibrators: from an exposure to a noise scale (Algorithm 1, lines 8 to 10).
 
-A calibrator is any object with `scale(exposure, policy) -> Answer`; hushgrid.testing holds the
-checks that ours pass and yours should.
+The first part computes the loss of one house at a noise scale, and its inverse (proofs:
+docs/proofs/calibration.md). A calibrator is any object with `scale(exposure, policy) -> Answer`;
+hushgrid.testing has the conformance suite for calibrators.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from hushgrid.mechanism.exposure import Case, Exposure
 from hushgrid.mechanism.policy import MAX_SCALE, MIN_SCALE, Policy
 from hushgrid.model.laws import Law
 
-# --------------------------------------------------------------------------------------------------
-# The loss of one house at a noise scale, and its inverse (proofs: docs/proofs/calibration.md).
+# ---- loss of one house
 
 
 _DEEP = 680.0  # bound/scale beyond which e^(-bound/scale) nears the smallest float
@@ -36,8 +36,17 @@ def worst_loss(
 ) -> float:
     """Largest |log p_1/p_0| over all outputs and all worlds within eta of the model.
 
-    `absent`, `present`: pmfs on 0..bound [Wh]; `scale` [Wh] of the integer Laplace noise.
     Rounded up by more than its floating-point error, but never above bound/scale.
+
+    Args:
+        absent: Pmf of the reading while absent, (bound + 1,) over 0..bound [Wh].
+        present: Pmf of the reading while present, (bound + 1,).
+        bound: Contract bound of the house, whole Wh, 1 or more.
+        scale: Scale of the integer Laplace noise [Wh], above 0.
+        eta: Share of the law that may be anything, 0 to 1.
+
+    Returns:
+        The loss [nats].
 
     >>> f0, f1 = [.5, .3, .1, .05, .05], [.1, .1, .2, .3, .3]
     >>> round(worst_loss(f0, f1, bound=4, scale=2.0, eta=0.05), 9)
@@ -58,7 +67,21 @@ def smallest_scale(
     eta: float,
     floor: float = MIN_SCALE,
 ) -> float:
-    """Smallest scale b [Wh], not below `floor`, with worst_loss <= epsilon; rounded up.
+    """Smallest scale b, not below `floor`, with worst_loss <= epsilon; rounded up.
+
+    Args:
+        absent: Pmf of the reading while absent, (bound + 1,) over 0..bound [Wh].
+        present: Pmf of the reading while present, (bound + 1,).
+        bound: Contract bound of the house, whole Wh, 1 or more.
+        epsilon: Loss allowed [nats], above 0.
+        eta: Share of the law that may be anything, 0 to 1.
+        floor: Least scale [Wh].
+
+    Returns:
+        The scale [Wh].
+
+    Raises:
+        PolicyError: If epsilon is not a positive number.
 
     >>> f0, f1 = [.5, .3, .1, .05, .05], [.1, .1, .2, .3, .3]
     >>> round(smallest_scale(f0, f1, bound=4, epsilon=0.5, eta=0.2), 9)
@@ -73,7 +96,21 @@ def smallest_scale(
 
 
 def loss_of_pmfs(f0: Floats, f1: Floats, bound: int, scale: float, eta: float) -> float:
-    """worst_loss on arrays known to be good; pmfs may stop short of the bound."""
+    """`worst_loss` without checks of its arguments; pmfs may end below the bound.
+
+    Args:
+        f0: Pmf while absent, over 0, 1, ... [Wh].
+        f1: Pmf while present.
+        bound: Contract bound [Wh].
+        scale: Scale of the noise [Wh].
+        eta: Share of the law that may be anything.
+
+    Returns:
+        The loss [nats].
+
+    Raises:
+        PolicyError: If the bound is too large for eta < 1.
+    """
     blind = bound / scale  # what holds whatever anyone consumes
     if eta == 1:
         return blind
@@ -96,7 +133,18 @@ def loss_of_pmfs(f0: Floats, f1: Floats, bound: int, scale: float, eta: float) -
 
 
 def blind_scale(reach: float, epsilon: float) -> float:
-    """reach / epsilon, rounded so that reach / scale does not exceed epsilon."""
+    """reach / epsilon, rounded so that reach / scale does not exceed epsilon.
+
+    Args:
+        reach: Largest change of the load [Wh].
+        epsilon: Loss allowed [nats].
+
+    Returns:
+        The scale [Wh].
+
+    Raises:
+        PolicyError: If the scale would exceed MAX_SCALE.
+    """
     if not reach <= MAX_SCALE * epsilon:
         raise PolicyError(
             f"epsilon is {epsilon:g}, which takes noise above {MAX_SCALE:g} Wh for a reach of"
@@ -109,9 +157,18 @@ def blind_scale(reach: float, epsilon: float) -> float:
 
 
 def invert(loss: Callable[[float], float], bound: float, epsilon: float, floor: float) -> float:
-    """Smallest b >= floor with loss(b) <= epsilon, for a loss that never rises and is <= bound/b.
+    """Smallest b >= floor with loss(b) <= epsilon.
 
-    Chandrupatla's bracketing search on the logarithms; returns the end that was seen to hold.
+    Chandrupatla's bracketing search on the logarithms; the scale returned was evaluated itself.
+
+    Args:
+        loss: Loss at a scale; never rises with the scale and is at most bound/scale.
+        bound: Largest change of the load [Wh].
+        epsilon: Loss allowed [nats].
+        floor: Least scale [Wh].
+
+    Returns:
+        The scale [Wh].
     """
     high = blind_scale(bound, epsilon)
     if high <= floor:
@@ -170,7 +227,16 @@ def _pmf(values: ArrayLike, bound: int, name: str) -> Floats:
 
 
 def check_terms(bound: int, eta: float) -> None:
-    """Refuse a bound or a trust that means nothing."""
+    """Check a bound and a trust.
+
+    Args:
+        bound: Contract bound [Wh].
+        eta: Share of the law that may be anything.
+
+    Raises:
+        ZoneError: If the bound is not a whole number from 1 on.
+        PolicyError: If eta is not from 0 to 1.
+    """
     if not is_whole(bound) or isinstance(bound, float) or bound < 1:
         raise ZoneError(f"bound is {bound}; give whole Wh, 1 or more.")
     if not (is_real(eta) and 0 <= eta <= 1):
@@ -178,10 +244,19 @@ def check_terms(bound: int, eta: float) -> None:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale that would protect nobody."""
+    """Check a noise scale.
+
+    Args:
+        scale: The scale [Wh].
+
+    Raises:
+        NoiseError: If it is not a positive number.
+    """
     if not (is_real(scale) and scale > 0):
         raise NoiseError(f"scale is {scale}; give a positive number of Wh.")
 
+
+# ---- calibrators
 
 Pair = tuple[Floats, Floats, int]  # pmf before, pmf after, bound
 
@@ -191,7 +266,14 @@ _LONG = 20_000_000  # multiplications a convolution may take before losses are a
 
 
 class Answer(NamedTuple):
-    """A scale [Wh], the loss it leaves for the worst case, and that case or the house behind it."""
+    """What a calibrator returns for an exposure.
+
+    Attributes:
+        scale: Scale of the noise [Wh].
+        loss: Loss that it leaves in the worst case [nats].
+        case: The worst case, or None.
+        house: The house that set the scale, where no case did.
+    """
 
     scale: float
     loss: float
@@ -211,13 +293,14 @@ class Calibrator(Protocol):
 class Naive:
     """The paper's naive mechanism: every house protected, scale = largest bound / epsilon.
 
-    `bound` [Wh] is a bound for any house whatever (the paper's u_max); without it, the zone's own.
+    Attributes:
+        bound: A bound for all houses [Wh] (the paper's u_max); None: the largest of the zone.
     """
 
     bound: int | None = None
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
-        """largest bound / epsilon, whoever is protected."""
+        """largest bound / epsilon, whichever houses are protected."""
         house = exposure.largest
         largest = int(exposure.bound[house])
         if self.bound is not None and not (is_whole(self.bound) and self.bound >= largest):
@@ -234,9 +317,9 @@ class Naive:
 class TrustCalibrator:
     """The smallest scale whose loss is within epsilon for every case, at the policy's eta.
 
-    eta = 1 is the paper's rule. Remembers what it has solved, so that a day of steps costs
-    little more than one, and zones with the same laws and bounds no more than one of them; the
-    memory changes no answer.
+    eta = 1 is the paper's rule. Solved cases are cached, so that a day of steps costs little more
+    than one, and zones with the same laws and bounds no more than one of them; the cache changes no
+    answer.
     """
 
     _solved: dict[tuple[object, ...], float] = field(
@@ -261,7 +344,7 @@ class TrustCalibrator:
 
     def _trusting(self, cases: tuple[Case, ...], policy: Policy) -> Answer:
         b, limiting = policy.min_scale, None
-        for case in sorted(cases, key=_promise, reverse=True):
+        for case in sorted(cases, key=_difficulty, reverse=True):
             key = self._key(case, policy)
             if self._enough.get(key, math.inf) <= b:
                 continue
@@ -270,7 +353,7 @@ class TrustCalibrator:
                 self._enough[key] = b
                 continue
             if key not in self._solved:
-                # from the same end for all, so that no answer depends on what was asked before
+                # from the same end always, so that no answer depends on earlier calls
                 self._solved[key] = _solve(pairs, policy.min_scale, policy)
             b, limiting = max(b, self._solved[key]), case
         if limiting is not None:
@@ -292,10 +375,10 @@ TRUST = TrustCalibrator()  # what one zone has solved serves all
 
 @dataclass(frozen=True, slots=True)
 class GaussianMultiple:
-    """Standard deviation = the policy's multiple of the farthest a protected case reaches.
+    """Standard deviation = the policy's multiple of the largest reach of a protected case.
 
-    No finite loss a step: what a horizon of them costs is for the accountant. Never below 50 Wh:
-    where whole numbers show, the integer law is not the closed form's.
+    A step has no finite loss; the accountant composes a horizon of them. Never below 50 Wh: for
+    less, the integer law differs from the closed form.
     """
 
     def scale(self, exposure: Exposure, policy: Policy) -> Answer:
@@ -308,12 +391,21 @@ class GaussianMultiple:
 
 
 def case_loss(case: Case, scale: float, eta: float) -> float:
-    """What a release at `scale` loses for one case."""
+    """Loss of a release for one case.
+
+    Args:
+        case: The case.
+        scale: Scale of the noise [Wh].
+        eta: Share of the law that may be anything.
+
+    Returns:
+        The loss [nats].
+    """
     return _total(pairs_of(case, eta), scale, eta)
 
 
-def _promise(case: Case) -> float:
-    """A guess at how much noise a case wants, to meet the worst one early."""
+def _difficulty(case: Case) -> float:
+    """A guess at the noise that a case needs, so that the worst case is tested early."""
     return sum(
         abs(a.mean - p.mean) + 1e-6 * u
         for a, p, u in zip(case.before, case.after, case.bound, strict=True)
@@ -334,6 +426,13 @@ def pairs_of(case: Case, eta: float) -> list[Pair]:
 
     Changing one house at a time bounds any case; at eta = 0 the readings of a definite change
     are convolved instead, which is exact (docs/proofs/blocks.md).
+
+    Args:
+        case: The case.
+        eta: Share of the law that may be anything.
+
+    Returns:
+        Triples (pmf before, pmf after, bound [Wh]).
     """
     if len(case.houses) > 1 and eta == 0 and case.exact and _work(case.before) < _LONG:
         return [(convolved(case.before), convolved(case.after), case.reach)]
@@ -344,7 +443,14 @@ def pairs_of(case: Case, eta: float) -> list[Pair]:
 
 
 def convolved(laws: Iterable[Law]) -> Floats:
-    """The pmf of a sum of independent readings, by sums of positive terms only."""
+    """The pmf of a sum of independent readings, by sums of positive terms only.
+
+    Args:
+        laws: Laws of the readings.
+
+    Returns:
+        The pmf over 0, 1, ... [Wh].
+    """
     return reduce(np.convolve, (law.pmf for law in laws))
 
 

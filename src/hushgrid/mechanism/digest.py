@@ -1,8 +1,8 @@
 """The digest that names the terms of releases: zone, tariff, models, laws and policy.
 
-It is taken over named fields, called as in a zone file, with a version; a field at its default is
-left out. So a new optional field, or another grouping of the classes, leaves every digest as it
-is. docs/ledger.md describes it for those who compute it elsewhere.
+It is taken over named fields, under the keys of a zone file, with a version; a field at its default
+is left out. So a new optional field, or another arrangement of the classes, leaves every digest
+unchanged. docs/ledger.md describes it for other implementations.
 """
 
 from __future__ import annotations
@@ -83,13 +83,27 @@ def _written(value: Any) -> Any:
 
 
 def tariff_fields(tariff: Tariff) -> dict[str, Any]:
-    """A tariff under the keys of [tariff], defaults left out."""
+    """A tariff under the keys of [tariff], defaults left out.
+
+    Args:
+        tariff: The tariff.
+
+    Returns:
+        Key to number, as JSON has them.
+    """
     every = {key: form(value) for key, (value, form) in _tariff_values(tariff).items()}
     return unlike(every, _TARIFF_USUAL)
 
 
 def policy_fields(policy: Policy) -> dict[str, Any]:
-    """A policy under the keys of [policy], defaults left out."""
+    """A policy under the keys of [policy], defaults left out.
+
+    Args:
+        policy: The policy.
+
+    Returns:
+        Key to value, as JSON has them.
+    """
     every = {key: form(value) for key, (value, form) in _policy_values(policy).items()}
     return unlike(every, _POLICY_USUAL)
 
@@ -102,10 +116,18 @@ def terms_digest(
     policy: Policy,
     calibrator: object | None = None,
 ) -> str:
-    """SHA-256 (hex) over everything public that the noise depends on.
+    """SHA-256 over everything public that the noise depends on.
 
     Args:
-        calibrator: One of the user's own, by `calibrator_name`, or None.
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The occupancy models Theta.
+        consumption: The laws of readings.
+        policy: The promise, the trust and the schedule.
+        calibrator: A custom calibrator, identified by `calibrator_name`, or None.
+
+    Returns:
+        64 hexadecimal digits.
     """
     fields = _world_fields(zone, tariff, models, consumption)
     fields["policy"] = policy_fields(policy)
@@ -130,7 +152,17 @@ def calibrator_name(calibrator: object) -> str:
 def world_digest(
     zone: Zone, tariff: Tariff, models: Sequence[OccupancyModel], consumption: Consumption
 ) -> str:
-    """The same without a policy: what is believed of a zone."""
+    """SHA-256 over the zone, its tariff and its models, without a policy.
+
+    Args:
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The occupancy models Theta.
+        consumption: The laws of readings.
+
+    Returns:
+        64 hexadecimal digits.
+    """
     return canonical_digest(_world_fields(zone, tariff, models, consumption))
 
 
@@ -154,10 +186,21 @@ def terms_digest_before(
     policy: Policy,
     calibrator: object | None = None,
 ) -> str | None:
-    """The digest that the first version gave these terms; None for terms it did not know.
+    """The digest that the first version gave these terms.
 
-    It was taken over how Python then showed the two classes. Their fields and order are written
-    out here, so that epochs opened under such a digest go on whatever becomes of the classes.
+    It was taken over Python's repr of two classes. Their fields and order are written out here, so
+    that epochs opened under such a digest continue whatever becomes of the classes.
+
+    Args:
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The occupancy models Theta.
+        consumption: The laws of readings.
+        policy: The promise, the trust and the schedule.
+        calibrator: A custom calibrator, or None.
+
+    Returns:
+        64 hexadecimal digits; None for terms that the first version did not have.
     """
     of_laws = digest_before(consumption)
     of_tariff = tariff_before(tariff)
@@ -165,10 +208,10 @@ def terms_digest_before(
     if of_laws is None or of_tariff is None or new:
         return None
     rules = _policy_values(policy)
-    shown = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}
+    values = {key: repr(rules[key][0]) for key in _POLICY_BEFORE}
     if window := rules["window"][0]:
-        shown["window"] = f"Window(steps={window['steps']!r}, by={window['by']!r})"
-    of_policy = ", ".join(f"{key}={value}" for key, value in shown.items())
+        values["window"] = f"Window(steps={window['steps']!r}, by={window['by']!r})"
+    of_policy = ", ".join(f"{key}={value}" for key, value in values.items())
     by = "" if calibrator is None else f" {calibrator_name(calibrator)}"
     text = f"hushgrid/1 {zone.id!r} {of_tariff} Policy({of_policy}){by}"
     h = hashlib.sha256(text.encode())
@@ -180,7 +223,14 @@ def terms_digest_before(
 
 
 def tariff_before(tariff: Tariff) -> str | None:
-    """A tariff as the first version wrote it in digests; None for one that it did not know."""
+    """A tariff as the first version wrote it in digests.
+
+    Args:
+        tariff: The tariff.
+
+    Returns:
+        The text; None for a tariff that the first version did not have.
+    """
     if {*tariff_fields(tariff)} - {*_TARIFF_BEFORE}:
         return None
     values = _tariff_values(tariff)

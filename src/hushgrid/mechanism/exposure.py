@@ -1,4 +1,4 @@
-"""How the load's law can differ between occupancies that must look alike (Algorithm 1, line 6)."""
+"""Exposure of a step: how the law of the load differs between protected occupancies (line 6)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ from hushgrid.model.zone import Zone
 class Case:
     """Houses whose occupancy may differ together: the laws of their readings before and after.
 
-    `exact` cases are one definite change, so their laws may be convolved; the others stand for
-    every direction the houses could change in. `model` is the theta that leaves it open, or
-    None when only the models taken together do.
+    Attributes:
+        houses: House numbers.
+        bound: Bound of each [Wh].
+        before: Law of each reading before the change.
+        after: Law of each reading after the change.
+        model: Number of the theta that leaves the case open; None: only several models together.
+        exact: One definite change, so laws may be convolved; else the case covers every direction
+            of change of these houses.
     """
 
     houses: tuple[int, ...]
@@ -36,11 +41,11 @@ class Case:
 
     @property
     def reach(self) -> int:
-        """How far the load could move [Wh]."""
+        """Largest change of the load [Wh]."""
         return sum(self.bound)
 
     def scaled(self, factor: float) -> Case:
-        """The case after demand has answered the price."""
+        """The case after demand has reacted to the price."""
         before, after = (
             tuple(law.scaled(factor, bound) for law, bound in zip(laws, self.bound, strict=True))
             for laws in (self.before, self.after)
@@ -50,11 +55,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exposure:
-    """What a release could give away; a calibrator answers it with a scale.
+    """What a release could disclose; a calibrator answers it with a scale.
 
-    `bound` [Wh] of all houses, `largest` the house with the largest; `reach` [Wh] is the most that
-    one house, or one block of houses that move together, can add; `cases` is empty where nothing
-    is uncertain.
+    Attributes:
+        bound: Bounds of all houses, (N,) [Wh].
+        largest: House with the largest bound.
+        reach: Largest contribution of one house, or of one block of houses that move together [Wh].
+        protected: The protected houses kappa.
+        cases: Pairs of laws that the noise must hide; empty where nothing is uncertain.
+        blocks: Houses that some model moves jointly.
     """
 
     bound: Int32s
@@ -68,7 +77,17 @@ class Exposure:
 class Exposures(Value):
     """The exposure of every step, from public models alone: known before the first reading.
 
-    Steps that leave the same open in the same slot share one Exposure object.
+    Steps of the same slot with the same possible states share one Exposure object.
+
+    Args:
+        models: The occupancy models Theta.
+        zone: Houses and bounds.
+        consumption: The laws of readings.
+        blocks: How correlated houses count.
+        together: How several models count.
+        on_empty: What to do when no house is uncertain.
+        clamp: Clamp of each density class [Wh], or empty.
+        constrained: The policy whose probabilistic constraint applies, or None.
     """
 
     def __init__(
@@ -106,17 +125,17 @@ class Exposures(Value):
     def _begin(self) -> None:
         self._steps, self._known = self._support.steps(), list[Exposure]()
         self._unlikely = None if self._constrained is None else self._support.unlikely()
-        self.followed, self._lost = 0, None
+        self.n_recorded, self._lost = 0, None
 
-    _lost: Floats | None  # what the last release that is known lost, for each group
-    followed: int  # how many releases that is
+    _lost: Floats | None  # losses of the last recorded release, one a group
+    n_recorded: int  # releases whose losses are recorded
 
     def made_from(self) -> tuple[Any, ...]:
         """Models, zone and consumption, then the rules."""
         return (*self._origin, *self._rules, self._constrained)
 
-    def anew(self) -> Exposures:
-        """The same before any release is followed."""
+    def restarted(self) -> Exposures:
+        """The same exposures before any loss is recorded."""
         other = object.__new__(Exposures)
         vars(other).update(vars(self))
         other._begin()
@@ -129,10 +148,10 @@ class Exposures(Value):
         consumption: Consumption,
         policy: Policy,
     ) -> None:
-        """Refuse to answer for another zone, other models or other rules than one's own."""
+        """Refuse a zone, models or rules other than those of the constructor."""
         mine, rules = self._origin, (policy.blocks, policy.models, policy.on_empty, policy.clamp)
-        followed = policy if policy.schedule.negligible else None
-        if self.made_from() != (tuple(models), zone, consumption, *rules, followed):
+        constrained = policy if policy.schedule.negligible else None
+        if self.made_from() != (tuple(models), zone, consumption, *rules, constrained):
             raise PolicyError(
                 f"exposures were made for zone {mine[1].id!r} under"
                 f" {', '.join(str(rule) for rule in self._rules[:3])};"
@@ -142,8 +161,8 @@ class Exposures(Value):
     def booked(self) -> Exposures:
         """The same under the rules `block` and `union`, without a probabilistic constraint.
 
-        The other rules bound less than what a release can tell about one house, and a house that
-        has left is told about, so no account may rest on them.
+        The other rules bound less than what a release can disclose about one house, and a house
+        that has left the protected set is still disclosed, so losses are booked under these rules.
         """
         if not self.weaker and self._constrained is None:
             return self
@@ -152,14 +171,14 @@ class Exposures(Value):
 
     @property
     def weaker(self) -> bool:
-        """Whether the rules can bound less than what a release tells about one house."""
+        """Whether the rules can bound less than what a release discloses about one house."""
         blocks, together, _, _ = self._rules
         several = len(self._origin[0]) > 1
         return (blocks != "block" and self._support.has_blocks) or (together != "union" and several)
 
-    def lost(self, each: Floats) -> None:
-        """Say what the latest step's release loses for each house (probabilistic constraint)."""
-        self._lost, self.followed = each[self._support.largest], self.followed + 1
+    def record_losses(self, each: Floats) -> None:
+        """Record the loss of the latest release for each house (probabilistic constraint)."""
+        self._lost, self.n_recorded = each[self._support.largest], self.n_recorded + 1
 
     def at(self, t: int) -> Exposure:
         """The exposure of step t, before any reaction of demand to rates."""
@@ -168,7 +187,7 @@ class Exposures(Value):
         return self._known[t - 1]
 
     def _next(self, t: int) -> Exposure:
-        if self._unlikely is not None and self.followed < t - 1:
+        if self._unlikely is not None and self.n_recorded < t - 1:
             raise PolicyError(
                 f"step {t} is asked for before what step {t - 1} lost is known;"
                 " under policy negligible ask a schedule, step by step."
@@ -176,13 +195,13 @@ class Exposures(Value):
         opened = next(self._steps)
         if self._unlikely is not None and self._constrained is not None:
             self._unlikely.advance(self._lost)
-            left = self._unlikely.out(self._constrained.schedule.negligible)
+            left = self._unlikely.negligible(self._constrained.schedule.negligible)
             remaining = opened.groups & ~left
-            if remaining.any() or opened.blocks:  # if nobody remains, nobody leaves
+            if remaining.any() or opened.blocks:  # the set is never emptied
                 opened = replace(opened, groups=remaining)
         if self._rules[2] == "protect_all" and not (opened.groups.any() or opened.blocks):
-            opened = self._support.everything()
-        key = (self.consumption.calendar.slot(t), opened.mark())
+            opened = self._support.all_open()
+        key = (self.consumption.calendar.slot(t), opened.key())
         if key not in self._shared:
             self._shared[key] = Exposure(
                 self._support.bound,
@@ -197,8 +216,8 @@ class Exposures(Value):
     def _cases(self, opened: Open, t: int) -> Iterator[Case]:
         """One case for each density class with a protected house, and one for each flip.
 
-        For the same laws the loss never falls as the bound grows, so the class's largest
-        protected house speaks for all.
+        For the same laws the loss never falls as the bound grows, so the class's largest protected
+        house covers all.
         """
         slot = self.consumption.calendar.slot(t)
         for group in _largest_open_groups(self._support, opened).tolist():

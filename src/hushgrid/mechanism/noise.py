@@ -1,7 +1,7 @@
 """Integer noise: Laplace, Pr[K = k] = (1-q)/(1+q) q^|k|, q = e^(-1/scale); and Gaussian.
 
-Two sources told apart by type. Only SecureNoise may protect real people; everything else marks
-its releases as simulated.
+Two sources, distinguished by type. Only SecureNoise may protect real people; releases of any other
+source are marked as simulated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hushgrid.mechanism.policy import MAX_SCALE, NoiseLaw
 
 
 class Noise(ABC):
-    """A source of integer noise [Wh]. One draw a call, whatever the scale."""
+    """A source of integer noise [Wh]. One draw a call, at any scale."""
 
     @abstractmethod
     def draw(self, scale: float) -> int:
         """One draw of Laplace noise at `scale` [Wh]."""
 
     def draws(self, scale: float, count: int) -> Ints:
-        """Many draws of Laplace noise at once: what audits and tests ask for."""
+        """Many draws of Laplace noise at once, for audits and tests."""
         return np.array([self.draw(scale) for _ in range(count)], np.int64)
 
     def draw_gaussian(self, scale: float) -> int:
@@ -35,7 +35,7 @@ class Noise(ABC):
         )
 
     def drawn(self, law: NoiseLaw, scale: float) -> int:
-        """One draw of noise by the law that a schedule names, at `scale` [Wh]."""
+        """One draw of noise of a schedule's law, at `scale` [Wh]."""
         return self.draw(scale) if law == "laplace" else self.draw_gaussian(scale)
 
 
@@ -47,7 +47,7 @@ class SecureNoise(Noise):
         self._measurements: dict[tuple[str, float], Any] = {}
 
     def draw(self, scale: float) -> int:
-        """One draw; its cost in privacy is what OpenDP's own map says."""
+        """One draw; its privacy loss is that of OpenDP's own map."""
         return int(self._measurement("make_laplace", scale)(0))
 
     def draws(self, scale: float, count: int) -> Ints:
@@ -93,6 +93,9 @@ class SecureNoise(Noise):
 class SimulatedNoise(Noise):
     """The same law from a seed, for simulations: equal seeds give equal quantiles at any scale.
 
+    Args:
+        seed: Seed of the generator.
+
     >>> SimulatedNoise(1).draw(1000.0), SimulatedNoise(1).draw(2000.0)
     (24, 48)
     """
@@ -117,7 +120,11 @@ class SimulatedNoise(Noise):
 
 
 class Stepwise:
-    """Simulated noise of a zone that depends on the step alone, however often a run is resumed.
+    """Simulated noise of a zone that depends on the step alone, so that a resumed run repeats it.
+
+    Args:
+        seed: Seed of the run.
+        zone: Name of the zone.
 
     >>> noise = Stepwise(1, "elm-street")
     >>> noise(7).draw(1000.0) == Stepwise(1, "elm-street")(7).draw(1000.0)
@@ -133,7 +140,15 @@ class Stepwise:
 
 
 def quantile(uniform: float, scale: float) -> int:
-    """The integer Laplace quantile: |K| >= m has probability 2 q^m / (1 + q) for m >= 1."""
+    """The integer Laplace quantile: |K| >= m has probability 2 q^m / (1 + q) for m >= 1.
+
+    Args:
+        uniform: A number in [0, 1).
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        The noise [Wh].
+    """
     below = uniform < 0.5
     tail = max(uniform if below else 1 - uniform, 2.0**-54)  # probability left beyond |K|
     size = math.floor(-scale * math.log(tail * (1 + math.exp(-1 / scale))))
@@ -142,6 +157,13 @@ def quantile(uniform: float, scale: float) -> int:
 
 def quantiles(uniforms: Floats, scale: float) -> Ints:
     """`quantile` of many numbers at once.
+
+    Args:
+        uniforms: Numbers in [0, 1), (n,).
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        (n,) noise [Wh].
 
     >>> quantiles(np.array([0.1, 0.9]), 1000.0).tolist(), quantile(0.1, 1000.0)
     ([-1609, 1609], -1609)
@@ -154,7 +176,15 @@ def quantiles(uniforms: Floats, scale: float) -> Ints:
 
 
 def gaussian_quantile(uniform: float, scale: float) -> int:
-    """The integer Gaussian quantile: the smallest k with Pr[K <= k] >= uniform."""
+    """The integer Gaussian quantile: the smallest k with Pr[K <= k] >= uniform.
+
+    Args:
+        uniform: A number in [0, 1).
+        scale: Standard deviation of the noise [Wh].
+
+    Returns:
+        The noise [Wh].
+    """
     below = uniform < 0.5
     tail = max(uniform if below else 1 - uniform, 2.0**-54)
     size = _gaussian_size(tail, scale)
@@ -189,12 +219,27 @@ def _reaching(k: int, scale: float) -> float:
 
 
 def pmf(k: Ints, scale: float) -> Floats:
-    """Pr[K = k] at `scale`."""
+    """Pr[K = k] of integer Laplace noise.
+
+    Args:
+        k: Whole Wh, any shape.
+        scale: Scale of the noise [Wh].
+
+    Returns:
+        Probabilities, in the shape of `k`.
+    """
     check_scale(scale)
     return np.asarray(math.tanh(1 / (2 * scale)) * np.exp(-np.abs(k) / scale))
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale that would protect nobody."""
+    """Check a scale that noise is drawn at.
+
+    Args:
+        scale: The scale [Wh].
+
+    Raises:
+        NoiseError: If it is not above 0 and at most MAX_SCALE.
+    """
     if not (is_real(scale) and 0 < scale <= MAX_SCALE):
         raise NoiseError(f"noise scale is {scale}; give Wh above 0, at most {MAX_SCALE:g}.")

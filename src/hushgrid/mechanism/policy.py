@@ -1,9 +1,9 @@
-"""Schedules: how a policy shares its epsilon out over releases, and which noise keeps it.
+"""Policies and schedules: what is promised, and how epsilon is shared out over releases.
 
-A policy has one schedule. The schedule alone knows the noise law, the epsilon of a step, what steps
-lose together, its keys in a file and its sentences; no other module asks which class it is, except
-`mechanism`, which takes two sights of a load within a window, and `zonefile`, which chooses one
-from the keys of a file. A new schedule is a final class here.
+A policy has one schedule. The schedule alone defines the noise law, the epsilon of a step, the loss
+of several steps together, its keys in a file and its sentences; no other module tests its class,
+except `release`, which takes two observations of a load within a window, and `zone_file`, which
+chooses a schedule from the keys of a file. A new schedule is a final class here.
 
 A `Window` is a w-event budget (Kellaris, Papadopoulos, Xiao, Papadias 2014): any w consecutive
 steps of an endless stream lose at most epsilon together. Half of the budget probes, at every step,
@@ -13,9 +13,9 @@ distribution  a publication takes half of what the last w - 1 publications have 
 absorption    every step has an equal share; a publication takes the shares of the skipped steps
               before it, and the steps after it give up as many
 
-These shares are what a step may take at most. What a release books decides: a probe or a
-publication that brings any w consecutive steps above epsilon by the exact sum of what they book is
-not made, whatever terms and rules the steps before followed.
+These shares are what a step may take at most. The booked loss decides: a probe or a publication
+that brings any w consecutive steps above epsilon by the exact sum of their booked losses is not
+made, under any terms and rules of the steps before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROUNDING = 1e-9  # of a probe's share: what calibration and rounding may add to 
 
 
 class _Policy(Protocol):
-    """What a schedule asks of its policy."""
+    """The fields of a policy that a schedule reads."""
 
     @property
     def epsilon(self) -> float: ...
@@ -55,14 +55,14 @@ class Schedule:
     Attributes:
         noise: The law of the noise.
         noise_words: The law and its scale, for sentences.
-        secret: What epsilon is about where a zone promises nothing else.
-        adaptive: Whether a step spends by what it sees, so that its scale is not known ahead.
+        secret: The secret that epsilon is about where a zone promises nothing else.
+        adaptive: Whether a step's budget depends on its load, so that its scale is not known ahead.
         per_release: Whether each release has a finite epsilon of its own, which sets its noise.
         assumption: A sentence for the list of assumptions; or empty.
         epsilons: The epsilon of each step of the horizon, where they differ; else empty.
         multiple: Where no epsilon sets the noise: its standard deviation over a house's reach.
-        delta: What the promise about the whole horizon leaves beyond epsilon.
-        negligible: A house is left out once what is public leaves at most this probability to one
+        delta: The delta of the promise about the whole horizon.
+        negligible: A house is left out once public knowledge leaves at most this probability to one
             of its states.
     """
 
@@ -80,7 +80,7 @@ class Schedule:
 
     @property
     def terms(self) -> Mapping[str, Any]:
-        """The schedule under its keys of [policy] in a zone file, with the values as given."""
+        """The schedule under its keys of [policy] in a zone file."""
         return {}
 
     @property
@@ -90,7 +90,7 @@ class Schedule:
 
     @property
     def words(self) -> str:
-        """The schedule in a policy's rule, after a space; empty where there is nothing to say."""
+        """The schedule in a policy's rule, after a space; or empty."""
         return ""
 
     @property
@@ -112,11 +112,11 @@ class Schedule:
         return self.noise if scale else "none"
 
     def variance(self, scale: Wh) -> Wh:
-        """Of the noise at this scale [Wh^2]."""
+        """Variance of the noise at this scale [Wh^2]."""
         return 2 * scale**2
 
     def covers(self, horizon: int) -> int:
-        """How many releases the promise is about."""
+        """Number of releases that the promise covers."""
         return horizon
 
     def lost_by(self, most: Sequence[float]) -> float:
@@ -124,15 +124,15 @@ class Schedule:
         return sum_up(most)
 
     def with_epsilons(self, each: tuple[float, ...]) -> Schedule:  # noqa: ARG002
-        """The same with these epsilons, or with one for all steps; where steps have their own."""
+        """The schedule with these epsilons, or one for all steps; unchanged where it has none."""
         return self
 
     def protecting_all(self) -> Schedule:
-        """The same without a probability that is negligible."""
+        """The schedule without a negligible probability."""
         return self
 
     def check(self, policy: _Policy) -> None:
-        """Refuse a policy that the schedule does not go with.
+        """Refuse a policy that is incompatible with the schedule.
 
         Raises:
             PolicyError: With the keys of a zone file as its fields.
@@ -186,7 +186,7 @@ class PerStep(Schedule):
 @final
 @dataclass(frozen=True, slots=True)
 class Negligible(Schedule):
-    """Leave a house out once what is public leaves almost nothing to one of its states.
+    """Leave a house out once public knowledge leaves almost no probability to one of its states.
 
     The promise of a step is then (epsilon, negligible).
 
@@ -218,7 +218,7 @@ class Negligible(Schedule):
 
     @property
     def caveat(self) -> str:
-        """Who is left out."""
+        """The houses that are left out."""
         if not self.negligible:
             return ""
         return (
@@ -389,7 +389,11 @@ class Window(Schedule):
         return epsilon / (2 * self.steps)
 
     def publication_epsilon(self, epsilon: float, spent: Sequence[float]) -> float:
-        """What a publication now may lose, after what each earlier step spent on one; 0: none.
+        """The loss that a publication may have now; 0: no publication.
+
+        Args:
+            epsilon: The policy's epsilon.
+            spent: What each earlier step spent on a publication, latest last.
 
         >>> Window(4).publication_epsilon(1.0, []), Window(4).publication_epsilon(1.0, [0.25, 0.0])
         (0.25, 0.125)
@@ -407,7 +411,10 @@ class Window(Schedule):
         return unit * max(min(skipped - given_up + 1, self.steps), 0)
 
     def recent(self, lost: Sequence[float]) -> tuple[float, ...]:
-        """Of what each step has lost, latest last, the part that a window with the next one holds.
+        """The losses of the steps that share a window with the next step.
+
+        Args:
+            lost: Loss of each step, latest last.
 
         >>> Window(3).recent([0.3, 0.2, 0.1]), Window(1).recent([0.3])
         ((0.2, 0.1), ())
@@ -415,9 +422,9 @@ class Window(Schedule):
         return tuple(lost)[-(self.steps - 1) :] if self.steps > 1 else ()
 
     def published(self, epsilon: float, lost: Sequence[float]) -> tuple[float, ...]:
-        """How much of what each step has lost counts as spent on a publication.
+        """The part of each step's loss that counts as spent on a publication.
 
-        What is above a probe's share; never more than epsilon, so that an infinite loss counts.
+        That is the loss above a probe's share, at most epsilon, so that an infinite loss counts.
         """
         probe = self.probe_epsilon(epsilon)
         above = (min(e - probe, epsilon) for e in lost)
@@ -425,7 +432,14 @@ class Window(Schedule):
 
 
 def per_step(epsilons: Sequence[float]) -> Schedule:
-    """The schedule with these epsilons, one for each step; an even one where there are none."""
+    """The schedule with these epsilons.
+
+    Args:
+        epsilons: One for each step, or none.
+
+    Returns:
+        A `PerStep` schedule; an `Even` one where there are none.
+    """
     return PerStep(tuple(epsilons)) if epsilons else Even()
 
 
@@ -438,7 +452,15 @@ def _listed(epsilons: Sequence[float]) -> tuple[float, ...]:
 
 
 def gaussian_delta(epsilon: float, steps: int, multiple: float) -> float:
-    """delta of `steps` Gaussian releases at `multiple` (the balanced closed form).
+    """delta of Gaussian releases (the balanced closed form).
+
+    Args:
+        epsilon: Loss of all releases together [nats].
+        steps: Number of releases.
+        multiple: Standard deviation of the noise over the distance of the loads.
+
+    Returns:
+        The probability delta.
 
     >>> f"{gaussian_delta(1.0, 96, 41.4):.1e}"
     '1.0e-06'
@@ -455,9 +477,15 @@ def _phi(x: float) -> float:
 
 
 def largest_so_far(lost: Mapping[int, float]) -> dict[int, float]:
-    """Losses of different houses, each by the steps since, as those of one house that has the most.
+    """Turn losses of different houses into those of one house that has the largest sums.
 
     Over any last steps they add up to at least the largest loss there, and hardly to more.
+
+    Args:
+        lost: Loss by the number of steps since it happened.
+
+    Returns:
+        Loss by the number of steps since, in rising order.
 
     >>> largest_so_far({3: 0.75, 1: 0.5, 2: 0.25})
     {1: 0.5, 3: 0.25000000000000006}
@@ -472,8 +500,7 @@ def largest_so_far(lost: Mapping[int, float]) -> dict[int, float]:
     return found
 
 
-# --------------------------------------------------------------------------------------------------
-# What is promised: the guarantee of each release and the rules it follows.
+# ---- the policy
 
 
 BlockRule = Literal["block", "minimal", "paper"]
@@ -491,13 +518,14 @@ class Policy:
     """A promise, how far the consumption model is trusted, and one schedule.
 
     Attributes:
-        epsilon: Bound on the log-odds that one release gives away about one house, to an adversary
-            who knows the occupancy of all others. A schedule may share it out over many releases.
-        horizon: How many steps the policy is for.
+        epsilon: Bound on the change of log-odds by one release about one house [nats], for an
+            adversary who knows the occupancy of all others. A schedule may share it out over many
+            releases.
+        horizon: Number of steps.
         eta: Share of every reading's law that may be anything; 1 assumes no consumption law, 0
             that the law is exact. The occupancy models are assumed at every eta.
         blocks: How correlated houses count.
-        models: How Theta counts.
+        models: How several models count.
         on_empty: What to do when no house is uncertain ("publish_exact" trusts Theta absolutely).
         min_scale: The least noise of a release [Wh].
         clamp: One bound for each density class [Wh], below the contract bound, or none.
@@ -562,14 +590,14 @@ class Policy:
         return replace(self, horizon=horizon, schedule=schedule)
 
     def at_even_share(self) -> Policy:
-        """The policy with epsilon shared out evenly, where steps spend by what they see."""
+        """The policy with epsilon shared out evenly, where the schedule is adaptive."""
         if not self.schedule.adaptive:
             return self
         return replace(self, epsilon=self.epsilon / self.schedule.shared_by, schedule=Even())
 
     @property
     def rule(self) -> str:
-        """The rules in a few words for people, such as `eta=1 block union`."""
+        """The rules in a few words, such as `eta=1 block union`."""
         clamped = " clamped" if self.clamp else ""
         return f"eta={self.eta:g} {self.blocks} {self.models}{clamped}{self.schedule.words}"
 
@@ -583,14 +611,17 @@ _RULES = {
 
 
 def weaker_promise(policy: Policy, models: int = 2) -> tuple[str, ...]:
-    """What the policy's rules do not promise, in sentences; none for the default rules.
+    """What the policy's rules do not promise, in sentences.
 
-    The rules set the noise. What is booked for a release is the loss of the house most is learnt
-    about under the default rules, at the noise used: more than epsilon, and possibly infinite.
+    The rules set the noise. The booked loss of a release is that of the most exposed house under
+    the default rules, at the noise used: more than epsilon, and possibly infinite.
 
     Args:
         policy: The rules.
-        models: How many models Theta has; with one, the rule for several plays no part.
+        models: Number of models in Theta; with one, the rule for several plays no part.
+
+    Returns:
+        One sentence for each weaker rule; none for the default rules.
 
     >>> weaker_promise(Policy(0.5))
     ()

@@ -1,6 +1,8 @@
-"""Algorithm 1 as init and step: one release a step, the state passed in and out.
+"""Algorithm 1 as `init` and `step`: one release a step, the state passed in and out.
 
-A Release holds neither the load nor the optimal rate, so whoever is handed one cannot leak them.
+A `Release` holds neither the load nor the optimal rate, so it can be given to anyone. Its fields
+are declared here alone; those with a `Rule` form the body of its ledger record. Under a policy with
+a window each step first probes the load and publishes it only if it has moved.
 """
 
 from __future__ import annotations
@@ -39,14 +41,6 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.zone import Tally, Tariff, Zone, public_rate
 
-# --------------------------------------------------------------------------------------------------
-# One type for each kind of record: its fields, what each must be, and the body it makes.
-#
-# The fields of a type that have a `Rule` are its body; the others are where the record is in its
-# chain. A release says what the public may know and nothing else: no load, no optimal rate, no
-# reading. It is the mechanism's `Release`, whose fields are declared there alone.
-
-
 Mode = Literal["production", "simulation"]
 
 
@@ -54,17 +48,26 @@ Mode = Literal["production", "simulation"]
 class Release:
     """What the public sees of step t.
 
-    `load_hat` [Wh] noisy load of readings cut at the clamp; `put_back` [Wh] the energy expected
-    above the clamp; `rate` [currency/kWh] for the step from `applies_from` on;
-    `scale` [Wh] of the noise, and `noise` its law: `laplace`, `gaussian` (`scale` is then its
-    standard deviation) or `none` (a scale of 0); `epsilon` the loss for the house most is learnt
-    about, under the policy's trust and the rules `block` and `union`, whichever set the noise;
-    `look` [Wh] the scale of a second noisy sight that the release also spent, under a policy with a
-    window; `delta` what a house's state may keep and the house still be left out (policy
-    negligible);
-    `epsilon_any` the loss for any house (or block) whatever anyone consumes; `estimate` [Wh] the
-    public's best guess of the load, where one is made; `digest` names zone, tariff, models and
-    policy. Under the policy `publish_exact` a step without noise has the load itself as load_hat.
+    Under the rule `publish_exact` a step without noise has the load itself as `load_hat`.
+
+    Attributes:
+        zone: Name of the zone.
+        t: The step whose load is published.
+        applies_from: The step from which the rate applies.
+        load_hat: Noisy load of the clamped readings [Wh].
+        put_back: Expected energy above the clamp [Wh].
+        estimate: The public's best estimate of the load [Wh], where the policy makes one.
+        rate: Published rate [currency/kWh].
+        scale: Scale of the noise [Wh]; the standard deviation of Gaussian noise.
+        look: Scale of the probe that the release also spent, under a policy with a window [Wh].
+        epsilon: Loss of the most exposed house [nats], under the policy's trust and the rules
+            `block` and `union`, whichever rules set the noise.
+        delta: Probability of a state at which its house is left out (policy negligible).
+        epsilon_any: Loss of any house (or block) for any consumption [nats].
+        rule: The policy's rules in a few words.
+        digest: Digest of zone, tariff, models and policy.
+        simulated: Whether the noise has a seed.
+        noise: Law of the noise: `laplace`, `gaussian`, or `none` (a scale of 0).
     """
 
     zone: Annotated[str, TEXT]
@@ -95,7 +98,7 @@ class Release:
 
     @classmethod
     def free(cls, **stated: Any) -> Release:
-        """A release whose costs are 0: one without readings, or of a method without our costs.
+        """A release whose costs are 0: one without readings, or of another method.
 
         Args:
             **stated: The fields that have other values, among them all that name the release.
@@ -105,7 +108,11 @@ class Release:
 
 
 class HasRelease:
-    """A record that holds a `release`, and answers for its fields: `record.rate`."""
+    """A record that holds a release and exposes its fields: `record.rate`.
+
+    Attributes:
+        release: The release.
+    """
 
     __slots__ = ()
     release: Release
@@ -115,13 +122,13 @@ class HasRelease:
 
 
 def unnamed_noise(scale: float, epsilon: float) -> NoiseName:
-    """The noise of a release that does not name it: one from a record of an earlier version.
+    """The noise law of a release that does not name it: a record of an earlier version.
 
     Laplace noise always leaves a release a finite epsilon of its own, Gaussian noise never.
 
     Args:
-        scale: Of its noise [Wh].
-        epsilon: What is booked for it.
+        scale: Scale of the noise [Wh].
+        epsilon: Booked loss [nats].
 
     Returns:
         The law; `none` where the scale is 0.
@@ -133,10 +140,26 @@ def unnamed_noise(scale: float, epsilon: float) -> NoiseName:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where the mechanism stands: steps published so far and their rates. Nothing secret.
+    """The mechanism between two releases: terms, steps published so far and their rates.
 
-    A state is a value: states of equal fields are equal, and give equal releases for equal noise.
-    `zone` has the clamp as its bounds: what readings are cut at.
+    Nothing in it is secret. A state is a value: states of equal fields are equal, and give equal
+    releases for equal noise.
+
+    Attributes:
+        zone: The zone, with the clamp as its bounds: readings are clamped to them.
+        tariff: Coefficients and limits of the price.
+        policy: The promise, the trust and the schedule.
+        scheduler: The calibration of each step.
+        digest: Digest of the terms.
+        rule: The rules in a few words.
+        most: Sum of all bounds [Wh]: no load can be larger.
+        public: Public knowledge, where the estimate or the energy above the clamp is needed.
+        rates: Rates published so far [currency/kWh].
+        spent: Losses spent on publications, under a policy with a window, latest last.
+        before: The digest that the first version gave these terms, or None.
+        carried: Under a window of w steps: loss of each of the w - 1 steps before step 1, latest
+            last; empty where nothing was lost.
+        lost: Under a window of w steps: booked loss of each of the last w - 1 steps since step 1.
     """
 
     zone: Zone
@@ -145,14 +168,11 @@ class State:
     scheduler: Scheduler
     digest: str
     rule: str
-    most: int  # sum of all bounds [Wh]: no load can be larger
-    # kept where the estimate or the energy above the clamp is asked
+    most: int
     public: PublicKnowledge | None = None
     rates: tuple[float, ...] = ()
-    spent: tuple[float, ...] = ()  # on publications, under a policy with a window
-    before: str | None = None  # the digest that the first version gave these terms, if it knew them
-    # under a window of w steps: what each of the w - 1 steps before step 1 lost, latest last (empty
-    # for nothing), and what each step since has booked, the last w - 1 of them
+    spent: tuple[float, ...] = ()
+    before: str | None = None
     carried: tuple[float, ...] = ()
     lost: tuple[float, ...] = ()
 
@@ -171,9 +191,20 @@ def init(
     calibrator: Calibrator | None = None,
     exposures: Exposures | None = None,
 ) -> State:
-    """The state before step 1 (Algorithm 1, inputs). A calibrator of your own may stand in.
+    """The state before step 1 (Algorithm 1, inputs).
 
-    `exposures` may be shared by mechanisms that differ in epsilon, eta or calibrator alone.
+    Args:
+        zone: Houses and bounds.
+        tariff: Coefficients and limits of the price.
+        models: The occupancy models Theta.
+        consumption: The laws of readings.
+        policy: The promise, the trust and the schedule.
+        calibrator: A custom calibrator, or None.
+        exposures: Exposures to share between mechanisms that differ in epsilon, eta or calibrator
+            alone; None: computed here.
+
+    Returns:
+        The state.
     """
     if exposures is None:
         exposures = exposures_of(models, zone, consumption, policy)
@@ -200,44 +231,81 @@ def init(
 def first_public(
     models: Sequence[OccupancyModel], consumption: Consumption, policy: Policy
 ) -> PublicKnowledge:
-    """What the public knows before the first release, and how it reads the policy's noise."""
+    """What the public knows before the first release, with the policy's clamp and noise law.
+
+    Args:
+        models: The occupancy models Theta.
+        consumption: The laws of readings.
+        policy: The policy.
+
+    Returns:
+        The public knowledge.
+    """
     shape = SHAPES[policy.schedule.noise]
     return PublicKnowledge.start(models, consumption, clamp=policy.clamp, shape=shape)
 
 
-def known_as(state: State, digest: str | None) -> State:
-    """The state under the digest that its terms have on record, where that is one of theirs.
+def with_recorded_digest(state: State, digest: str | None) -> State:
+    """The state under the digest on record, where that is the first version's digest of its terms.
 
-    An epoch or a trace of an earlier version goes on under the digest it began with. Any other
-    digest leaves the state as it is: its own digest then differs, as that of other terms.
+    An epoch or a trace of an earlier version continues under the digest it began with. Any other
+    digest leaves the state unchanged: the two then differ, as for other terms.
+
+    Args:
+        state: The state.
+        digest: The digest on record, or None.
+
+    Returns:
+        The state, with that digest if it names the same terms.
     """
     return replace(state, digest=digest) if digest and digest == state.before else state
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PreparedNoise:
-    """The noise of one step, drawn before its load is known. As secret as the load itself."""
+    """The noise of one step, drawn before its load is known. As secret as the load itself.
+
+    Attributes:
+        t: The step.
+        digest: Digest of the terms.
+        calibration: Calibration of the release.
+        noise: The draw [Wh].
+        simulated: Whether the source has a seed.
+        probe: Calibration of the probe, under a policy with a window.
+        probe_noise: The draw of the probe [Wh].
+    """
 
     t: int
     digest: str
     calibration: Calibration
     noise: int
     simulated: bool
-    look: Calibration | None = None  # under a policy with a window: the first, coarse sight
-    look_noise: int = 0
+    probe: Calibration | None = None
+    probe_noise: int = 0
 
     def __repr__(self) -> str:
-        return f"Draws(t={self.t})"
+        return f"PreparedNoise(t={self.t})"
 
     @property
     def cost(self) -> float:
-        """What the release loses at most: under a window the look and the publication together."""
-        both = self.look is not None and self.look is not self.calibration
-        return self.calibration.epsilon + (self.look.epsilon if both and self.look else 0.0)
+        """The largest loss of the release: under a window, of probe and publication together."""
+        both = self.probe is not None and self.probe is not self.calibration
+        return self.calibration.epsilon + (self.probe.epsilon if both and self.probe else 0.0)
 
 
 def prepare(state: State, noise: Noise) -> PreparedNoise:
-    """Draw the noise of the next step (Algorithm 1, line 12), from what is public alone."""
+    """Draw the noise of the next step (Algorithm 1, line 12), from public figures alone.
+
+    Args:
+        state: The state before the step.
+        noise: The source of noise.
+
+    Returns:
+        The noise, for `step`.
+
+    Raises:
+        NoiseError: If `noise` is not a source of noise.
+    """
     if not isinstance(noise, Noise):
         raise NoiseError(f"noise is {noise!r}; give a source such as SecureNoise().")
     policy, simulated = state.policy, not isinstance(noise, SecureNoise)
@@ -245,23 +313,25 @@ def prepare(state: State, noise: Noise) -> PreparedNoise:
         calibration = state.scheduler.at(state.t, state.rates)
         k = noise.drawn(policy.schedule.noise, calibration.scale) if calibration.scale else 0
         return PreparedNoise(state.t, state.digest, calibration, k, simulated)
-    look, anew = shares(state)
-    k = noise.draw(look.scale)
-    anew = look if anew is None else anew
-    return PreparedNoise(state.t, state.digest, anew, noise.draw(anew.scale), simulated, look, k)
+    probe, publication = shares(state)
+    k = noise.draw(probe.scale)
+    publication = probe if publication is None else publication
+    return PreparedNoise(
+        state.t, state.digest, publication, noise.draw(publication.scale), simulated, probe, k
+    )
 
 
-def carry(state: State, before: Sequence[float]) -> State:
-    """The state before step 1 of a stream that others went before.
+def with_earlier_losses(state: State, before: Sequence[float]) -> State:
+    """The state before step 1 of a stream that continues earlier releases.
 
     Args:
         state: As `init` makes it.
-        before: What each step before step 1 lost [epsilon], latest last; 0 where nothing was
-            published, infinite where no bound is known.
+        before: Loss of each step before step 1 [nats], latest last; 0 where nothing was published,
+            infinite where no bound is known.
 
     Returns:
-        The state whose windows count these steps; the same one without a policy with a window, or
-        where nothing was lost.
+        The state whose windows count these steps; unchanged without a window, or where nothing was
+        lost.
     """
     if not state.policy.schedule.adaptive:
         return state
@@ -273,16 +343,15 @@ def carry(state: State, before: Sequence[float]) -> State:
     return replace(state, carried=recent, spent=window.published(epsilon, recent), lost=())
 
 
-def bring(state: State, epsilon: float) -> State:
+def with_added_loss(state: State, epsilon: float) -> State:
     """Count a loss from elsewhere as lost at the last step before the next one.
 
     Args:
-        state: Where the stream is.
-        epsilon: What a house that moved in may have lost there.
+        state: The state before the next step.
+        epsilon: Largest loss of a house that moved in, at its former zone [nats].
 
     Returns:
-        The state whose windows count it; the same one without a policy with a window, or with one
-        of a single step.
+        The state whose windows count it; unchanged without a window, or with one of a single step.
     """
     steps = state.policy.schedule.shared_by
     if steps == 1 or epsilon <= 0:
@@ -298,37 +367,45 @@ def _with(lost: tuple[float, ...], epsilon: float) -> tuple[float, ...]:
 
 
 def shares(state: State) -> tuple[Calibration, Calibration | None]:
-    """Under a policy with a window: the next step's look, and a publication if there may be one.
+    """Under a policy with a window: the next step's probe, and a publication if there may be one.
 
-    Both fit the window by what they book, and a publication leaves the looks after it their shares.
-    Under rules that bound less than what a release tells about one house, looks book more than
-    their shares: then there is none where a publication due would not fit too, so that looks alone
+    Both fit the window by their booked losses, and a publication leaves later probes their shares.
+    Under rules that bound less than what a release discloses about one house, probes book more than
+    their shares: then there is none where a due publication would not fit too, so that probes alone
     do not fill the window.
 
+    Args:
+        state: The state before the step.
+
+    Returns:
+        Calibrations of the probe and of the publication, or None for the latter.
+
     Raises:
-        HorizonError: With what the steps before have lost, the look does not fit the window, or
+        HorizonError: If the probe does not fit the window with the losses of the steps before, or
             under such rules the publication does not.
     """
     window, epsilon, scheduler = _window(state), state.policy.epsilon, state.scheduler
-    look, anew = nominal_shares(state)
+    probe, publication = nominal_shares(state)
     lost = _lost_in_window(state)
-    if not within([*lost, look.epsilon], epsilon):
+    if not within([*lost, probe.epsilon], epsilon):
         raise _no_room(state)
-    if anew is None or _fits_easily(state, lost, look, anew):
-        return look, anew
-    room, share = _room(state, lost, look), window.probe_epsilon(epsilon)
+    if publication is None or _fits_easily(state, lost, probe, publication):
+        return probe, publication
+    room, share = _room(state, lost, probe), window.probe_epsilon(epsilon)
     offer = window.publication_epsilon(epsilon, state.spent)
     for _ in range(2):
-        own = Fraction(anew.epsilon + look.epsilon) - Fraction(look.epsilon)  # as it is booked
+        own = Fraction(publication.epsilon + probe.epsilon) - Fraction(
+            probe.epsilon
+        )  # as it is booked
         if own <= room:
-            return look, anew
+            return probe, publication
         offer *= float(room / own) * (1 - _LITTLE)  # at eta = 1 the loss is proportional to it
-        if offer < share * (1 - ROUNDING):  # too little to say more than the look
+        if offer < share * (1 - ROUNDING):  # too little to say more than the probe
             break
-        anew = scheduler.at(state.t, state.rates, offer)
-    if look.epsilon > share * (1 + ROUNDING):
+        publication = scheduler.at(state.t, state.rates, offer)
+    if probe.epsilon > share * (1 + ROUNDING):
         raise _no_room(state)
-    return look, None
+    return probe, None
 
 
 def _no_room(state: State) -> HorizonError:
@@ -339,41 +416,50 @@ def _no_room(state: State) -> HorizonError:
 
 
 def nominal_shares(state: State) -> tuple[Calibration, Calibration | None]:
-    """The same by the window's rule alone, whatever the releases book."""
+    """`shares` by the window's rule alone, whatever the releases book.
+
+    Args:
+        state: The state before the step.
+
+    Returns:
+        Calibrations of the probe and of the publication, or None for the latter.
+    """
     window, policy, scheduler = _window(state), state.policy, state.scheduler
-    look = scheduler.at(state.t, state.rates, window.probe_epsilon(policy.epsilon))
+    probe = scheduler.at(state.t, state.rates, window.probe_epsilon(policy.epsilon))
     offer = window.publication_epsilon(policy.epsilon, state.spent)
-    return look, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
+    return probe, scheduler.at(state.t, state.rates, offer) if offer > 0 else None
 
 
 _LITTLE = 1e-12  # relative: what rounding may add to a loss
 
 
 def _lost_in_window(state: State) -> tuple[float, ...]:
-    """What each of the last w - 1 steps has booked, latest last; fewer where nothing was before."""
+    """Booked loss of each of the last w - 1 steps, latest last; fewer at the beginning."""
     return (*state.carried[state.t - 1 :], *state.lost)
 
 
-def _fits_easily(state: State, lost: Sequence[float], look: Calibration, anew: Calibration) -> bool:
+def _fits_easily(
+    state: State, lost: Sequence[float], probe: Calibration, publication: Calibration
+) -> bool:
     """Whether a publication fits every window it will be in, by far more than rounding."""
     window, epsilon = _window(state), state.policy.epsilon
     share = window.probe_epsilon(epsilon)
-    running = most = math.fsum((*lost, look.epsilon, anew.epsilon))
+    running = most = math.fsum((*lost, probe.epsilon, publication.epsilon))
     for past in (*(0.0,) * (window.steps - 1 - len(lost)), *lost):
         running += share - past
         most = max(most, running)
     return most <= epsilon * (1 - 1e3 * ROUNDING)
 
 
-def _room(state: State, lost: Sequence[float], look: Calibration) -> Fraction:
-    """The most that a publication may book in every window it will be in, exactly.
+def _room(state: State, lost: Sequence[float], probe: Calibration) -> Fraction:
+    """The largest loss that a publication may book in every window it will be in, exactly.
 
-    Windows that end later hold fewer steps before this one, and looks of steps after it, unless
+    Windows that end later hold fewer steps before this one, and probes of steps after it, unless
     these book more than their shares.
     """
     window, policy = _window(state), state.policy
     share = window.probe_epsilon(policy.epsilon)
-    running = Fraction(policy.epsilon) - sum(map(Fraction, (*lost, look.epsilon)))
+    running = Fraction(policy.epsilon) - sum(map(Fraction, (*lost, probe.epsilon)))
     room = running
     before = (*(0.0,) * (window.steps - 1 - len(lost)), *lost)
     for t, past in enumerate(before, state.t + 1):
@@ -398,13 +484,22 @@ def _over_the_border(state: State) -> bool:
 
 
 def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple[Release, State]:
-    """Publish step t for a load [Wh] (Algorithm 1, lines 2 to 14): (release, next state).
+    """Publish step t for a load (Algorithm 1, lines 2 to 14).
 
-    Under a policy with a clamp the load is what `tally(readings, state.zone.bound)` returns. The
-    noise is a source, or what `prepare` drew from one for this very step.
-
-    A state is a value: stepping it twice draws twice. Publish one release a step and go on from
+    A state is a value: stepping it twice draws twice. Publish one release a step and continue from
     the next state.
+
+    Args:
+        state: The state before the step.
+        load: Load [Wh]; under a policy with a clamp what `tally(readings, state.zone.bound)`
+            returns.
+        noise: A source of noise, or what `prepare` drew from one for this step.
+
+    Returns:
+        The release and the next state.
+
+    Raises:
+        NoiseError: If the noise was drawn for another step or other terms.
 
     >>> from hushgrid import Consumption, OccupancyModel, SimulatedNoise, Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -418,11 +513,11 @@ def step(state: State, load: int | Tally, noise: Noise | PreparedNoise) -> tuple
     if draws.t != state.t or draws.digest != state.digest:
         raise NoiseError(
             f"noise was drawn for step {draws.t} under {draws.digest[:12]} but step {state.t} under"
-            f" {state.digest[:12]} is next; draw it anew."
+            f" {state.digest[:12]} is next; draw it again."
         )
     z = _checked_load(load, state)
-    if draws.look is not None:
-        return _step_in_window(state, z, draws, draws.look)
+    if draws.probe is not None:
+        return _step_in_window(state, z, draws, draws.probe)
     return _published(state, draws.calibration, z + draws.noise, draws.simulated)
 
 
@@ -443,33 +538,52 @@ def releases(state: State, loads: Iterable[int | Tally], noise: Noise) -> Iterat
 
 
 def _step_in_window(
-    state: State, z: int, draws: PreparedNoise, look: Calibration
+    state: State, z: int, draws: PreparedNoise, probe: Calibration
 ) -> tuple[Release, State]:
-    """Look whether the load has moved away from what the public expects; publish anew if so."""
-    anew, sight = draws.calibration, z + draws.look_noise
-    moved = abs(sight - _expected(state)) - look.scale  # less what the look's own noise adds
-    if anew is look or moved <= anew.scale:
-        return _published(state, look, sight, draws.simulated, keep=state.policy.publish == "raw")
-    return _published(state, anew, z + draws.noise, draws.simulated, look=look)
+    """Probe whether the load has moved from what the public expects, and publish it if so."""
+    publication, observed = draws.calibration, z + draws.probe_noise
+    moved = abs(observed - _expected(state)) - probe.scale  # less what the probe's own noise adds
+    if publication is probe or moved <= publication.scale:
+        return _published(
+            state, probe, observed, draws.simulated, keep=state.policy.publish == "raw"
+        )
+    return _published(state, publication, z + draws.noise, draws.simulated, probe=probe)
 
 
-def follows(state: State, load_hat: int, *, anew: bool = False) -> Release:
-    """The release that a noisy load [Wh] leads to: all of it follows from public figures.
+def release_of(state: State, load_hat: int, *, published: bool = False) -> Release:
+    """The release that a noisy load leads to: everything in it follows from public figures.
 
-    `anew` says, under a policy with a window, that the load was published anew.
+    Args:
+        state: The state before the step.
+        load_hat: Noisy load [Wh].
+        published: Under a policy with a window: whether the load was published, not only probed.
+
+    Returns:
+        The release, marked as simulated.
     """
     policy, t, rates = state.policy, state.t, state.rates
     if not policy.schedule.adaptive:
         return _published(state, state.scheduler.at(t, rates), load_hat, True)[0]
-    look, own = shares(state)
-    if not anew or own is None:
-        return _published(state, look, load_hat, True, keep=policy.publish == "raw")[0]
-    return _published(state, own, load_hat, True, look=look)[0]
+    probe, own = shares(state)
+    if not published or own is None:
+        return _published(state, probe, load_hat, True, keep=policy.publish == "raw")[0]
+    return _published(state, own, load_hat, True, probe=probe)[0]
 
 
 def replay(state: State, release: Release) -> State:
-    """The state after a release that is already published: draws nothing, publishes nothing."""
-    state = known_as(state, release.digest)
+    """The state after a release that is already published: draws nothing, publishes nothing.
+
+    Args:
+        state: The state before the release.
+        release: The release of the next step.
+
+    Returns:
+        The state after it.
+
+    Raises:
+        PolicyError: If the release is of another step or of other terms.
+    """
+    state = with_recorded_digest(state, release.digest)
     if release.digest != state.digest or release.t != state.t:
         raise PolicyError(
             f"release is of step {release.t} under {release.digest[:12]} but step {state.t} under"
@@ -482,7 +596,15 @@ def replay(state: State, release: Release) -> State:
 
 
 def skip(state: State, rate: float) -> State:
-    """The state after a step without a release; `rate` is what the public was shown instead."""
+    """The state after a step without a release.
+
+    Args:
+        state: The state before the step.
+        rate: The rate that was published instead [currency/kWh].
+
+    Returns:
+        The state after it.
+    """
     public = state.public.passed() if state.public is not None else None
     return _after(state, public, rate)
 
@@ -493,17 +615,26 @@ def _after(
     rates = (*state.rates, rate)
     if not state.policy.schedule.adaptive:
         return replace(state, public=public, rates=rates)
-    epsilon, look = (release.epsilon, release.look) if release else (0.0, 0.0)
-    return replace(spend(state, epsilon, anew=look > 0), public=public, rates=rates)
+    epsilon, probe = (release.epsilon, release.look) if release else (0.0, 0.0)
+    return replace(spend(state, epsilon, published=probe > 0), public=public, rates=rates)
 
 
-def spend(state: State, epsilon: float, *, anew: bool) -> State:
-    """Under a policy with a window: count what the next step lost; `anew`, on a publication too."""
+def spend(state: State, epsilon: float, *, published: bool) -> State:
+    """Under a policy with a window: count the loss of the next step.
+
+    Args:
+        state: The state before the step.
+        epsilon: Its booked loss [nats].
+        published: Whether part of it was spent on a publication.
+
+    Returns:
+        The state with the loss counted.
+    """
     window, spent, lost = _window(state), state.spent, state.lost
     own = 0.0
-    if anew and _over_the_border(state):  # less than the window's own rule offers
+    if published and _over_the_border(state):  # less than the window's own rule offers
         (own,) = window.published(state.policy.epsilon, [epsilon])
-    elif anew:
+    elif published:
         own = window.publication_epsilon(state.policy.epsilon, spent)
     return replace(
         state, spent=(*spent, own)[-window.steps :], lost=window.recent((*lost, epsilon))
@@ -511,7 +642,7 @@ def spend(state: State, epsilon: float, *, anew: bool) -> State:
 
 
 def _expected(state: State) -> float:
-    """The load [Wh] below the clamp that is published unless anew: forecast, or the last rate's."""
+    """The load below the clamp that the public expects [Wh]: the forecast, or the last rate's."""
     above = state.public.clamped_energy(state.rates) if state.public else 0.0
     if state.policy.publish == "estimate" and state.public:
         law = state.public.predicted(state.rates)
@@ -528,10 +659,10 @@ def _published(
     load_hat: int,
     simulated: bool,
     *,
-    look: Calibration | None = None,
+    probe: Calibration | None = None,
     keep: bool = False,
 ) -> tuple[Release, State]:
-    """The release of a noisy load; `keep` leaves the last rate as it is."""
+    """The release of a noisy load; `keep` repeats the last rate."""
     public, put_back, estimate = state.public, 0.0, None
     if public is not None:
         put_back = public.clamped_energy(state.rates)
@@ -549,10 +680,10 @@ def _published(
         estimate=estimate,
         rate=rate,
         scale=calibration.scale,
-        look=look.scale if look else 0.0,
-        epsilon=calibration.epsilon + (look.epsilon if look else 0.0),
+        look=probe.scale if probe else 0.0,
+        epsilon=calibration.epsilon + (probe.epsilon if probe else 0.0),
         delta=state.policy.schedule.negligible,
-        epsilon_any=calibration.epsilon_any + (look.epsilon_any if look else 0.0),
+        epsilon_any=calibration.epsilon_any + (probe.epsilon_any if probe else 0.0),
         rule=state.rule,
         digest=state.digest,
         simulated=simulated,

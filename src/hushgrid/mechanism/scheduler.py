@@ -1,4 +1,4 @@
-"""Calibrations for every step, ahead of the first reading where that is possible."""
+"""Calibration of every step, ahead of the first reading where that is possible."""
 
 from __future__ import annotations
 
@@ -32,13 +32,18 @@ from hushgrid.model.zone import Zone
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """How much noise step t gets, and why.
+    """The noise of step t and what determined it.
 
-    `scale` [Wh]; `epsilon` the loss it leaves for the worst house under the rules `block` and
-    `union`, whichever rules set the noise (0 without noise where no house is uncertain, infinite
-    where one is); `epsilon_any` the same whatever anyone consumes, for every house (or block of
-    houses that move together);
-    `house` and `model` (a number into Theta; None: the models together) set the scale.
+    Attributes:
+        t: The step.
+        protected: The protected houses kappa.
+        scale: Scale of the noise [Wh].
+        epsilon: Loss of the most exposed house under the rules `block` and `union`, whichever rules
+            set the noise [nats]; without noise 0 if no house is uncertain, else infinite.
+        epsilon_any: The same for any consumption and every house (or block of houses that move
+            together).
+        house: The house that set the scale, or None.
+        model: Number of the theta that set the scale; None: the models together.
     """
 
     t: int
@@ -51,7 +56,13 @@ class Calibration:
 
 
 class Scheduler(Value):
-    """Answers `at(t, rates)`: the calibration of step t, from published rates only."""
+    """Computes `at(t, rates)`: the calibration of step t, from published rates only.
+
+    Args:
+        exposures: The exposure of each step.
+        policy: The promise, the trust and the schedule.
+        calibrator: A custom calibrator, or None.
+    """
 
     def __init__(
         self, exposures: Exposures, policy: Policy, calibrator: Calibrator | None = None
@@ -79,7 +90,7 @@ class Scheduler(Value):
                 f" {policy.eta:g}; give eta = 1, or negligible = 0."
             )
         if self._leaving:  # they follow what this schedule loses
-            self._exposures = exposures.anew()
+            self._exposures = exposures.restarted()
 
     def made_from(self) -> tuple[Any, ...]:
         """Exposures, policy and calibrator."""
@@ -88,7 +99,7 @@ class Scheduler(Value):
     def at(self, t: int, rates: Sequence[float] = (), epsilon: float | None = None) -> Calibration:
         """The calibration of step t after the published `rates` of steps 1..t-1.
 
-        `epsilon` may ask for another loss than the policy's for this step.
+        `epsilon` overrides the policy's loss for this step.
         """
         if not 1 <= t <= self._policy.horizon:
             raise HorizonError(
@@ -98,24 +109,28 @@ class Scheduler(Value):
         lost = self._policy.epsilon_at(t) if epsilon is None else epsilon
         if not self.ahead:
             exposure = self.exposure(t, rates)
-            return self._stated(_calibration(t, exposure, self._answer(exposure, lost)), rates)
+            return self._with_booked_loss(
+                _calibration(t, exposure, self._answer(exposure, lost)), rates
+            )
         if self._leaving:
             self._catch_up(t)
         if (t, lost) not in self._known:
             key = (self._exposures.at(t), lost)
             if key not in self._answers:
                 self._answers[key] = self._answer(*key)
-            self._known[t, lost] = self._stated(_calibration(t, key[0], self._answers[key]))
+            self._known[t, lost] = self._with_booked_loss(
+                _calibration(t, key[0], self._answers[key])
+            )
         return self._known[t, lost]
 
-    def _stated(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
-        """With the loss that is booked, where the rules that set the noise bound less."""
+    def _with_booked_loss(self, found: Calibration, rates: Sequence[float] = ()) -> Calibration:
+        """The calibration with its booked loss, where the rules that set the noise bound less."""
         weaker = self._exposures.weaker
         if found.scale > 0 and (not weaker or math.isinf(found.epsilon)):
             return found
-        exposure = self._fully(found.t)
+        exposure = self._booked_exposure(found.t)
         if not self.ahead:
-            exposure = self._answered(exposure, found.t, rates)
+            exposure = self._after_reaction(exposure, found.t, rates)
         if found.scale == 0:
             return replace(found, epsilon=math.inf if exposure.cases else 0.0)
         worst = max(self._worst(exposure, found.scale), found.epsilon)
@@ -123,7 +138,7 @@ class Scheduler(Value):
         return replace(found, epsilon=worst, epsilon_any=max(any_loss, found.epsilon_any))
 
     def _worst(self, exposure: Exposure, scale: float) -> float:
-        """The largest loss of any case; kept where exposures are shared by steps."""
+        """The largest loss of any case; cached where steps share exposures."""
         if (exposure, scale) not in self._losses:
             each = (case_loss(case, scale, self._policy.eta) for case in exposure.cases)
             worst = max(each, default=0.0)
@@ -132,18 +147,18 @@ class Scheduler(Value):
             self._losses[exposure, scale] = worst
         return self._losses[exposure, scale]
 
-    def _fully(self, t: int) -> Exposure:
-        """The exposure that is booked, before any reaction of demand to rates."""
+    def _booked_exposure(self, t: int) -> Exposure:
+        """The exposure under the booked rules, before any reaction of demand to rates."""
         if self._booked is None:
             self._booked = self._exposures.booked()
         return self._booked.at(t)
 
     def _catch_up(self, t: int) -> None:
-        """Answer the steps before t in turn: who may leave depends on what they have lost."""
-        for s in range(self._exposures.followed + 1, t + 1):
+        """Calibrate the steps before t in turn: the protected set depends on their losses."""
+        for s in range(self._exposures.n_recorded + 1, t + 1):
             exposure, epsilon = self._exposures.at(s), self._policy.epsilon_at(s)
             answer = self._answers[exposure, epsilon] = self._answer(exposure, epsilon)
-            self._exposures.lost(
+            self._exposures.record_losses(
                 house_losses(self.zone, self.consumption, s, answer.scale, self._policy.eta)[0]
             )
 
@@ -158,10 +173,10 @@ class Scheduler(Value):
         return [self.at(t).scale for t in steps]
 
     def most(self, t: int) -> float:
-        """The most that a release of step t can lose at its epsilon, whatever rates come before.
+        """The largest loss of a release of step t at its epsilon, for any rates before.
 
-        Above epsilon only under rules that bound less than what a release tells about one house;
-        infinite where that depends on rates.
+        Above epsilon only under rules that bound less than what a release discloses about one
+        house; infinite where that depends on rates.
         """
         lost = self._policy.epsilon_at(t)
         if not self._exposures.weaker:
@@ -170,7 +185,7 @@ class Scheduler(Value):
 
     @property
     def weaker(self) -> bool:
-        """Whether the rules can bound less than what a release tells about one house."""
+        """Whether the rules can bound less than what a release discloses about one house."""
         return self._exposures.weaker
 
     @property
@@ -184,31 +199,31 @@ class Scheduler(Value):
         return self._exposures.zone
 
     def exposure(self, t: int, rates: Sequence[float] = ()) -> Exposure:
-        """What step t could give away, after demand has answered the rates of steps 1..t-1."""
+        """The exposure of step t, after demand has reacted to the rates of steps 1..t-1."""
         if self._leaving:
             self._catch_up(t)
-        return self._answered(self._exposures.at(t), t, rates)
+        return self._after_reaction(self._exposures.at(t), t, rates)
 
     def booked(self, t: int, rates: Sequence[float] = ()) -> Exposure:
-        """What step t can tell about one house, whatever rules set the noise."""
-        return self._answered(self._fully(t), t, rates)
+        """The exposure of step t under `block` and `union`, whichever rules set the noise."""
+        return self._after_reaction(self._booked_exposure(t), t, rates)
 
     def losses(self, t: int, scale: float, rates: Sequence[float] = ()) -> Floats:
-        """What a release at `scale` tells about every house: 0 where its occupancy is certain."""
+        """Loss of every house at `scale`, (N,): 0 where its occupancy is certain."""
         exposure = self.booked(t, rates)
-        if not exposure.cases:  # nothing is uncertain, so nothing is told, even without noise
+        if not exposure.cases:  # nothing is uncertain, so nothing is disclosed, even without noise
             return np.zeros(self.zone.n_houses)
         if not self._policy.schedule.per_release or scale == 0:
             return np.where(exposure.protected.mask(), math.inf, 0.0)
         eta, factor = self._policy.eta, self.consumption.factor(rates[: t - 1])
         own, _ = house_losses(self.zone, self.consumption, t, scale, eta, factor)
         cost = np.where(exposure.protected.mask(), own, 0.0)
-        for block in exposure.blocks:  # whoever of a block differs may tell of any of its houses
+        for block in exposure.blocks:  # any house of a block can disclose the others
             cases = cases_of(exposure, block)
             cost[list(block)] = max((case_loss(case, scale, eta) for case in cases), default=0.0)
         return cost
 
-    def _answered(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
+    def _after_reaction(self, exposure: Exposure, t: int, rates: Sequence[float]) -> Exposure:
         if not self.consumption.reacts:
             return exposure
         if len(rates) < t - 1:
@@ -242,7 +257,15 @@ class Scheduler(Value):
 
 
 def cases_of(exposure: Exposure, block: Sequence[int]) -> list[Case]:
-    """The cases in which houses of a block differ."""
+    """The cases in which houses of a block differ.
+
+    Args:
+        exposure: The exposure of a step.
+        block: House numbers of the block.
+
+    Returns:
+        The cases whose houses all belong to the block.
+    """
     members = set(block)
     return [case for case in exposure.cases if members.issuperset(case.houses)]
 
@@ -261,7 +284,17 @@ def _calibration(t: int, exposure: Exposure, answer: Answer) -> Calibration:
 def exposures_of(
     models: Sequence[OccupancyModel], zone: Zone, consumption: Consumption, policy: Policy
 ) -> Exposures:
-    """What each step could give away under the policy's rules, whatever its epsilon and eta."""
+    """The exposure of each step under the policy's rules, for any epsilon and eta.
+
+    Args:
+        models: The occupancy models Theta.
+        zone: Houses and bounds.
+        consumption: The laws of readings.
+        policy: The policy.
+
+    Returns:
+        The exposures.
+    """
     return Exposures(
         models,
         zone,
@@ -283,7 +316,18 @@ def schedule(
 ) -> tuple[Calibration, ...]:
     """The noise of every step 1..horizon, before the first reading.
 
-    Needs a consumption that does not react to rates, or eta = 1.
+    Args:
+        models: The occupancy models Theta.
+        zone: Houses and bounds.
+        consumption: The laws of readings.
+        policy: The policy.
+        calibrator: A custom calibrator, or None.
+
+    Returns:
+        One calibration for each step.
+
+    Raises:
+        ConsumptionError: If consumption reacts to rates and eta is below 1.
 
     >>> from hushgrid.model.laws import Uniform
     >>> theta = OccupancyModel.factored([[0.5, 0.5]], [[[[0.9, 0.1], [0.2, 0.8]]]])
@@ -303,10 +347,21 @@ def schedule(
 def house_losses(
     zone: Zone, consumption: Consumption, t: int, scale: float, eta: float, factor: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """For every house (epsilon, epsilon_any) of a release at `scale`: small ones get more for free.
+    """Loss of a release for every house; houses of small bounds lose less.
 
-    epsilon is the loss of the house's own reading at this eta; epsilon_any = u/b holds whatever
-    anyone consumes. `factor`: how demand has answered the last rate.
+    Args:
+        zone: Houses and bounds.
+        consumption: The laws of readings.
+        t: The step.
+        scale: Scale of the noise [Wh].
+        eta: Share of the law that may be anything.
+        factor: Reaction of demand to the last rate.
+
+    Returns:
+        Two (N,) arrays [nats]: the loss at this eta, and u/b, which holds for any consumption.
+
+    Raises:
+        ConsumptionError: If the factor is not a positive number.
     """
 
     consumption.check_fits(zone.bound)

@@ -1,8 +1,14 @@
 """Possible states -> protected houses kappa (Algorithm 1, lines 3 to 7).
 
 Nothing here depends on data: the answer for every step is known before the first reading
-(docs/proofs/support.md). Houses that no rule can tell apart are handled as one group, so the work
-does not grow with houses that share chains and densities.
+(docs/proofs/support.md). Houses that no rule distinguishes form one group, so the work does not
+grow with houses that share chains and densities.
+
+A house may leave the protected set under the probabilistic constraint (`Unlikely`, off by default)
+once Theta and *any* past releases leave at most delta to one of its states. Past releases move the
+odds of S^t by at most e^L, L the backward leakage carried into step t, so the answer needs no
+release and is known ahead (proof: docs/proofs/unlikely.md). The guarantee is then (epsilon, delta)
+in the sense of DPHMM: epsilon, unless the house is in the state that had at most delta.
 """
 
 from __future__ import annotations
@@ -29,13 +35,7 @@ from hushgrid.model.occupancy import (
     possible_states,
 )
 
-# --------------------------------------------------------------------------------------------------
-# How the states of one block can differ: the pairs that must look alike, by rule.
-#
-# block    every pair of possible states (bounds what is learnt about one house under any
-#          correlation inside the block; docs/proofs/blocks.md)
-# minimal  pairs with no possible state strictly between them (original Blowfish)
-# paper    pairs that differ in one house
+# ---- flips of a block
 
 
 _FEW = 64  # definite changes a block may list one by one
@@ -43,9 +43,14 @@ _FEW = 64  # definite changes a block may list one by one
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Houses (bits of `differ`) that change, from their bits in `from_state`.
+    """Houses of a block that change their occupancy together.
 
-    Bits count from the right, houses from the left. Not `exact`: any direction is meant.
+    Bits count from the right, houses from the left.
+
+    Attributes:
+        differ: Bits of the houses that change.
+        from_state: Their bits before the change.
+        exact: Whether this direction alone is meant; else any direction.
     """
 
     differ: int
@@ -65,9 +70,19 @@ class Flip:
 
 @lru_cache(maxsize=4096)
 def flips(possible: bytes, rule: BlockRule) -> tuple[Flip, ...]:
-    """The flips of a block whose possible states are the non-zero bytes of `possible`.
+    """The flips of a block: the pairs of states that must be indistinguishable.
 
-    Few are listed one by one; many are covered by the largest sets of houses that can differ.
+    Few flips are listed one by one; many are covered by the largest sets of houses that can differ.
+
+    Args:
+        possible: One byte for each state of the block, non-zero where it is possible.
+        rule: `block`: every pair of possible states (bounds what is learnt about one house under
+            any correlation inside the block; docs/proofs/blocks.md); `minimal`: pairs with no
+            possible state strictly between them (original Blowfish); `paper`: pairs that differ
+            in one house.
+
+    Returns:
+        The flips.
 
     >>> flips(bytes([1, 0, 0, 1]), "block")
     (Flip(differ=3, from_state=0, exact=True),)
@@ -118,12 +133,18 @@ def _maximal(sets: Iterable[int]) -> list[int]:
     return kept
 
 
-# --------------------------------------------------------------------------------------------------
-# Houses that no rule can tell apart, numbered as groups in time and memory linear in houses.
+# ---- groups of equivalent houses
 
 
 def grouped(labels: Sequence[Int32s]) -> tuple[Int32s, int]:
-    """Number the distinct combinations of labels: (group of each house, number of groups)."""
+    """Number the distinct combinations of labels, in time and memory linear in houses.
+
+    Args:
+        labels: Arrays of labels, (N,) each.
+
+    Returns:
+        The group of each house, (N,), and the number of groups.
+    """
     group, count = np.zeros(len(labels[0]), np.int32), 1
     for label in labels:
         low = int(label.min())
@@ -148,7 +169,16 @@ def grouped(labels: Sequence[Int32s]) -> tuple[Int32s, int]:
 
 
 def largest_of_groups(group_of: Int32s, count: int, bound: Int32s) -> Int32s:
-    """For each group the first house with the group's largest bound."""
+    """The first house with the largest bound of each group.
+
+    Args:
+        group_of: Group of each house, (N,).
+        count: Number of groups.
+        bound: Bound of each house, (N,) [Wh].
+
+    Returns:
+        (groups,) house numbers.
+    """
     top = np.full(count, -1, np.int32)
     np.maximum.at(top, group_of, bound)
     largest = np.zeros(count, np.int32)
@@ -157,13 +187,17 @@ def largest_of_groups(group_of: Int32s, count: int, bound: Int32s) -> Int32s:
     return largest
 
 
-# --------------------------------------------------------------------------------------------------
-# Blocks across models: houses that any model moves jointly are looked at jointly.
+# ---- blocks of several models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Houses that some model of a context moves jointly, with each model's own blocks inside."""
+    """Houses that some model of a context moves jointly, with each model's own blocks inside.
+
+    Attributes:
+        houses: House numbers, rising.
+        parts: For each model its blocks inside, as (piece, chain, positions in `houses`).
+    """
 
     houses: tuple[int, ...]
     parts: tuple[tuple[tuple[int, int, tuple[int, ...]], ...], ...]  # (piece, chain, axes) a model
@@ -171,7 +205,7 @@ class Joined:
     def possible(
         self, context: tuple[int, ...], now: Sequence[tuple[Bools, ...]]
     ) -> tuple[Bools, int | None]:
-        """States possible under any model of the context; the model, if one alone allows all."""
+        """States possible under any model of the context; the model, if one allows all of them."""
         m = len(self.houses)
         each = []
         for theta, parts in zip(context, self.parts, strict=True):
@@ -188,7 +222,17 @@ class Joined:
 
 
 def joined_blocks(models: Sequence[OccupancyModel]) -> list[Joined]:
-    """The finest blocks, of two houses or more, that contain every model's blocks."""
+    """The finest blocks, of two houses or more, that contain every model's blocks.
+
+    Args:
+        models: The occupancy models of one context.
+
+    Returns:
+        The joined blocks.
+
+    Raises:
+        ModelError: If a joined block has more than MAX_BLOCK houses.
+    """
     root: dict[int, int] = {}
 
     def find(house: int) -> int:
@@ -231,7 +275,11 @@ def joined_blocks(models: Sequence[OccupancyModel]) -> list[Joined]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Protected:
-    """The set kappa of houses whose occupancy the public cannot know."""
+    """The set kappa of houses whose occupancy the public cannot know.
+
+    Attributes:
+        count: Number of protected houses.
+    """
 
     _groups: UInt8s  # packed bits, one a group
     _group_of: Int32s
@@ -256,14 +304,20 @@ class Protected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Open:
-    """What is open at one step: groups of single houses, and how blocks can flip."""
+    """What is uncertain at one step: groups of single houses, and flips of blocks.
+
+    Attributes:
+        groups: Whether the occupancy of each group is uncertain, (groups,).
+        model_of: Number of the theta that leaves each group uncertain; -1: only several together.
+        blocks: For each uncertain block its number, its theta (or None) and its flips.
+    """
 
     groups: Bools
     model_of: Int16s  # theta that leaves a group open; -1: only several together
     blocks: tuple[tuple[int, int | None, tuple[Flip, ...]], ...]  # (block, theta, flips)
 
-    def mark(self) -> bytes:
-        """A short name for what is open, to recognise it again."""
+    def key(self) -> bytes:
+        """A digest of what is uncertain, to recognise it again."""
         h = hashlib.sha256(self.groups.tobytes())
         h.update(self.model_of.tobytes())
         h.update(repr(self.blocks).encode())
@@ -271,7 +325,15 @@ class Open:
 
 
 class Support:
-    """The possible states of Theta folded into groups, one `Open` a step."""
+    """The possible states of Theta by groups of houses, one `Open` a step.
+
+    Args:
+        models: The occupancy models Theta.
+        class_of: Density class of each house, (N,).
+        bound: Bound of each house, (N,) [Wh].
+        blocks: How correlated houses count.
+        together: How several models count.
+    """
 
     def __init__(
         self,
@@ -298,7 +360,7 @@ class Support:
         self._offsets = np.cumsum([0, *(len(blocks) for blocks in self.joined)])
 
     def unlikely(self) -> Unlikely:
-        """Who may leave the protected set under a probabilistic constraint."""
+        """The groups that may leave the protected set under the probabilistic constraint."""
         pieces = [_single_piece(model) for model in self.models]
         return Unlikely(self.models, pieces, self._chain)
 
@@ -317,12 +379,12 @@ class Support:
         return tuple(self.block(number) for number in range(int(self._offsets[-1])))
 
     def largest_block(self) -> int:
-        """The most that the houses of one joined block can add together [Wh]; 0 without blocks."""
+        """The largest sum of bounds of a joined block [Wh]; 0 without blocks."""
         blocks = [list(self.block(number)) for number in range(int(self._offsets[-1]))]
         return max((int(self.bound[houses].sum(dtype=np.int64)) for houses in blocks), default=0)
 
-    def everything(self) -> Open:
-        """Every state possible, so every house protected: for a step that leaves nothing open."""
+    def all_open(self) -> Open:
+        """Every state possible, every house protected: for a step at which nothing is uncertain."""
         whole = tuple(
             (number, None, flips(bytes([1]) * 2 ** len(self.block(number)), self._block_rule))
             for number in range(int(self._offsets[-1]))
@@ -332,7 +394,7 @@ class Support:
         return Open(singles, np.full(len(singles), -1, np.int16), whole)
 
     def steps(self) -> Iterator[Open]:
-        """Endless: what is open at t = 1, 2, ..."""
+        """What is uncertain at t = 1, 2, ..., without end."""
         few = len(self.largest) <= FEW_STATES and all(
             sum(piece.initial.size for piece in model.chains) <= FEW_STATES for model in self.models
         )
@@ -348,7 +410,7 @@ class Support:
             yield opened
 
     def _opened(self, now: Sequence[tuple[Bools, ...]]) -> Open:
-        """What is open when these states are possible."""
+        """What is uncertain when these states are possible."""
         groups = np.zeros(len(self.largest), np.bool_)
         model_of = np.full(len(self.largest), -1, np.int16)
         blocks: list[tuple[int, int | None, tuple[Flip, ...]]] = []
@@ -363,7 +425,7 @@ class Support:
         return Open(groups, model_of, tuple(blocks))
 
     def _in_context(self, c: int) -> Bools:
-        """Groups of houses that stand alone under every model of a context."""
+        """Groups of houses that are blocks of one under every model of a context."""
         alone = [self._chain[theta] >= 0 for theta in self._contexts[c]]
         return np.asarray(np.logical_and.reduce(alone))
 
@@ -404,6 +466,18 @@ def protected(
 ) -> Bools:
     """kappa^t: for each house, whether the public cannot know its occupancy at step t.
 
+    Args:
+        models: The occupancy models Theta.
+        t: The step, from 1.
+        blocks: How correlated houses count.
+        together: How several models count.
+
+    Returns:
+        (N,) Booleans.
+
+    Raises:
+        ModelError: If t is not a whole number from 1 on.
+
     >>> stay = [[1.0, 0.0], [0.0, 1.0]]
     >>> theta = OccupancyModel.factored([[1.0, 0.0], [0.5, 0.5]], [[stay, stay]])
     >>> protected([theta], t=5)
@@ -415,8 +489,8 @@ def protected(
     if not is_whole(t) or t < 1:
         raise ModelError(f"step t is {t}; steps count from 1.")
     n = models[0].n_houses
-    alike = np.zeros(n, np.int32)
-    support = Support(models, alike, alike, blocks, together)
+    same = np.zeros(n, np.int32)
+    support = Support(models, same, same, blocks, together)
     return support.protected(next(islice(support.steps(), int(t) - 1, None))).mask()
 
 
@@ -425,7 +499,7 @@ def _single_piece(model: OccupancyModel) -> int | None:
 
 
 def _single_chains(model: OccupancyModel) -> Int32s:
-    """Each house's chain if it stands alone, else -1."""
+    """Each house's chain if it is a block of its own, else -1."""
     piece = _single_piece(model)
     if piece is None:
         return np.full(model.n_houses, -1, np.int32)
@@ -437,18 +511,17 @@ def _single_chains(model: OccupancyModel) -> Int32s:
     return chains
 
 
-# --------------------------------------------------------------------------------------------------
-# Houses whose occupancy is all but known: the probabilistic constraint (off by default).
-#
-# A house may leave the protected set once what is public, Theta and *any* past releases, leaves at
-# most delta to one of its states. Past releases move the odds of S^t by at most e^L, L the backward
-# leakage carried into step t, so the answer needs no release and is known ahead (proof:
-# docs/proofs/unlikely.md). The guarantee is then (epsilon, delta) in the manner of DPHMM: epsilon,
-# unless the house is in the state that had at most delta.
+# ---- the probabilistic constraint
 
 
 class Unlikely:
-    """Step by step, the groups of houses that may leave; told what each release lost."""
+    """Step by step, the groups of houses that may leave the protected set.
+
+    Args:
+        models: The occupancy models Theta.
+        pieces: For each model the number of its piece of single houses, or None.
+        chains: For each model the chain of each group, (groups,); -1 for groups in blocks.
+    """
 
     def __init__(
         self,
@@ -464,12 +537,12 @@ class Unlikely:
         ]
 
     def advance(self, lost: Floats | None) -> None:
-        """Go on to the next step, after a release that lost `lost` a group; None: to the first."""
+        """Go to the next step after a release with these losses, (groups,); None: to the first."""
         for tracker in self._tracked:
             tracker.advance(lost)
 
-    def out(self, delta: float) -> Bools:
-        """Groups alone under every model of which one state keeps at most delta under every one."""
+    def negligible(self, delta: float) -> Bools:
+        """Groups, single under all models, of which one state keeps at most delta under all."""
         if not self._tracked:
             return np.zeros_like(self._alone)
         most = np.max([tracker.most() for tracker in self._tracked], axis=0)

@@ -26,7 +26,7 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
-from hushgrid.mechanism.release import Mode, PreparedNoise, State, bring, prepare, step
+from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
 from hushgrid.model.zone import public_rate
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.epoch import begin
@@ -124,7 +124,7 @@ class Inside:
         """Of what is drawn already; nothing where the next release has no noise of its own."""
         if draws is None:
             return cls(None, None, None, None, None, None, away)
-        own, look = draws.calibration, draws.look
+        own, look = draws.calibration, draws.probe
         return cls(
             own.scale,
             draws.cost,
@@ -464,7 +464,7 @@ class Curator:
         standing = self._ledger.standing
         if not self.service.policy.schedule.adaptive or standing.current:
             return self._replay.state
-        return bring(self._replay.state, brought_now(standing))
+        return with_added_loss(self._replay.state, brought_now(standing))
 
     def _drawn(self) -> PreparedNoise | None:
         """The noise of the next step; None where the budget or the horizon is exhausted.

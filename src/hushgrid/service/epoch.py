@@ -13,7 +13,7 @@ from typing import Any
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.mechanism.release import State, init, known_as
+from hushgrid.mechanism.release import State, init, with_recorded_digest
 from hushgrid.service.ledger.records import ChargeRecord, EpochRecord, LedgerState, ScheduleRecord
 from hushgrid.service.ledger.writer import Ledger, Signer
 from hushgrid.service.meters.ports import IntervalSource
@@ -194,7 +194,7 @@ def first_state(service: ZoneService, digest: str | None = None) -> State:
     """
     scenario = service.scenario
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    return known_as(init(*world, service.policy), digest)
+    return with_recorded_digest(init(*world, service.policy), digest)
 
 
 def roster_digest(service: ZoneService) -> str:

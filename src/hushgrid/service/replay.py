@@ -16,7 +16,14 @@ from hushgrid.belief.estimate import PublicKnowledge
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import largest_so_far
-from hushgrid.mechanism.release import State, bring, carry, first_public, replay, skip
+from hushgrid.mechanism.release import (
+    State,
+    first_public,
+    replay,
+    skip,
+    with_added_loss,
+    with_earlier_losses,
+)
 from hushgrid.service.epoch import first_state
 from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord
 
@@ -170,7 +177,7 @@ class Replay:
         for rate in public.rates[len(state.rates) :]:
             state = skip(state, rate)
         if len(self._pending) == self._taken:  # the first of the epoch
-            state = bring(state, brought_now(self._standing))
+            state = with_added_loss(state, brought_now(self._standing))
         if one.source == "readings":
             state = replay(state, one.in_epoch(self.epoch))
         else:
@@ -191,7 +198,7 @@ def begun(service: ZoneService, standing: LedgerState) -> State:
     """
     epoch = standing.epoch
     state = first_state(service, None if epoch is None else epoch.digest)
-    return carry(state, lost_before(standing, service.policy.schedule.shared_by))
+    return with_earlier_losses(state, lost_before(standing, service.policy.schedule.shared_by))
 
 
 def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
