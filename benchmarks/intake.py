@@ -45,7 +45,7 @@ from benchmarks.running import service as zone_of
 from benchmarks.sender import BARE, TOKEN, TOPIC
 from hushgrid.files.deployment import Http, Mqtt
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate, Receipt
 from hushgrid.service.meters import open_meters
@@ -143,7 +143,7 @@ def http(form: str, shape: tuple[int, int, int]) -> Result:
         settings = Http(tokens=tokens, rate_limit=1e9)
         bare = Bare(place)
         servers = [
-            Server(make_app(gate, Board(), Metrics(), settings), "127.0.0.1", 0),
+            Server(make_app(gate, ZoneStates(), Metrics(), settings), "127.0.0.1", 0),
             Server(bare_app(bare, size), "127.0.0.1", 0),
         ]
         senders = []

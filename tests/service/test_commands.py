@@ -21,7 +21,7 @@ from hushgrid.cli import main
 from hushgrid.files.deployment import Http
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate
 from hushgrid.service.meters import open_meters
@@ -119,7 +119,7 @@ class Curious:
         self.meters = MemoryMeters(*made.zones)
         self.gate = Gate(made.zones, self.meters)
         app = make_app(
-            self.gate, Board(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
+            self.gate, ZoneStates(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
         )
         self.server = Server(app, "127.0.0.1", 0)
         self.server.start()

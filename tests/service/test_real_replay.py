@@ -36,7 +36,7 @@ from hushgrid.files.readings import batches_of_file
 from hushgrid.intake.text import CANONICAL
 from hushgrid.service.curator import Curator
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Delivery, Gate, Receipt
 from hushgrid.service.ledger import open_store
@@ -125,7 +125,7 @@ def by_file(week: Week, gate: Gate, folder: Path) -> Receipt:
 
 
 def _posted(gate: Gate, bodies: Iterator[bytes], media: str) -> Receipt:
-    app = make_app(gate, Board(["sgsc"]), Metrics(), Http(tokens=(DIGEST,)))
+    app = make_app(gate, ZoneStates(["sgsc"]), Metrics(), Http(tokens=(DIGEST,)))
     server = Server(app, "127.0.0.1", 0)
     server.start()
     total, headers = Receipt(), {"Content-Type": media, **AUTH}

@@ -22,10 +22,10 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
 from hushgrid.service.http.app import make_app, page_routes
-from hushgrid.service.http.common import Board, Counted, Metrics
-from hushgrid.service.http.middleware import Front
+from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
+from hushgrid.service.http.middleware import Middleware
 from hushgrid.service.http.operator import Certificates, Loads, Operator
-from hushgrid.service.http.server import Server, Stage
+from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Gate
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -165,11 +165,11 @@ class Process:
         self._witnesses = stack.enter_context(open_witnesses(deployment))
         self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
         self._metrics = Metrics()
-        self.board = Board(zone.id for zone in deployment.zones)
+        self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
         self._price_file = _price_file(deployment)
         publishers: list[Publisher] = [self.history, *self._made_publishers()]
-        self._publishers = [Counted(each, self._metrics) for each in publishers]
+        self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
         self._loads = Loads(deployment.zones, self._meters)
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
@@ -230,7 +230,7 @@ class Process:
             moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
         check_arrived(moves)
 
-    def face(self, http: Http, clock: Clock) -> Front:
+    def face(self, http: Http, clock: Clock) -> Middleware:
         """The app that answers over HTTP."""
         clients = open_clients(self.deployment.client_store)
         self._stack.callback(clients.close)
@@ -295,11 +295,11 @@ class Process:
                     return
                 yield record.line + "\n"
 
-    def listen(self, clock: Clock, stage: Stage | None = None) -> None:
+    def listen(self, clock: Clock, stage: SwappableApp | None = None) -> None:
         """Start the HTTP server (or attach to an existing one) and the MQTT subscriber."""
         http = self.deployment.http
         if http is not None and stage is not None:
-            stage.show(self.face(http, clock))
+            stage.set_app(self.face(http, clock))
             self._stack.callback(stage.clear)
         elif http is not None:
             self.server = Server(self.face(http, clock), http.host, http.port, http)
@@ -337,10 +337,10 @@ class Process:
             return
         self._metrics.released(made, time.monotonic() - begun)
         status = self._with_curator(zone.curator.status)
-        self._metrics.stands(status)
+        self._metrics.zone_status(status)
         self.board.passed(status)
         if self._operator is not None:
-            self._operator.noted(zone.service.id, zone.curator.inside)
+            self._operator.update(zone.service.id, zone.curator.inside)
 
     def _passed(self) -> None:
         if self._operator is not None:

@@ -435,12 +435,12 @@ _clients, _vtn = _kinds()
 
 def _http(deployment: Deployment, found: _Found) -> None:
     """Certificates that can be used and a port that is free, or taken by this very service."""
-    from hushgrid.service.http.server import bound, check_tls
+    from hushgrid.service.http.server import bind_socket, check_tls
 
     assert deployment.http is not None
     check_tls(deployment.http)
     try:
-        bound(deployment.http.host, deployment.http.port).close()
+        bind_socket(deployment.http.host, deployment.http.port).close()
     except ServiceError as error:
         if not _running(deployment):
             raise

@@ -21,7 +21,7 @@ import pytest
 from hushgrid.errors import ServiceError
 from hushgrid.service.demo.living import BEGINS, HOST, DemoRun, SimulatedPace, Wishes, play_once
 from hushgrid.service.demo.setting import Dials, Secrets, lay_out
-from hushgrid.service.http.server import Server, Stage
+from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.statistics import next_one
 
 ROOT = Path(__file__).parents[3]
@@ -91,7 +91,7 @@ class Small:
     """A few intervals of the demo's zone in this process."""
 
     def __init__(self, folder: Path, seed: int, wake: threading.Event | None = None) -> None:
-        stage = Stage()
+        stage = SwappableApp()
         server = Server(stage, HOST, 0)
         server.start()
         made = lay_out(

@@ -28,7 +28,7 @@ from hushgrid.service.demo.living import SimulatedPace
 from hushgrid.service.demo.panel import BINS, KNOWS, SHOWN, Panel, Rolling
 from hushgrid.service.demo.setting import Dials, Secrets, lay_out
 from hushgrid.service.http import server as staging
-from hushgrid.service.http.server import Stage
+from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.promise import sentence
 from hushgrid.statistics import auc
@@ -151,7 +151,7 @@ class TestSetting:
             Dials(**dials)
 
 
-def get(app: Stage, path: str, **headers: str) -> httpx.Response:
+def get(app: SwappableApp, path: str, **headers: str) -> httpx.Response:
     async def asked() -> httpx.Response:
         way = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=way, base_url="http://demo") as client:
@@ -161,15 +161,15 @@ def get(app: Stage, path: str, **headers: str) -> httpx.Response:
 
 
 class TestStage:
-    def stage(self, **changes: bool) -> Stage:
+    def stage(self, **changes: bool) -> SwappableApp:
         async def between(request: Request) -> Response:
             return JSONResponse({"between": True})
 
-        return Stage([Route("/demo/state", between)], **changes)
+        return SwappableApp([Route("/demo/state", between)], **changes)
 
     def test_requests_wait_for_the_next_app(self) -> None:
         stage, face = self.stage(), Face("elm-street")
-        threading.Timer(0.3, lambda: stage.show(face.app)).start()
+        threading.Timer(0.3, lambda: stage.set_app(face.app)).start()
         assert get(stage, "/healthz").json() == {"status": "ok"}
         assert get(stage, "/demo/state").status_code == 404  # the app's own answer
         stage.clear()
@@ -189,7 +189,7 @@ class TestStage:
     @pytest.mark.parametrize(("stale", "says"), [(True, "no-cache"), (False, "public, max-age")])
     def test_a_fast_day_is_asked_for_each_time(self, stale: bool, says: str) -> None:
         stage, face = self.stage(stale=stale), Face("elm-street")
-        stage.show(face.app)
+        stage.set_app(face.app)
         face.history.publish(face.zone, release(1))
         found = get(stage, "/v1/price")
         assert found.headers["cache-control"].startswith(says)

@@ -28,7 +28,7 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import JsonLines
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import ways
+from hushgrid.service.http.common import routes_of
 from hushgrid.service.http.middleware import Buckets, Senders
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate
@@ -87,7 +87,7 @@ def test_every_answer_tells_browsers_to_keep_out(limited: Limited) -> None:
     answers = [
         limited.call(method, path, headers=headers)
         for method in ("GET", "POST", "PUT")
-        for path in (*(way.path for way in ways(limited.http)), "/", "/nothing", "/%2e%2e/x")
+        for path in (*(way.path for way in routes_of(limited.http)), "/", "/nothing", "/%2e%2e/x")
         for headers in ({}, AUTH, {"Authorization": "Bearer bad"})
         if path != "/v1/stream"
     ]
@@ -112,7 +112,7 @@ def test_the_page_of_paths_loads_nothing_from_elsewhere(limited: Limited) -> Non
     assert "//" not in answer.text.replace("<!DOCTYPE", "")
     for word in ("<script", "<link", "<img", "@import", "url("):
         assert word not in answer.text
-    assert all(way.path in answer.text for way in ways(limited.http))
+    assert all(way.path in answer.text for way in routes_of(limited.http))
 
 
 # limits
@@ -254,7 +254,7 @@ def strings(face: Limited, text: str) -> list[httpx.Response]:
     params = {"zone": encoded.decode("latin-1")}
     plain = bytes(byte for byte in encoded if byte not in (0, 10, 13)) or b"x"
     return [
-        *(face.call("GET", way.path, params=params) for way in ways(face.http)),
+        *(face.call("GET", way.path, params=params) for way in routes_of(face.http)),
         *(
             face.call("GET", "/v1/prices", params={name: text.encode("ascii", "replace").decode()})
             for name in ("from", "to", "limit")

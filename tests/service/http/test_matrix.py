@@ -18,7 +18,7 @@ from hushgrid.service.access.clients import SCOPES, Client
 from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Route, ways
+from hushgrid.service.http.common import Route, routes_of
 from hushgrid.service.ingest import Gate
 from tests.service.http.test_access import KEPT, KEY
 from tests.service.http.test_web import DIGEST, Face, Still
@@ -90,7 +90,7 @@ def gets_in(answer: httpx.Response) -> bool:
 
 def test_the_table_is_what_it_is_meant_to_be() -> None:
     for metrics, operators in (("public", set()), ("operate", {"operate"})):
-        table = ways(Http(metrics=metrics))  # type: ignore[arg-type]
+        table = routes_of(Http(metrics=metrics))  # type: ignore[arg-type]
         needed = {way.path: set(way.scopes) for way in table if way.scopes}
         assert needed == BY_HAND | ({"/metrics": operators} if operators else {})
         assert len({(way.method, way.path) for way in table}) == len(table)
@@ -100,7 +100,7 @@ def test_the_table_is_what_it_is_meant_to_be() -> None:
 def test_every_path_with_every_scope(tmp_path: Path, metrics: str) -> None:
     guarded = Guarded(tmp_path, metrics=metrics)
     needed = BY_HAND | ({"/metrics": {"operate"}} if metrics == "operate" else {})
-    for way in ways(guarded.http):
+    for way in routes_of(guarded.http):
         if way.path in BY_SECRET:
             continue
         scopes = needed.get(way.path, set())
@@ -128,12 +128,12 @@ def test_a_bad_token_opens_nothing_not_even_what_is_public(guarded: Guarded) -> 
         "Bearer a b",
         f"Bearer {TOKEN}, Bearer {TOKEN}",
     ]
-    for way in ways(guarded.http):
+    for way in routes_of(guarded.http):
         if way.path != "/v1/token":
             for header in bad:
                 assert guarded.status(way, header).status_code == 401, (way, header)
     guarded.clients.revoke(str(WHO["write_readings"]), 1)
-    readings = next(way for way in ways(guarded.http) if way.path == "/v1/readings")
+    readings = next(way for way in routes_of(guarded.http) if way.path == "/v1/readings")
     assert guarded.status(readings, guarded.header("write_readings")).status_code == 401
 
 
@@ -153,7 +153,7 @@ def test_the_ledger_comes_line_by_line(guarded: Guarded) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONE"])
 def test_other_methods_are_refused(guarded: Guarded, method: str) -> None:
     allowed: dict[str, set[str]] = {}
-    for way in ways(guarded.http):
+    for way in routes_of(guarded.http):
         allowed.setdefault(way.path, set()).add(way.method)
     for path, methods in allowed.items():
         if method not in methods:
@@ -165,4 +165,4 @@ def test_other_methods_are_refused(guarded: Guarded, method: str) -> None:
 def test_every_path_is_in_the_guide(guarded: Guarded) -> None:
     guide = (DOCS / "serve.md").read_text()
     named = set(re.findall(r"`(?:GET|POST) (/[\w./]+)|, `(/[\w./]+)`", guide))
-    assert {way.path for way in ways(guarded.http)} <= {a or b for a, b in named}
+    assert {way.path for way in routes_of(guarded.http)} <= {a or b for a, b in named}

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from hushgrid.service.http.app import assets, page_routes
+from hushgrid.service.http.app import assets, frame, page_routes
 
 ROOT = Path(__file__).parents[3]
 ODD = 'Ulmenstraße 7/"<b>&'
@@ -184,3 +184,11 @@ def test_a_wheel_takes_every_file_along() -> None:
     there = {path for folder in ("frames", "static") for path in (place / folder).rglob("*.*")}
     assert {path for path in there if path.is_file()} <= taken
     assert {f"static/{name}" for name in assets()} <= {str(p.relative_to(place)) for p in taken}
+
+
+def test_only_the_first_state_is_visible_before_the_script_runs() -> None:
+    for name in ("zone", "zones", "how", "explore", "operator", "demo"):
+        parts = re.findall(r'<[^>]*data-when="(\w+)"([^>]*)>', frame(name))
+        assert parts, name
+        for state, rest in parts:
+            assert rest.endswith(" hidden") == (state != "loading"), f"{name}: {state}"

@@ -15,7 +15,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
 from hushgrid.service.access.tokens import SESSIONS_KEPT, Access, Sessions
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import NAME, ours, session_in, ways
+from hushgrid.service.http.common import COOKIE, routes_of, same_origin, session_cookie
 from hushgrid.service.ingest import Gate
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import KEY, SECRET
@@ -59,7 +59,7 @@ class Desk(Face):
         return self.call("POST", "/v1/session", json=body, headers=headers)
 
     def look(self, path: str, cookie: str | None, method: str = "GET", **more: str) -> Any:
-        headers = {**more, **({} if cookie is None else {"Cookie": f"{NAME}={cookie}"})}
+        headers = {**more, **({} if cookie is None else {"Cookie": f"{COOKIE}={cookie}"})}
         return self.call(method, path, headers=headers)
 
 
@@ -72,7 +72,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def cookie_of(answer: httpx.Response) -> str:
     assert answer.status_code == 204, answer.text
-    found = re.match(f"{NAME}=([^;]*);", answer.headers["set-cookie"])
+    found = re.match(f"{COOKIE}=([^;]*);", answer.headers["set-cookie"])
     assert found
     return found[1]
 
@@ -83,7 +83,7 @@ def test_a_session_is_in_a_cookie_that_no_page_can_read(desk: Desk) -> None:
     assert answer.headers["cache-control"] == "no-store"
     value, *said = answer.headers["set-cookie"].split("; ")
     assert set(said) == {"HttpOnly", "Max-Age=3600", "Path=/", "SameSite=strict"}
-    assert len(value.removeprefix(f"{NAME}=")) == 43, "256 random bits"
+    assert len(value.removeprefix(f"{COOKIE}=")) == 43, "256 random bits"
     mine = desk.look("/v1/session", cookie_of(answer))
     assert mine.json() == {"client": "op", "scopes": ["audit", "operate"]}
     assert mine.headers["cache-control"] == "no-store"
@@ -154,7 +154,7 @@ def test_a_session_opens_what_its_client_may_and_nothing_else(desk: Desk) -> Non
         cookie = cookie_of(desk.log_in({**WHO, "client": name}))
         client = desk.clients.find(name)
         assert client is not None
-        for way in ways(desk.http):
+        for way in routes_of(desk.http):
             if way.path in ("/v1/stream", "/v1/session") or not way.scopes:
                 continue
             answer = desk.look(way.path, cookie, way.method)
@@ -196,7 +196,7 @@ def test_logging_out_ends_it_here_too(desk: Desk) -> None:
 
 def test_logging_in_again_ends_the_session_before(desk: Desk) -> None:
     first = cookie_of(desk.log_in())
-    second = cookie_of(desk.log_in(WHO, Cookie=f"{NAME}={first}"))
+    second = cookie_of(desk.log_in(WHO, Cookie=f"{COOKIE}={first}"))
     assert desk.look("/v1/session", first).status_code == 401
     assert desk.look("/v1/session", second).status_code == 200
 
@@ -245,11 +245,16 @@ def test_what_changes_something_must_be_known_to_come_from_our_page(desk: Desk) 
 
 def test_two_cookies_of_the_name_are_none(desk: Desk) -> None:
     cookie = cookie_of(desk.log_in())
-    for value in (f"{NAME}={cookie}; {NAME}=other", f"{NAME}=", NAME, f"x{NAME}={cookie}"):
+    for value in (
+        f"{COOKIE}={cookie}; {COOKIE}=other",
+        f"{COOKIE}=",
+        COOKIE,
+        f"x{COOKIE}={cookie}",
+    ):
         assert desk.call("GET", "/v1/session", headers={"Cookie": value}).status_code == 401
-    assert session_in([(b"cookie", f"a=b; {NAME}=x".encode())]) == "x"
-    assert ours([(b"sec-fetch-site", b"none")], told=False)
-    assert not ours([(b"sec-fetch-site", b"none")], told=True)
+    assert session_cookie([(b"cookie", f"a=b; {COOKIE}=x".encode())]) == "x"
+    assert same_origin([(b"sec-fetch-site", b"none")], required=False)
+    assert not same_origin([(b"sec-fetch-site", b"none")], required=True)
 
 
 def test_the_memory_for_sessions_is_bounded(desk: Desk) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hushgrid.files.deployment import Http
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.ingest import Gate
 from hushgrid.service.meters.ports import Counts
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, as_json, as_ndjson
@@ -45,7 +45,7 @@ class Bench:
     def __init__(self) -> None:
         self.meters = Slow()
         gate = Gate([service(zone) for zone in ZONES], self.meters)
-        self.app = make_app(gate, Board(ZONES), Metrics(), Http(tokens=(DIGEST,)))
+        self.app = make_app(gate, ZoneStates(ZONES), Metrics(), Http(tokens=(DIGEST,)))
 
     def send(self, first: bytes, *rest: tuple[bytes, Any]) -> list[httpx.Response]:
         async def all_of_them() -> list[httpx.Response]:
@@ -70,7 +70,7 @@ class Bench:
         handler = self.app._direct["POST", "/v1/readings"]
         cells = [cell.cell_contents for cell in handler.__closure__ or ()]
         taking = next(cell.__self__ for cell in cells if hasattr(cell, "__self__"))
-        return taking._together._waiting
+        return taking._batcher._waiting
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from hushgrid.mechanism.release import Release
 from hushgrid.service import ingest as delivery
 from hushgrid.service.curator import Status, utc
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Counted, Metrics
+from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -111,7 +111,7 @@ class Face:
         self.zone = services[0]
         self.meters = MemoryMeters(*services)
         self.meters.close(self.zone.id, START - 900)
-        self.board = Board([zone.id for zone in services])
+        self.board = ZoneStates([zone.id for zone in services])
         self.metrics = Metrics()
         self.history = History(services)
         gate = Gate(services, self.meters)
@@ -351,9 +351,9 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
 
     face.post(as_ndjson(ROWS))
     face.metrics.released([shown()], 0.3)
-    face.metrics.stands(Status("elm-street", 7, 1.5, 8.5, 2, "publishing"))
+    face.metrics.zone_status(Status("elm-street", 7, 1.5, 8.5, 2, "publishing"))
     with pytest.raises(ConnectionError):
-        Counted(Away(), face.metrics).publish(face.zone, shown())
+        CountedPublisher(Away(), face.metrics).publish(face.zone, shown())
     public = face.call("GET", "/metrics").text.splitlines()
     lines = face.metrics.text(operator=True).decode().splitlines()
     hidden = ("readings_total", "missing", "tick_seconds", "webhooks")  # depend on who reports

@@ -18,7 +18,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import KINDS, Client, hash_secret
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Board, Metrics
+from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Gate
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -109,7 +109,7 @@ class World:
         http = Http(rate_limit=1e6)
         app = make_app(
             Gate(zones, MemoryMeters(*zones)),
-            Board(zone.id for zone in zones),
+            ZoneStates(zone.id for zone in zones),
             Metrics(),
             http,
             history=self.history,

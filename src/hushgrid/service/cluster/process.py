@@ -372,7 +372,7 @@ class SharedProcess(Process):
         self._away = False
         self._broker: MqttReadings | None = None
         super().__init__(_marked(deployment, self._sharing.me), stack)
-        self._metrics.share()
+        self._metrics.add_cluster()
 
     @property
     def _mark(self) -> str:
@@ -626,12 +626,12 @@ class SharedProcess(Process):
             late = status.t > 0 and now > (status.t + 3) * zone.seconds + zone.grace
             state = "behind" if late else status.state
             status = replace(status, curator=owner or None, state=state)
-            self._metrics.follows(status)
+            self._metrics.zone_elsewhere(status)
             if self._operator is not None:
                 self._operator.elsewhere(zone.id)
             self.board.follows(status, runs=bool(owner) and owner != sharing.me)
         living = len(sharing.seen.living)
-        self._metrics.shares(living, len(sharing.ready), sharing.taken)
+        self._metrics.cluster(living, len(sharing.ready), sharing.taken)
 
     def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
         """Fold what came, so that the zone can be taken over at once."""

@@ -43,7 +43,7 @@ from hushgrid.service.demo.panel import (
     demo_routes,
 )
 from hushgrid.service.demo.setting import HORIZON, OPERATOR, Dials, Secrets, lay_out, private_broker
-from hushgrid.service.http.server import Server, Stage
+from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.process import Process
@@ -105,7 +105,7 @@ class DemoRun:
     def __init__(
         self,
         deployment: Deployment,
-        stage: Stage,
+        stage: SwappableApp,
         clock: SimulatedPace,
         *,
         url: str,
@@ -266,7 +266,7 @@ class _Living:
         channel = Channel()
         self._show = Show(channel, self._secrets.operator)
         self._routes = demo_routes(self._show, channel, wishes.ask)
-        self._stage = Stage(self._routes, stale=True)
+        self._stage = SwappableApp(self._routes, stale=True)
         server = Server(self._stage, HOST, opening.port)  # a port that is taken is told at once
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
@@ -398,7 +398,7 @@ def play_once(
                 TemporaryDirectory(prefix="hushgrid-demo-", ignore_cleanup_errors=True)
             )
         )
-        stage = Stage()
+        stage = SwappableApp()
         server = Server(stage, HOST, 0)
         server.start()
         stack.callback(server.stop)

@@ -32,7 +32,7 @@ from hushgrid.mechanism.release import Release
 from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
 from hushgrid.service.epoch import roster_digest
-from hushgrid.service.http.common import RETRY, UnfitError, problem
+from hushgrid.service.http.common import RETRY, ParameterError, problem
 from hushgrid.service.http.prices import HEADERS, HEARTBEAT
 from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord
 
@@ -387,7 +387,7 @@ def demo_routes(show: Show, channel: Channel, ask: Callable[[Dials], None]) -> l
     async def day(request: Request) -> Response:
         try:
             dials = _dials(await _body(request))
-        except UnfitError as error:
+        except ParameterError as error:
             return error.answer()
         except (ClientDisconnect, TimeoutError):
             return problem(408, "The body did not come; send it at once.")
@@ -406,29 +406,29 @@ async def _body(request: Request) -> Any:
     # A page of another origin cannot send this type without asking first, and nobody answers it.
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != JSON:
-        raise UnfitError("Content-Type", media, f"send {JSON}", 415)
+        raise ParameterError("Content-Type", media, f"send {JSON}", 415)
     body = b""
     with fail_after(PATIENCE):
         async for piece in request.stream():
             body += piece
             if len(body) > LARGEST:
-                raise UnfitError("body", None, f"send at most {LARGEST} bytes", 413)
+                raise ParameterError("body", None, f"send at most {LARGEST} bytes", 413)
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise UnfitError("body", "not JSON", 'send {"epsilon": 1, "eta": 0.05}') from None
+        raise ParameterError("body", "not JSON", 'send {"epsilon": 1, "eta": 0.05}') from None
 
 
 def _dials(body: Any) -> Dials:
     if not isinstance(body, dict):
-        raise UnfitError("body", "no object", 'send {"epsilon": 1, "eta": 0.05}')
+        raise ParameterError("body", "no object", 'send {"epsilon": 1, "eta": 0.05}')
     found: dict[str, float] = {}
     for name, (low, high) in LIMITS.items():
         value = body.get(name)
         fix = f"give a number from {low:g} to {high:g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnfitError(name, None if value is None else str(value), fix)
+            raise ParameterError(name, None if value is None else str(value), fix)
         if not low <= value <= high:  # nor is NaN
-            raise UnfitError(name, str(value), fix)
+            raise ParameterError(name, str(value), fix)
         found[name] = float(value)
     return Dials(**found)

@@ -1,1 +1,1 @@
-"""Readings in and prices out over HTTP, the operator's view and the pages."""
+"""HTTP: readings in, prices out, the operator's API and the pages."""

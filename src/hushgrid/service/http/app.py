@@ -1,6 +1,8 @@
-"""The HTTP face: prices and figures out for anyone, the rest for those who have the scope.
+"""The ASGI app of the service and its pages.
 
-front (who, how often, what is ready) -> the route's scopes -> its handler
+middleware (caller, rate limit, prepared pages) -> scopes of the route -> handler. A page is a frame
+filled with names of zones; its script reads all figures from /v1, so the bytes of a page do not
+depend on readings.
 """
 
 from __future__ import annotations
@@ -31,21 +33,21 @@ from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import UNTIL_RESUMED
 from hushgrid.service.http.common import (
     BEARER,
-    Board,
     Metrics,
+    ParameterError,
     Route,
-    UnfitError,
-    failed,
+    ZoneStates,
+    on_failure,
+    on_http_error,
     problem,
-    refused,
-    ways,
+    routes_of,
 )
-from hushgrid.service.http.middleware import Front, Handler, caller_of, matches
+from hushgrid.service.http.middleware import Handler, Middleware, caller_of, matches
 from hushgrid.service.http.openapi import Description
-from hushgrid.service.http.operator import Certify, Operator, OperatorWays, no_certificate
-from hushgrid.service.http.prices import Feeds, PromiseWays, Streams, zone_asked
-from hushgrid.service.http.readings import TakeReadings
-from hushgrid.service.http.sessions import SessionWays, Tokens
+from hushgrid.service.http.operator import Certify, Operator, OperatorHandlers, without_ledger
+from hushgrid.service.http.prices import Feeds, PromiseHandlers, Streams, requested_zone
+from hushgrid.service.http.readings import ReadingsHandler
+from hushgrid.service.http.sessions import SessionHandlers, Tokens
 from hushgrid.service.ingest import Gate
 from hushgrid.service.prices import History, Pages
 
@@ -55,7 +57,7 @@ Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
 def make_app(
     gate: Gate,
-    board: Board,
+    board: ZoneStates,
     metrics: Metrics,
     http: Http,
     *,
@@ -66,51 +68,65 @@ def make_app(
     more: Sequence[BaseRoute] = (),
     mode: str = "simulation",
     operator: Operator | None = None,
-    certify: Certify = no_certificate,
-) -> Front:
-    """The app of a process. `more` are routes that look after their own scopes.
+    certify: Certify = without_ledger,
+) -> Middleware:
+    """Make the app of a process.
 
-    Without `access` there are no clients, only the tokens of `http`. `certify` makes the
-    certificate of a zone, as JSON.
+    Args:
+        gate: stores readings.
+        board: status of the zones.
+        metrics: counts of the process.
+        http: section [http] of the service file.
+        history: releases of the zones; none if absent.
+        access: clients and tokens; without it only the static tokens of `http`.
+        clock: time of the service.
+        lines: records of a zone's ledger, each as one line.
+        more: further routes that check their own scopes.
+        mode: simulation or production.
+        operator: figures for operators; made from the above if absent.
+        certify: makes the certificate of a zone, as JSON.
+
+    Returns:
+        The app.
     """
     clock = SystemClock() if clock is None else clock
     history = History(()) if history is None else history
     if access is None:
         access = Access(None, secrets.token_bytes(32), clock, static=http.tokens)
-    pages, table = Pages(history), ways(http)
+    pages, table = Pages(history), routes_of(http)
     streams = Streams(history, http.connections * 3 // 4)
     sessions = Sessions(access, lifetime=http.token_lifetime)
     if operator is None:
         operator = Operator(history, board, clock, mode=mode)
-    session_ways = SessionWays(sessions, http.tls_certificate is not None)
-    promises = PromiseWays(history.zones, mode)
+    session = SessionHandlers(sessions, http.tls_certificate is not None)
+    promises = PromiseHandlers(history.zones, mode)
     handlers: dict[str, Handler] = {
         "feed": Feeds(pages, clock).feed,
         "stream": streams.stream,
         "token": Tokens(access).token,
-        "log_in": session_ways.begin,
-        "session": session_ways.see,
-        "log_out": session_ways.end,
-        "readings": TakeReadings(gate, metrics, http.limit).take,
+        "log_in": session.begin,
+        "session": session.see,
+        "log_out": session.end,
+        "readings": ReadingsHandler(gate, metrics, http.limit).take,
         "promise": promises.promise,
         "tradeoff": promises.tradeoff,
-        **OperatorWays(operator, board.zones, certify).handlers,
-        **_telling(board, metrics, lines),
+        **OperatorHandlers(operator, board.zones, certify).handlers,
+        **_status_handlers(board, metrics, lines),
         **Description(table).handlers,
     }
     routes = _routes(table, handlers)
     errors: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
-        HTTPException: refused,
-        Exception: failed,
+        HTTPException: on_http_error,
+        Exception: on_failure,
     }
     inner = Starlette(routes=[*routes, *more], exception_handlers=errors)
     inner.router.redirect_slashes = False
     direct = {
-        (way.method, way.path): guarded(handlers[way.name], *way.scopes)
-        for way in table
-        if way.name == "readings"
+        (route.method, route.path): guarded(handlers[route.name], *route.scopes)
+        for route in table
+        if route.name == "readings"
     }
-    front = Front(
+    front = Middleware(
         inner,
         pages,
         access,
@@ -118,18 +134,18 @@ def make_app(
         clock,
         direct=direct,
         sessions=sessions,
-        by_session={way.path for way in table if way.session},
+        by_session={route.path for route in table if route.session},
     )
     front.ending.append(streams.close)
     return front
 
 
 def _routes(table: Sequence[Route], handlers: Mapping[str, Handler]) -> list[HttpRoute]:
-    """One for each path: so that what it is not for is told with all that it is for."""
+    """Make one route a path, so that Allow names all of its methods."""
     by_path: dict[str, dict[str, Handler]] = {}
-    for way in table:
-        own = by_path.setdefault(way.path, {})
-        own[way.method] = guarded(handlers[way.name], *way.scopes)
+    for route in table:
+        own = by_path.setdefault(route.path, {})
+        own[route.method] = guarded(handlers[route.name], *route.scopes)
     return [HttpRoute(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
 
 
@@ -144,11 +160,19 @@ def _by_method(own: Mapping[str, Handler]) -> Handler:
 
 
 def guarded(handler: Handler, *scopes: str) -> Handler:
-    """A handler for those alone who have one of these scopes; for anybody where there are none."""
+    """Restrict a handler to callers with one of these scopes.
+
+    Args:
+        handler: the handler.
+        scopes: one of them is needed; without any the handler is public.
+
+    Returns:
+        A handler that refuses other callers with 401 or 403.
+    """
     if not scopes:
         return handler
 
-    async def looked_at(request: Request) -> Response:
+    async def checked(request: Request) -> Response:
         grant = caller_of(request.scope).grant
         if grant is ANONYMOUS:
             return problem(
@@ -165,11 +189,11 @@ def guarded(handler: Handler, *scopes: str) -> Handler:
             )
         return await handler(request)
 
-    return looked_at
+    return checked
 
 
-def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]:
-    """What the process tells about itself."""
+def _status_handlers(board: ZoneStates, metrics: Metrics, lines: Lines) -> dict[str, Handler]:
+    """Make the handlers of status, health, metrics and ledger."""
 
     async def status(request: Request) -> Response:
         zones = [asdict(one) for one in board.statuses]
@@ -197,8 +221,8 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
 
     async def ledger(request: Request) -> Response:
         try:
-            zone = zone_asked(request.query_params, board.zones)
-        except UnfitError as error:
+            zone = requested_zone(request.query_params, board.zones)
+        except ParameterError as error:
             return error.answer()
         return StreamingResponse(
             lines(zone),
@@ -215,9 +239,7 @@ def _telling(board: Board, metrics: Metrics, lines: Lines) -> dict[str, Handler]
     }
 
 
-# --------------------------------------------------------------------------------------------------
-# The files of the pages, read once: frames of HTML, and what browsers load beside them.
-
+# ---- pages
 
 MEDIA = {
     ".css": "text/css; charset=utf-8",
@@ -225,7 +247,7 @@ MEDIA = {
     ".svg": "image/svg+xml",
     "": "text/plain; charset=utf-8",  # licences
 }
-# No inline script or style, nothing from elsewhere, no frame around us
+# no inline script or style, nothing from other hosts, no framing
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src 'self' data:; font-src 'self'; form-action 'self'; base-uri 'none';"
@@ -235,7 +257,13 @@ POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class StaticBody:
-    """A body that never changes while the process runs."""
+    """A body that does not change while the process runs.
+
+    Attributes:
+        body: its bytes.
+        media: content type.
+        etag: tag made of its digest.
+    """
 
     body: bytes
     media: str
@@ -243,11 +271,11 @@ class StaticBody:
 
     @staticmethod
     def of(body: bytes, media: str) -> StaticBody:
-        """With a tag made of what it holds."""
+        """Make one with the tag of its digest."""
         return StaticBody(body, media, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
     def answer(self, request: Request, cache: str = "no-cache", status: int = 200) -> Response:
-        """The answer to a request; 304 where the browser has it already."""
+        """Answer a request; 304 if the browser has the body already."""
         headers = {
             "Cache-Control": cache,
             "ETag": self.etag,
@@ -261,7 +289,10 @@ class StaticBody:
 
 @cache
 def assets() -> dict[str, StaticBody]:
-    """Every file under static/ by its path there; nothing else can be asked for.
+    """Read the files under static/ once; no other file is served.
+
+    Returns:
+        Bodies by path under static/.
 
     >>> sorted(name for name in assets() if name.endswith(".css"))
     ['style.css', 'vendor/uplot/uPlot.min.css']
@@ -281,16 +312,16 @@ def assets() -> dict[str, StaticBody]:
 
 @cache
 def frame(name: str) -> str:
-    """A frame of HTML with {{fields}}."""
+    """Read an HTML frame with {{fields}}.
+
+    Args:
+        name: its name under frames/.
+
+    Returns:
+        The text.
+    """
     place = resources.files(__package__) / "frames" / f"{name}.html"
     return place.read_text(encoding="utf-8")
-
-
-# --------------------------------------------------------------------------------------------------
-# Paths of the pages: each a frame filled with names of zones, and nothing else.
-#
-# What a page shows it asks for itself, from the ways under /v1 that anybody (or, on the operator's
-# page, an operator) may ask. So a page's bytes are the same whatever the meters say.
 
 
 HTML = "text/html; charset=utf-8"
@@ -315,7 +346,15 @@ NAMES = {  # of the links on top, by page
 
 
 def page_routes(zones: Sequence[str], *, demo: bool = False) -> list[BaseRoute]:
-    """The pages of a service; `demo` adds the adversary, whose data only the demo has."""
+    """Return the routes of the pages.
+
+    Args:
+        zones: ids of all zones.
+        demo: add the page of the adversary, whose data only the demo has.
+
+    Returns:
+        The routes.
+    """
     pages = _Pages(tuple(zones), demo)
     routes: dict[str, PageHandler] = {
         "/": pages.home,
@@ -343,14 +382,14 @@ async def _icon(request: Request) -> Response:
 
 
 class _Pages:
-    """Pages by their name and zone, each made once."""
+    """Pages by name and zone, each made once."""
 
     def __init__(self, zones: tuple[str, ...], demo: bool) -> None:
         self._zones, self._demo = zones, demo
         self._made = cache(self._make)
 
     async def home(self, request: Request) -> Response:
-        """The zone's page where there is one alone, else the list."""
+        """GET /: the page of the only zone, or the list of zones."""
         if len(self._zones) == 1:
             return self._made("zone", self._zones[0]).answer(request)
         return self._made("zones", None).answer(request)
@@ -360,7 +399,7 @@ class _Pages:
         return self._give(request, "zone", request.path_params["zone"])
 
     def of(self, name: str, cache: str = "no-cache") -> PageHandler:
-        """A page that may be about a zone."""
+        """Make the handler of a page that may be about a zone."""
 
         async def given(request: Request) -> Response:
             zone = request.query_params.get("zone")
@@ -387,27 +426,27 @@ class _Pages:
             "list": "".join(_item(one) for one in self._zones),
             "choice": self._choice(name, zone),
         }
-        fields["main"] = filled(frame(name), fields)
-        return StaticBody.of(filled(frame("layout"), fields).encode(), HTML)
+        fields["main"] = fill(frame(name), fields)
+        return StaticBody.of(fill(frame("layout"), fields).encode(), HTML)
 
     def _links(self, name: str, zone: str | None) -> str:
-        """The links on top; they stay with the zone."""
+        """Return the links of the header; they keep the zone."""
         many = len(self._zones) > 1
         about = f"?zone={quote(zone, safe='')}" if many and zone is not None else ""
-        shown = [("zones", "/", "Zones")] if many else []
+        links = [("zones", "/", "Zones")] if many else []
         if not many or zone is not None:
-            shown.append(("zone", _address(zone) if many and zone else "/", NAMES["zone"]))
+            links.append(("zone", _address(zone) if many and zone else "/", NAMES["zone"]))
         if self._demo:
-            shown.append(("demo", "/demo", NAMES["demo"]))
-        shown += [(one, f"/{one}{about}", NAMES[one]) for one in ("how", "explore")]
-        shown.append(("operator", f"/operator{about}", NAMES["operator"]))
+            links.append(("demo", "/demo", NAMES["demo"]))
+        links += [(one, f"/{one}{about}", NAMES[one]) for one in ("how", "explore")]
+        links.append(("operator", f"/operator{about}", NAMES["operator"]))
         return "".join(
             f'<li><a href="{escape(where)}"{_here(one == name)}>{text}</a></li>'
-            for one, where, text in shown
+            for one, where, text in links
         )
 
     def _choice(self, name: str, zone: str | None) -> str:
-        """A list to choose a zone from; nothing where there is one alone."""
+        """Return the form to choose a zone; empty if there is only one."""
         if len(self._zones) == 1 or name not in ("how", "explore"):
             return ""
         first = "" if zone is not None else '<option value="" selected disabled>choose</option>'
@@ -422,10 +461,17 @@ class _Pages:
         )
 
 
-def filled(text: str, fields: Mapping[str, str]) -> str:
-    """A frame with its fields in place; what is filled in is not looked at again.
+def fill(text: str, fields: Mapping[str, str]) -> str:
+    """Fill the fields of a frame; inserted text is not searched for fields.
 
-    >>> filled("<p>{{one}}, {{two}}</p>", {"one": "{{two}}", "two": "2"})
+    Args:
+        text: frame with {{fields}}.
+        fields: values by name.
+
+    Returns:
+        The filled text.
+
+    >>> fill("<p>{{one}}, {{two}}</p>", {"one": "{{two}}", "two": "2"})
     '<p>{{two}}, 2</p>'
     """
     return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], text)

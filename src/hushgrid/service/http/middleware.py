@@ -1,6 +1,6 @@
-"""What every request passes first: who sends it, how often, and what is ready to be given out.
+"""ASGI middleware of the service: caller, rate limit, security headers, prepared price pages.
 
-Plain ASGI: a price that is made already is two messages, without routing or a request object.
+A prepared price page is answered with two messages, without routing or a request object.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from hushgrid.service.access.tokens import Access, Sessions, sender_network
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
     Headers,
-    adorned,
-    failed,
-    openadr,
-    ours,
+    access_problem,
+    on_failure,
+    openadr_problem,
     problem,
+    same_origin,
     security_headers,
-    session_in,
-    turned_away,
+    session_cookie,
+    with_headers,
 )
 from hushgrid.service.prices import FEEDS, Page, Pages
 
-# --------------------------------------------------------------------------------------------------
-# How many requests a sender may make: a bucket each, for so many senders at most.
-
-
 BURST = 5.0  # [s] of its rate that a sender may save up
-KEPT = 10_000  # senders remembered; the one quiet for longest goes first
+KEPT = 10_000  # senders remembered; the one silent for longest is dropped first
 
 
 class Buckets:
-    """Token buckets by name.
+    """Token buckets by name, for at most `kept` names.
+
+    Args:
+        rate: tokens a second.
+        steady: monotonic clock [s].
+        kept: names remembered.
 
     >>> now = [0.0]
     >>> buckets = Buckets(2.0, lambda: now[0])
@@ -62,7 +63,7 @@ class Buckets:
         self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # tokens, when
 
     def take(self, name: Hashable) -> float:
-        """Take one; how long to wait where there is none [s]."""
+        """Take a token; return 0, or the time to wait [s] if there is none."""
         now, left = self._steady(), self._most
         known = self._left.get(name)
         if known is not None:
@@ -78,7 +79,11 @@ class Buckets:
 
 
 class Senders:
-    """Where requests come from, as far as proxies that we know can be believed."""
+    """Addresses of senders behind known proxies.
+
+    Args:
+        proxies: networks whose X-Forwarded-For is trusted.
+    """
 
     def __init__(self, proxies: Sequence[str]) -> None:
         self._networks = [ip_network(one) for one in proxies]
@@ -86,7 +91,7 @@ class Senders:
         self._near = lru_cache(maxsize=KEPT)(sender_network)
 
     def of(self, peer: str | None, forwarded: str | None) -> str:
-        """The address of a request: the last one that no proxy of ours is.
+        """Return the sender of a request: the last address that is not a known proxy.
 
         >>> Senders(["10.0.0.0/8"]).of("10.0.0.1", "6.6.6.6, 192.0.2.7, 10.0.0.2")
         '192.0.2.7'
@@ -113,25 +118,49 @@ Handler = Callable[[Request], Awaitable[Response]]
 LARGEST = 16_384  # [bytes] of a head
 OPENADR = "/openadr3/"  # its errors have another shape
 
-PRESENT = "hushgrid.asked"  # where a scope keeps who asks
+CALLER = "hushgrid.caller"  # key of the caller in a scope
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and from where."""
+    """Sender of a request.
+
+    Attributes:
+        grant: client and scopes.
+        sender: address or network.
+    """
 
     grant: Grant
     sender: str
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Who makes a request, as the front found out."""
-    found = scope.get(PRESENT)
+    """Return the caller that the middleware found.
+
+    Args:
+        scope: ASGI scope of the request.
+
+    Returns:
+        The caller; anonymous without middleware.
+    """
+    found = scope.get(CALLER)
     return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
 
 
-class Front:
-    """The whole app: the front, then `inner` for what is not ready."""
+class Middleware:
+    """The whole app: checks, prepared pages, then `inner` for the rest.
+
+    Args:
+        inner: the routed app.
+        pages: prepared price pages.
+        access: grants of tokens.
+        http: section [http] of the service file.
+        clock: time of the pages' age.
+        steady: monotonic clock [s] of the rate limit.
+        direct: handlers by method and path that skip the router.
+        sessions: grants of cookies.
+        by_session: paths that a session's cookie may read.
+    """
 
     def __init__(
         self,
@@ -145,16 +174,16 @@ class Front:
         sessions: Sessions | None = None,
         by_session: Collection[str] = (),
     ) -> None:
-        self._direct = direct  # by method and path: frequent requests that skip the router
-        self._sessions, self._by_session = sessions, frozenset(by_session)  # paths to look at
+        self._direct = direct
+        self._sessions, self._by_session = sessions, frozenset(by_session)
         self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
         self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)
         self._always = security_headers(http.tls_certificate is not None)
         self._usual = _usual(pages)
-        self.ending: list[Callable[[], None]] = []  # what to call before the server stops
+        self.ending: list[Callable[[], None]] = []  # called before the server stops
 
     def end(self) -> None:
-        """Let go of those who listen for what is to come."""
+        """End the open streams."""
         for one in self.ending:
             one()
 
@@ -170,7 +199,7 @@ class Front:
             if name == b"if-none-match":
                 unless = value if unless is None else unless + b"," + value
             elif name == b"authorization":
-                # two of them are none that we know
+                # two headers make a value that no token has
                 authorization = value if authorization is None else authorization + b"," + value
             elif name in (b"content-length", b"transfer-encoding"):
                 lengths |= 1 if name == b"content-length" else 2
@@ -185,18 +214,18 @@ class Front:
             try:
                 grant = await self._grant(authorization.decode("latin-1"))
             except AccessError as error:
-                refusal = turned_away(error)
+                refusal = access_problem(error)
         elif scope["path"] in self._by_session and scope["method"] in ("GET", "HEAD"):
             try:
                 grant = await self._session(scope)
             except AccessError as error:
-                refusal = turned_away(error)
+                refusal = access_problem(error)
         wait = self._buckets.take(grant.client or sender)
         if wait > 0:
             refusal = _too_many(wait)
         elif length > LARGEST:
             refusal = problem(431, f"The head is beyond {LARGEST} bytes; send a shorter one.")
-        elif lengths == 3:  # a proxy may believe the other one, and what follows is smuggled in
+        elif lengths == 3:  # request smuggling: a proxy may use the other one
             refusal = problem(
                 400,
                 "Content-Length and Transfer-Encoding are both there; send one of them.",
@@ -204,7 +233,7 @@ class Front:
             )
         if refusal is not None:
             if scope["path"].startswith(OPENADR):
-                refusal = openadr(refusal)
+                refusal = openadr_problem(refusal)
             await refusal(scope, receive, self._adorning(send))
             return
         if scope["method"] in ("GET", "HEAD"):
@@ -213,7 +242,7 @@ class Front:
             if page is not None:
                 await self._give(page, unless, send)
                 return
-        scope[PRESENT] = Caller(grant, sender)
+        scope[CALLER] = Caller(grant, sender)
         handler = self._direct.get((scope["method"], scope["path"]))
         if handler is None:
             await self._inner(scope, receive, self._adorning(send))
@@ -221,16 +250,20 @@ class Front:
             await _answered(handler, scope, receive, self._adorning(send))
 
     async def _grant(self, authorization: str) -> Grant:
-        """Whom a token is of; a thread is only asked where a store has to be."""
+        """Return the grant of a token; uses a thread only if the store must be read."""
         found = self._access.cached_grant(authorization)
         if found is not None:
             return found
         return await to_thread.run_sync(self._access.grant, authorization)
 
     async def _session(self, scope: Scope) -> Grant:
-        """Whom a cookie is of. For looking only: what changes something asks for more."""
-        found = session_in(scope["headers"])
-        if self._sessions is None or found is None or not ours(scope["headers"], told=False):
+        """Return the grant of a cookie; for reading only."""
+        found = session_cookie(scope["headers"])
+        if (
+            self._sessions is None
+            or found is None
+            or not same_origin(scope["headers"], required=False)
+        ):
             return ANONYMOUS
         grant = self._sessions.cached_grant(found)
         return await to_thread.run_sync(self._sessions.grant, found) if grant is None else grant
@@ -250,7 +283,7 @@ class Front:
     def _adorning(self, send: Send) -> Send:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = adorned(list(message.get("headers", [])), self._always)
+                message["headers"] = with_headers(list(message.get("headers", [])), self._always)
             await send(message)
 
         return sent
@@ -261,13 +294,21 @@ async def _answered(handler: Handler, scope: Scope, receive: Receive, send: Send
     try:
         answer = await handler(request)
     except Exception as error:
-        await (await failed(request, error))(scope, receive, send)
+        await (await on_failure(request, error))(scope, receive, send)
         raise  # so that the server logs it
     await answer(scope, receive, send)
 
 
 def page_headers(page: Page, now: float) -> Headers:
-    """Of an answer with a page; the first two are of a 304 as well."""
+    """Return the headers of an answer with a page.
+
+    Args:
+        page: the page.
+        now: UTC epoch [s].
+
+    Returns:
+        Names and values; the first two are those of a 304.
+    """
     return [
         (b"etag", page.etag),
         (b"cache-control", b"public, max-age=%d" % page.age(now)),
@@ -277,7 +318,16 @@ def page_headers(page: Page, now: float) -> Headers:
 
 
 def page_answer(page: Page, unless: str | None, now: float) -> Response:
-    """A page as an answer."""
+    """Make the answer with a page, or a 304.
+
+    Args:
+        page: the page.
+        unless: value of If-None-Match.
+        now: UTC epoch [s].
+
+    Returns:
+        The response.
+    """
     headers = page_headers(page, now)
     if unless is not None and matches(unless.encode("latin-1"), page.etag):
         answer = Response(status_code=304)
@@ -289,7 +339,14 @@ def page_answer(page: Page, unless: str | None, now: float) -> Response:
 
 
 def matches(unless: bytes, etag: bytes) -> bool:
-    """Whether a value of If-None-Match names the tag.
+    """Compare If-None-Match with a tag.
+
+    Args:
+        unless: value of the header.
+        etag: tag of the page.
+
+    Returns:
+        True if the header names the tag.
 
     >>> matches(b'W/"a", "b"', b'"b"'), matches(b"*", b'"b"'), matches(b'"a"', b'"b"')
     (True, True, False)
@@ -301,7 +358,7 @@ def matches(unless: bytes, etag: bytes) -> bool:
 
 
 def _usual(pages: Pages) -> dict[tuple[str, bytes], tuple[str, str]]:
-    """The requests nearly everyone makes: path and query -> path and zone."""
+    """Map path and query of the usual requests to path and zone."""
     from urllib.parse import quote, quote_plus
 
     found: dict[tuple[str, bytes], tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""What goes in and comes out of each path, as JSON Schema."""
+"""OpenAPI 3.1 description of the service, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from hushgrid.files.readings import BY_MEDIA_TYPE
-from hushgrid.service.http.common import NAME, Route
+from hushgrid.service.http.common import COOKIE, Route
 from hushgrid.service.prices import MOST
 
 Schema = dict[str, Any]
-Said = tuple[str, str | None, Schema | None]
+Answer = tuple[str, str | None, Schema | None]
 
 JSON, PROBLEM_JSON = "application/json", "application/problem+json"
 TEXT: Schema = {"type": "string"}
@@ -48,7 +48,7 @@ _RANGE_OF_RATE = {"low": NUMBER, "high": NUMBER}
 _RECEIPT = dict.fromkeys(
     ("accepted", "duplicate", "late", "clamped", "unknown", "malformed"), COUNT
 )
-_STANDS = {
+_STATUS = {
     "zone": TEXT, "t": {"type": "integer"}, "spent": NUMBER, "left": _or_none(NUMBER),
     "state": TEXT, "curator": _or_none(TEXT),
     "leakage": _or_none(NUMBER),
@@ -124,7 +124,7 @@ SCHEMAS: dict[str, Schema] = {
         ),
     ),
     "Status": _object(
-        zones=_list(_object({"missing": _COUNT_OR_NONE}, **_STANDS))  # for operators
+        zones=_list(_object({"missing": _COUNT_OR_NONE}, **_STATUS))  # for operators
     ),
     "State": _object(
         {"zones": _list(TEXT), "forecast_until_resumed": _list(TEXT)}, status=TEXT
@@ -154,7 +154,7 @@ ZONE: Schema = {
     "name": "zone",
     "in": "query",
     "schema": TEXT,
-    "description": "The zone; may be left out where there is one alone.",
+    "description": "The zone; may be omitted if there is only one.",
 }
 _RANGE: list[Schema] = [
     ZONE,
@@ -162,19 +162,19 @@ _RANGE: list[Schema] = [
         "name": "from",
         "in": "query",
         "schema": {"type": "string", "format": "date-time"},
-        "description": "Prices that start then or later; else from a day before the newest.",
+        "description": "Prices that start then or later; by default from a day before the newest.",
     },
     {
         "name": "to",
         "in": "query",
         "schema": {"type": "string", "format": "date-time"},
-        "description": "Prices that start before; else to the end of the forecast.",
+        "description": "Prices that start before; by default to the end of the forecast.",
     },
     {
         "name": "limit",
         "in": "query",
         "schema": {"type": "integer", "minimum": 1, "maximum": MOST},
-        "description": "The most prices to give; default 1000.",
+        "description": "Maximum number of prices; default 1000.",
     },
 ]
 _RANGED = ("/v1/prices", "/v1/prices.csv", "/v1/evcc", "/v1/emhass", "/v1/octopus")
@@ -198,7 +198,7 @@ PARAMETERS: dict[str, list[Schema]] = {
             "name": "Last-Event-ID",
             "in": "header",
             "schema": TEXT,
-            "description": "The last event seen: what came after it is sent first.",
+            "description": "Id of the last event received; later events are sent first.",
         },
     ],
     "/v1/readings": [
@@ -206,7 +206,7 @@ PARAMETERS: dict[str, list[Schema]] = {
             "name": "mapping",
             "in": "query",
             "schema": {"enum": ["canonical", "lcl", "pecan"]},
-            "description": "What the columns of a table mean.",
+            "description": "Meaning of the columns of a table.",
         }
     ],
 }
@@ -235,35 +235,35 @@ BODIES: dict[str, Schema] = {
 }
 
 
-def _feed(media: str, schema: Schema | None, said: str) -> dict[str, Said]:
+def _feed(media: str, schema: Schema | None, text: str) -> dict[str, Answer]:
     return {
-        "200": (said, media, schema),
+        "200": (text, media, schema),
         "304": ("Nothing new since the ETag in If-None-Match.", None, None),
         "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
         "404": ("No such zone, or no price yet.", PROBLEM_JSON, PROBLEM),
     }
 
 
-def _of_zone(schema: Schema, said: str) -> dict[str, Said]:
+def _of_zone(schema: Schema, text: str) -> dict[str, Answer]:
     return {
-        "200": (said, JSON, schema),
+        "200": (text, JSON, schema),
         "400": ("A parameter cannot be used.", PROBLEM_JSON, PROBLEM),
         "404": ("No such zone, or no such figure for it.", PROBLEM_JSON, PROBLEM),
     }
 
 
-_REFUSED: Said = ("The body cannot be taken.", PROBLEM_JSON, PROBLEM)
-_NO_TOKEN: Said = ("No token.", JSON, _ref("TokenError"))
-RESPONSES: dict[str, dict[str, Said]] = {
+_REFUSED: Answer = ("The body cannot be taken.", PROBLEM_JSON, PROBLEM)
+_NO_TOKEN: Answer = ("No token.", JSON, _ref("TokenError"))
+RESPONSES: dict[str, dict[str, Answer]] = {
     "/v1/price": _feed(JSON, _ref("Price"), "The newest price."),
-    "/v1/prices": _feed(JSON, _ref("Prices"), "Prices, published and forecast apart."),
+    "/v1/prices": _feed(JSON, _ref("Prices"), "Published prices and, separately, the forecast."),
     "/v1/prices.csv": _feed("text/csv", None, "start, end, price, currency, kind."),
     "/v1/evcc": _feed(JSON, _ref("Evcc"), "start, end, value."),
     "/v1/emhass": _feed(JSON, _ref("Emhass"), "Prices by time."),
-    "/v1/octopus": _feed(JSON, _ref("Octopus"), "Unit rates, the newest first."),
+    "/v1/octopus": _feed(JSON, _ref("Octopus"), "Unit rates, newest first."),
     "/v1/stream": {
         **_feed("text/event-stream", None, "An event for each release; its id is t."),
-        "503": ("Too many listen already.", PROBLEM_JSON, PROBLEM),
+        "503": ("Too many listeners.", PROBLEM_JSON, PROBLEM),
     },
     "/v1/token": {
         "200": ("A token.", JSON, _ref("Token")),
@@ -280,7 +280,7 @@ RESPONSES: dict[str, dict[str, Said]] = {
     },
     "GET /v1/session": {
         "200": ("Who is logged in.", JSON, _ref("Session")),
-        "401": ("Nobody is.", PROBLEM_JSON, PROBLEM),
+        "401": ("No session.", PROBLEM_JSON, PROBLEM),
     },
     "DELETE /v1/session": {
         "204": ("Logged out.", None, None),
@@ -289,16 +289,16 @@ RESPONSES: dict[str, dict[str, Said]] = {
     "/v1/promise": _of_zone(_ref("Promise"), "The promise in a sentence and in figures."),
     "/v1/tradeoff": _of_zone(_ref("Tradeoff"), "The error of the price by epsilon and eta."),
     "/v1/operator": {"200": ("All zones.", JSON, _ref("Operator"))},
-    "/v1/operator/zone": _of_zone(_ref("OperatorZone"), "The inside of a zone."),
+    "/v1/operator/zone": _of_zone(_ref("OperatorZone"), "Loads, noise and budget of a zone."),
     "/v1/operator/certificate": {
         **_of_zone({"type": "object"}, "The certificate; docs/certificate.md has its keys."),
         "503": ("The ledger cannot be read now.", PROBLEM_JSON, PROBLEM),
     },
     "/v1/readings": {
-        "200": ("What became of the readings.", JSON, _ref("Receipt")),
+        "200": ("How many readings were accepted, and why others were not.", JSON, _ref("Receipt")),
         **dict.fromkeys(("400", "408", "413", "415", "503"), _REFUSED),
     },
-    "/v1/status": {"200": ("Where each zone stands.", JSON, _ref("Status"))},
+    "/v1/status": {"200": ("Status of each zone.", JSON, _ref("Status"))},
     "/v1/ledger": {
         "200": (
             "Records, one a line; docs/ledger.md has the format.",
@@ -310,17 +310,13 @@ RESPONSES: dict[str, dict[str, Said]] = {
     },
     "/v1/openapi.json": {"200": ("OpenAPI 3.1.", JSON, {"type": "object"})},
     "/v1/docs": {"200": ("This page.", "text/html", None)},
-    "/healthz": {"200": ("It does.", JSON, _ref("State"))},
+    "/healthz": {"200": ("The process is up.", JSON, _ref("State"))},
     "/readyz": {
-        "200": ("All are.", JSON, _ref("State")),
-        "503": ("Some are not.", JSON, _ref("State")),
+        "200": ("All zones are ready.", JSON, _ref("State")),
+        "503": ("Some zones are not ready.", JSON, _ref("State")),
     },
     "/metrics": {"200": ("The text format.", "text/plain", None)},
 }
-
-
-# --------------------------------------------------------------------------------------------------
-# What the service offers, for machines (OpenAPI 3.1) and as a page of its own for people.
 
 
 STYLE = (
@@ -337,87 +333,98 @@ HOUR = "public, max-age=3600"
 
 
 class Description:
-    """Made once from the table of paths."""
+    """Handlers of the description.
+
+    Args:
+        table: all routes.
+    """
 
     def __init__(self, table: Sequence[Route]) -> None:
-        self._openapi, self._page = described(table), page(table)
+        self._openapi, self._page = describe(table), docs_page(table)
         self.handlers: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "openapi": self._machines,
-            "docs": self._people,
+            "openapi": self._as_json,
+            "docs": self._as_page,
         }
 
-    async def _machines(self, request: Request) -> Response:
+    async def _as_json(self, request: Request) -> Response:
         del request
         return JSONResponse(self._openapi, headers={"Cache-Control": HOUR})
 
-    async def _people(self, request: Request) -> Response:
+    async def _as_page(self, request: Request) -> Response:
         del request
         headers = {"Cache-Control": HOUR, "Content-Security-Policy": PAGE_POLICY}
         return HTMLResponse(self._page, headers=headers)
 
 
-def described(table: Sequence[Route]) -> dict[str, Any]:
-    """The OpenAPI description of some paths."""
+def describe(table: Sequence[Route]) -> dict[str, Any]:
+    """Make the OpenAPI description.
+
+    Args:
+        table: the routes.
+
+    Returns:
+        The OpenAPI document.
+    """
     from hushgrid import __version__
 
     paths: dict[str, dict[str, Any]] = {}
-    for way in table:
-        paths.setdefault(way.path, {})[way.method.lower()] = _operation(way)
+    for route in table:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "hushgrid",
             "version": __version__,
-            "description": "Real-time electricity prices that give away nobody's occupancy."
-            " Everything per kWh, times in UTC.",
+            "description": "Real-time electricity prices that protect the occupancy of homes."
+            " Prices per kWh, times in UTC.",
         },
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": NAME},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             },
         },
     }
 
 
-def _operation(way: Route) -> dict[str, Any]:
+def _operation(route: Route) -> dict[str, Any]:
     answers: dict[str, Any] = {
-        status: _answer(*said) for status, said in _said(RESPONSES, way).items()
+        status: _answer(*one) for status, one in _lookup(RESPONSES, route).items()
     }
-    refusals = ["429", "500", "401"] + (["403"] if way.scopes else [])
+    refusals = ["429", "500", "401"] + (["403"] if route.scopes else [])
     for status in refusals:
         answers.setdefault(status, _answer("Refused.", "application/problem+json", PROBLEM))
     made: dict[str, Any] = {
-        "operationId": _name(way),
-        "summary": way.summary,
+        "operationId": _name(route),
+        "summary": route.summary,
         "responses": answers,
     }
-    if way.path in PARAMETERS:
-        made["parameters"] = PARAMETERS[way.path]
-    if _said(BODIES, way):
-        made["requestBody"] = _said(BODIES, way)
-    if way.path == "/v1/readings":
+    if route.path in PARAMETERS:
+        made["parameters"] = PARAMETERS[route.path]
+    if _lookup(BODIES, route):
+        made["requestBody"] = _lookup(BODIES, route)
+    if route.path == "/v1/readings":
         one = {"schema": {"type": "string", "format": "binary"}}
         made["requestBody"] = {"required": True, "content": dict.fromkeys(BY_MEDIA_TYPE, one)}
-    if way.path == "/v1/operator/certificate":
+    if route.path == "/v1/operator/certificate":
         answers["200"]["content"]["text/html"] = {}
-    if way.scopes:
-        made["security"] = [{"bearer": list(way.scopes)}]
-        if way.session:
-            made["security"].append({"session": list(way.scopes)})
+    if route.scopes:
+        made["security"] = [{"bearer": list(route.scopes)}]
+        if route.session:
+            made["security"].append({"session": list(route.scopes)})
     return made
 
 
-def _said(about: Mapping[str, Any], way: Route) -> Any:
-    """What is said of a way: under its method and path, or under its path alone."""
-    return about.get(f"{way.method} {way.path}", about.get(way.path))
+def _lookup(about: Mapping[str, Any], route: Route) -> Any:
+    """Return the entry of a route: by method and path, or by path alone."""
+    return about.get(f"{route.method} {route.path}", about.get(route.path))
 
 
-def _name(way: Route) -> str:
-    name = way.path.removeprefix("/v1/").replace("/", "-").replace(".", "-")
-    return f"{way.method.lower()}-{name}" if way.path == "/v1/session" else name
+def _name(route: Route) -> str:
+    name = route.path.removeprefix("/v1/").replace("/", "-").replace(".", "-")
+    return f"{route.method.lower()}-{name}" if route.path == "/v1/session" else name
 
 
 def _answer(text: str, media: str | None = None, schema: Any = None) -> dict[str, Any]:
@@ -427,31 +434,38 @@ def _answer(text: str, media: str | None = None, schema: Any = None) -> dict[str
     return made
 
 
-def page(table: Sequence[Route]) -> str:
-    """The description as one page that loads nothing."""
-    parts = [_section(way) for way in table]
+def docs_page(table: Sequence[Route]) -> str:
+    """Make the description as one HTML page that loads no other file.
+
+    Args:
+        table: the routes.
+
+    Returns:
+        The HTML.
+    """
+    parts = [_section(route) for route in table]
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>hushgrid</title>'
         f"<style>{STYLE}</style></head><body><h1>hushgrid</h1>"
-        "<p>Real-time electricity prices that give away nobody's occupancy. Everything per kWh,"
-        ' times in UTC. For machines: <a href="/v1/openapi.json">openapi.json</a>.</p>'
+        "<p>Real-time electricity prices that protect the occupancy of homes. Prices per kWh,"
+        ' times in UTC. As OpenAPI: <a href="/v1/openapi.json">openapi.json</a>.</p>'
         f"{''.join(parts)}</body></html>"
     )
 
 
-def _section(way: Route) -> str:
-    who = f"needs the scope {' or '.join(way.scopes)}" if way.scopes else "for anyone"
+def _section(route: Route) -> str:
+    who = f"needs the scope {' or '.join(route.scopes)}" if route.scopes else "for anyone"
     rows = "".join(
         f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['description'])}</td></tr>"
-        for one in PARAMETERS.get(way.path, ())
+        for one in PARAMETERS.get(route.path, ())
     )
     answers = "".join(
-        f"<tr><td>{status}</td><td>{escape(said[0])}</td></tr>"
-        for status, said in _said(RESPONSES, way).items()
+        f"<tr><td>{status}</td><td>{escape(one[0])}</td></tr>"
+        for status, one in _lookup(RESPONSES, route).items()
     )
     return (
-        f"<h2>{way.method} <code>{escape(way.path)}</code></h2>"
-        f"<p>{escape(way.summary)} ({escape(who)})</p>"
+        f"<h2>{route.method} <code>{escape(route.path)}</code></h2>"
+        f"<p>{escape(route.summary)} ({escape(who)})</p>"
         + (f"<table>{rows}</table>" if rows else "")
         + f"<table>{answers}</table>"
     )

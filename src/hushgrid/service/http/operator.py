@@ -1,4 +1,8 @@
-"""What an operator is shown of the zones. The true load is in here, and nowhere else."""
+"""/v1/operator: loads, noise, budget, alerts and certificates, for operators only.
+
+The only module of the service that outputs true loads. Loads are kept in memory, and no longer
+than the readings themselves. No answer may be cached.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +31,32 @@ from hushgrid.model.zone import public_rate, tally
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
-from hushgrid.service.http.common import RETRY, Board, UnfitError, problem
+from hushgrid.service.http.common import RETRY, ParameterError, ZoneStates, problem
 from hushgrid.service.http.middleware import Handler
-from hushgrid.service.http.prices import zone_asked
+from hushgrid.service.http.prices import requested_zone
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.ports import Interval
 from hushgrid.service.prices import History
 from hushgrid.service.promise import assumed, promise_of, sentence
 
-# --------------------------------------------------------------------------------------------------
-# What needs a hand in a zone, each in one sentence with the fix. Pure.
-
-
 DAY = 86_400  # [s]
 MANY, MOST = 0.1, 0.5  # shares of meters missing: a warning, an error
 
 _AWAY = {
     "PriceFile": "The price file cannot be written; see that its folder and room on disk are there",
-    "MqttPrices": "Prices do not reach the MQTT broker; see that it runs and lets us in",
-    "MqttEvents": "OpenADR events do not reach the MQTT broker; see that it runs and lets us in",
+    "MqttPrices": "Prices do not reach the MQTT broker; see that it runs and takes logins",
+    "MqttEvents": "OpenADR events do not reach the MQTT broker; see that it runs and takes logins",
 }
 
 
 class Alert(NamedTuple):
-    """A sentence, and how bad it is."""
+    """A problem of a zone.
+
+    Attributes:
+        level: error or warning.
+        text: one sentence with the fix.
+    """
 
     level: Literal["error", "warning"]
     text: str
@@ -59,9 +64,17 @@ class Alert(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZoneHealth:
-    """Where a zone stands, as its operator may know it.
+    """State of a zone for its operator.
 
-    `open`: its loop passed lately; `away`: names of publishers that fail; `jumped`: the clock did.
+    Attributes:
+        zone: its service.
+        now: UTC epoch [s].
+        status: of the last tick, None before the first.
+        inside: noise of the next release.
+        newest: last release.
+        open: the zone ticked lately.
+        away: names of publishers that fail.
+        jumped: the clock jumped within the last hour.
     """
 
     zone: ZoneService
@@ -75,7 +88,7 @@ class ZoneHealth:
 
     @property
     def releases_left(self) -> int:
-        """Of the horizon."""
+        """Releases left in the horizon."""
         if self.status is None:
             return self.zone.policy.horizon
         done = self.status.t - self.zone.begins // self.zone.seconds + 1
@@ -83,9 +96,9 @@ class ZoneHealth:
 
     @property
     def runs_out(self) -> int | None:
-        """When the first price is due that the budget no longer pays for [UTC epoch s].
+        """Time of the first price that the budget no longer covers [UTC epoch s].
 
-        At what the next release costs; None without a budget, or where the horizon ends first.
+        At the cost of the next release; None without a budget, or if the horizon ends first.
         """
         if self.status is None or self.status.left is None:
             return None
@@ -98,37 +111,44 @@ class ZoneHealth:
             return None
         else:
             known = self.inside.paid
-            spent = Spent().add(self.status.spent)  # rounded up, where the curator is elsewhere
+            spent = Spent().add(self.status.spent)  # rounded up if another curator has the zone
             paid = spent.more(cost, self.zone.budget or 0.0) if known is None else known
         if paid >= self.releases_left:
             return None
         return self.due(paid)
 
     def due(self, ahead: int = 0) -> int:
-        """When a release to come is due [UTC epoch s]; 0 is the next one."""
+        """Return when a future release is due [UTC epoch s]; 0 is the next one."""
         t = (self.zone.begins // self.zone.seconds - 1) if self.status is None else self.status.t
         return (t + ahead + 2) * self.zone.seconds + self.zone.grace
 
     @property
     def missing(self) -> tuple[int | None, float | None]:
-        """Meters that sent nothing for the last interval, and their share of all; None: unknown."""
+        """Number and share of meters without a reading in the last interval; None if unknown."""
         lost = None if self.status is None else self.status.missing
         return lost, None if lost is None else lost / len(self.zone.meters)
 
 
-def alerts(seen: ZoneHealth) -> list[Alert]:
-    """The worst first."""
-    found = [*_running(seen), *_source(seen), *_spending(seen), *_ways(seen)]
+def alerts(health: ZoneHealth) -> list[Alert]:
+    """Return the alerts of a zone.
+
+    Args:
+        health: its state.
+
+    Returns:
+        Errors first, then warnings.
+    """
+    found = [*_running(health), *_source(health), *_spending(health), *_connections(health)]
     return sorted(found, key=lambda alert: alert.level != "error")
 
 
-def _running(seen: ZoneHealth) -> list[Alert]:
-    newest, zone = seen.newest, seen.zone
-    if newest is not None and seen.now < newest.published_at - 1:
-        behind = newest.published_at - math.floor(seen.now)
+def _running(health: ZoneHealth) -> list[Alert]:
+    newest, zone = health.newest, health.zone
+    if newest is not None and health.now < newest.published_at - 1:
+        behind = newest.published_at - math.floor(health.now)
         text = f"The clock is {behind} s behind the last release and the zone waits; set the clock."
         return [Alert("error", text)]
-    if not seen.open:
+    if not health.open:
         return [
             Alert(
                 "error",
@@ -136,81 +156,84 @@ def _running(seen: ZoneHealth) -> list[Alert]:
                 " whether the disk, the database or the terms are the reason.",
             )
         ]
-    if seen.status is not None and seen.now > seen.due() + zone.seconds:
-        text = f"No price has come since {utc(seen.due())}; see in the log what holds the loop up."
+    if health.status is not None and health.now > health.due() + zone.seconds:
+        text = (
+            f"No price has come since {utc(health.due())}; see in the log what holds the loop up."
+        )
         return [Alert("error", text)]
     return []
 
 
-def _source(seen: ZoneHealth) -> list[Alert]:
-    if seen.status is None:
+def _source(health: ZoneHealth) -> list[Alert]:
+    if health.status is None:
         return []
-    zone = seen.zone
+    zone = health.zone
     constant = f"the constant {zone.fallback_rate:g} {zone.currency}/kWh"
-    if seen.status.state == "fallback only":
+    instead = constant if zone.learned.private else "a forecast without readings"
+    if health.status.state == "fallback only":
         text = f"No model can be used, so the price is {constant}; run hushgrid check."
         return [Alert("error", text)]
-    if seen.status.state == UNTIL_RESUMED:
-        shown = constant if zone.learned.private else "a forecast without readings"
+    if health.status.state == UNTIL_RESUMED:
         text = (
             "The ledger lacks releases that may have been published (a fail-over of the database,"
-            f" an older copy), so the price is {shown}; run hushgrid resume, which books their loss"
+            f" an older copy), so the price is {instead}; run hushgrid resume, which books"
+            " their loss."
         )
-        return [Alert("error", f"{text}.")]
-    if seen.status.state != "forecast only":
+        return [Alert("error", text)]
+    if health.status.state != "forecast only":
         return []
-    shown = constant if zone.learned.private else "a forecast without readings"
-    if seen.releases_left == 0:
+    if health.releases_left == 0:
         what = f"The horizon of {zone.policy.horizon} releases is over"
     else:
         what = f"The budget of {zone.budget:g} is spent"
     fix = "give a later begins and start once with --new-epoch"
-    return [Alert("error", f"{what}, so the price is {shown}; {fix}.")]
+    return [Alert("error", f"{what}, so the price is {instead}; {fix}.")]
 
 
-def _spending(seen: ZoneHealth) -> list[Alert]:
-    if seen.inside.scale is None:
+def _spending(health: ZoneHealth) -> list[Alert]:
+    if health.inside.scale is None:
         return []
-    ends, steps = seen.runs_out, seen.releases_left
+    ends, steps = health.runs_out, health.releases_left
     plan = "plan the next epoch (hushgrid plan)"
-    if ends is not None and ends - seen.now <= DAY:
+    if ends is not None and ends - health.now <= DAY:
         return [Alert("warning", f"The budget lasts until {utc(ends)} only; {plan}.")]
-    if seen.status is not None and steps * seen.zone.seconds <= DAY < _whole(seen.zone):
-        last = utc(seen.due(steps))
+    if health.status is not None and steps * health.zone.seconds <= DAY < _whole(health.zone):
+        last = utc(health.due(steps))
         return [Alert("warning", f"The horizon ends at {last}; {plan}.")]
     return []
 
 
 def _whole(zone: ZoneService) -> int:
-    """The horizon [s]: one of a day is not near its end all day long."""
+    """Return the horizon [s]; a horizon of one day gets no warning."""
     return zone.policy.horizon * zone.seconds
 
 
-def _ways(seen: ZoneHealth) -> list[Alert]:
+def _connections(health: ZoneHealth) -> list[Alert]:
     found = []
-    lost, share = seen.missing
+    lost, share = health.missing
     if share is not None and share > MANY:
         found.append(
             Alert(
                 "error" if share > MOST else "warning",
-                f"{lost} of {len(seen.zone.meters)} meters ({share:.0%}) sent nothing for the last"
-                " interval; see that their head-end runs and reaches the service.",
+                f"{lost} of {len(health.zone.meters)} meters ({share:.0%}) sent nothing for the"
+                " last interval; see that their head-end runs and reaches the service.",
             )
         )
-    for name in dict.fromkeys(seen.away):
+    for name in dict.fromkeys(health.away):
         found.append(Alert("warning", f"{_AWAY.get(name, f'{name} does not take prices')}."))
-    if seen.jumped:
+    if health.jumped:
         text = "The clock jumped within the last hour; see that it is kept by NTP."
         found.append(Alert("warning", text))
     return found
 
 
-# --------------------------------------------------------------------------------------------------
-# The certificate of a running zone, made from its ledger beside the writer.
-
-
 class Certificates:
-    """One for each state of a ledger: made when it is asked for, kept until a record is added."""
+    """Certificates of running zones, made on demand and kept until a record is added.
+
+    Args:
+        deployment: zones and ledger.
+        key: public key of the ledger.
+    """
 
     def __init__(self, deployment: Deployment, key: str) -> None:
         self._ledger, self._key = deployment.ledger, key
@@ -219,7 +242,7 @@ class Certificates:
         self._mutex = threading.Lock()
 
     def values(self, zone: str) -> dict[str, Any]:
-        """Its figures, as `hushgrid audit --json` writes them. Takes seconds."""
+        """Return a zone's certificate as `hushgrid audit --json` writes it. Takes seconds."""
         with self._mutex:
             with open_store(self._ledger, create=False) as store:
                 newest = store.head(zone)
@@ -237,38 +260,43 @@ class Certificates:
             [terms_of(self._zones[zone])],
             chain=chain,
             commit=schedule_digest,
-            # as somebody would ask who has exported the ledger from /v1/ledger
+            # as for an auditor who exported the ledger from /v1/ledger
             inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
                     "digests": {}, "zone": zone, "key": self._key, "heads": []},
         )  # fmt: skip
         return report.certificate_json(found)
 
 
-# --------------------------------------------------------------------------------------------------
-# True loads of closed intervals and who was missing, for the operator alone. In memory only, and
-# no longer than the readings themselves are kept.
-
-
 KEPT = 400  # loads of a zone
 
 
 class Sum(NamedTuple):
-    """The load [Wh] of an interval, and how many meters were missing. Secret."""
+    """Load of an interval. Secret.
+
+    Attributes:
+        load: [Wh].
+        missing: number of missing meters.
+    """
 
     load: int
     missing: int
 
 
 class ReadingSource(Protocol):
-    """Where readings are looked at."""
+    """Source of stored readings."""
 
     def peek(self, zone: str, start: int) -> Interval | None:
-        """The readings of an interval; None where they cannot be had."""
+        """Return the readings of an interval; None if they cannot be read."""
         ...
 
 
 class Loads:
-    """Each load is added up once: a closed interval never changes. Any thread may call it."""
+    """True loads of closed intervals, each summed once. Thread-safe.
+
+    Args:
+        zones: the zones.
+        readings: source of readings; None if there is none.
+    """
 
     def __init__(self, zones: Iterable[ZoneService], readings: ReadingSource | None) -> None:
         self._readings = readings
@@ -278,13 +306,13 @@ class Loads:
             for zone, one in self._zones.items()
         }
         self._known: dict[str, dict[int, Sum]] = {zone: {} for zone in self._zones}
-        self._mutex = threading.Lock()  # of what is known
-        self._adding = threading.Lock()  # one at a time reads the store
+        self._mutex = threading.Lock()  # guards _known
+        self._adding = threading.Lock()  # one thread at a time reads the store
 
     def of(self, zone: str, starts: Sequence[int], now: float) -> dict[int, Sum]:
-        """The loads of these intervals of the present epoch, as far as readings are kept.
+        """Return the loads of intervals of the present epoch whose readings are still stored.
 
-        A meter that is missing counts as it did for the release: with its public expectation.
+        A missing meter counts as in the release: with its public expectation.
         """
         service = self._zones[zone]
         since = max(service.begins, _oldest(service, now))
@@ -298,7 +326,7 @@ class Loads:
             return {start: known[start] for start in starts if start in known}
 
     def forget(self, now: float) -> None:
-        """Drop what is as old as readings that are deleted."""
+        """Drop loads whose readings are deleted."""
         with self._mutex:
             for zone, known in self._known.items():
                 oldest = _oldest(self._zones[zone], now)
@@ -322,28 +350,35 @@ class Loads:
 
 
 def _oldest(zone: ZoneService, now: float) -> int:
-    """Intervals that start before are purged, or will be at the next tick [UTC epoch s]."""
+    """Return the start of the oldest interval that is not purged [UTC epoch s]."""
     return int(now) - zone.retention - zone.seconds + 1
 
 
-SHOWN = 192  # releases of a zone
+SERIES = 192  # releases of a zone
 NOT_HERE = "Another curator runs this zone; its own operator page says why."
-JUMPED = 3600.0  # [s] that a jump of the clock is told of
+JUMPED = 3600.0  # [s] that a jump of the clock is reported
 
 NOT_OPEN = Inside.of(None)
-ELSEWHERE = Inside.of(None)  # another curator has the zone; told apart by being this one
+ELSEWHERE = Inside.of(None)  # another curator has the zone; compared by identity
 
 
 class Operator:
-    """Figures for operators, put together when they are asked for.
+    """Figures for operators, computed on demand.
 
-    The loop says how zones stand (`noted`); `publishers` are the names behind its numbers.
+    Args:
+        history: releases of the zones.
+        board: status of the zones.
+        clock: time of the service.
+        mode: simulation or production.
+        loads: true loads; none if absent.
+        publishers: names by the index that `Inside.away` uses.
+        steady: monotonic clock [s].
     """
 
     def __init__(
         self,
         history: History,
-        board: Board,
+        board: ZoneStates,
         clock: Clock,
         *,
         mode: str = "simulation",
@@ -357,62 +392,61 @@ class Operator:
         self._inside: dict[str, Inside] = {}
         self._jumps, self._jumped = 0, -math.inf
 
-    def noted(self, zone: str, inside: Inside) -> None:
-        """The loop went over an open zone."""
+    def update(self, zone: str, inside: Inside) -> None:
+        """Set the noise of an open zone after a tick."""
         self._inside[zone] = inside
 
     def elsewhere(self, zone: str) -> None:
-        """Another curator has the zone: what was noted here is old."""
-        if self._inside.get(zone) is not ELSEWHERE:
-            self.noted(zone, ELSEWHERE)
+        """Mark a zone as run by another curator."""
+        self._inside[zone] = ELSEWHERE
 
     def passed(self) -> None:
-        """The loop went over all zones: forget what is old, and look whether the clock jumped."""
+        """Drop old loads and check the clock for jumps, after a pass over all zones."""
         self._loads.forget(self._clock.now())
         jumps = int(getattr(self._clock, "jumps", 0))
         if jumps > self._jumps:
             self._jumps, self._jumped = jumps, self._steady()
 
     def summary(self) -> dict[str, Any]:
-        """All zones, each in a line."""
+        """Return one line of figures for each zone."""
         zones = []
-        for seen in self._seen(self._history.zones.values()):
+        for health in self._healths(self._history.zones.values()):
             zones.append(
                 {
-                    "zone": seen.zone.id,
-                    "state": _state(seen),
-                    "t": None if seen.status is None else seen.status.t,
-                    "missing": seen.missing[0],
-                    "alerts": len(alerts(seen)),
+                    "zone": health.zone.id,
+                    "state": _state(health),
+                    "t": None if health.status is None else health.status.t,
+                    "missing": health.missing[0],
+                    "alerts": len(alerts(health)),
                 }
             )
         return {"now": utc(int(self._clock.now())), "zones": zones}
 
     def zone(self, name: str) -> dict[str, Any]:
-        """The inside of a zone; reads the meter store where a load is new."""
+        """Return all figures of a zone; reads the meter store for new loads."""
         zone = self._history.zones[name]
-        (seen,) = self._seen([zone])
-        lost, share = seen.missing
+        (health,) = self._healths([zone])
+        lost, share = health.missing
         return {
             "zone": name,
             "mode": self._mode,
-            "state": _state(seen),
-            "now": utc(int(seen.now)),
-            "t": None if seen.status is None else seen.status.t,
+            "state": _state(health),
+            "now": utc(int(health.now)),
+            "t": None if health.status is None else health.status.t,
             "interval_s": zone.seconds,
             "time_zone": zone.time_zone,
             "currency": zone.currency,
             "houses": len(zone.meters),
             "promise": self._promise(zone),
-            "noise": _noise(zone, seen.inside),
-            "budget": _budget(seen),
+            "noise": _noise(zone, health.inside),
+            "budget": _budget(health),
             "missing": {"meters": lost, "share": share},
-            "series": self._series(zone, seen.now),
-            "alerts": [alert._asdict() for alert in alerts(seen)],
-            "head": None if seen.newest is None else seen.newest.head,
+            "series": self._series(zone, health.now),
+            "alerts": [alert._asdict() for alert in alerts(health)],
+            "head": None if health.newest is None else health.newest.head,
         }
 
-    def _seen(self, zones: Iterable[ZoneService]) -> Iterator[ZoneHealth]:
+    def _healths(self, zones: Iterable[ZoneService]) -> Iterator[ZoneHealth]:
         statuses = {one.zone: one for one in self._board.statuses}
         waiting, now = set(self._board.waiting()), self._clock.now()
         jumped = self._steady() - self._jumped < JUMPED
@@ -442,17 +476,17 @@ class Operator:
         }
 
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:
-        shown = self._history.last(zone.id, SHOWN)
-        loads = self._loads.of(zone.id, [one.start for one in shown], now)
-        return [_row(zone, one, loads.get(one.start)) for one in shown]
+        releases = self._history.last(zone.id, SERIES)
+        loads = self._loads.of(zone.id, [one.start for one in releases], now)
+        return [_row(zone, one, loads.get(one.start)) for one in releases]
 
 
-def _state(seen: ZoneHealth) -> str:
-    return "not open" if seen.status is None else seen.status.state
+def _state(health: ZoneHealth) -> str:
+    return "not open" if health.status is None else health.status.state
 
 
 def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, Any]:
-    """A release, with its load, the rate of that and who was missing where readings are kept."""
+    """Return a release with its load, exact rate and missing meters, if readings are stored."""
     load = None if found is None else found.load
     return {
         "t": one.t,
@@ -480,24 +514,20 @@ def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
     }
 
 
-def _budget(seen: ZoneHealth) -> dict[str, Any]:
-    status, ends = seen.status, seen.runs_out
+def _budget(health: ZoneHealth) -> dict[str, Any]:
+    status, ends = health.status, health.runs_out
     return {
         "spent": None if status is None else _finite(status.spent),
-        "total": seen.zone.budget,
+        "total": health.zone.budget,
         "left": None if status is None else _finite(status.left),
         "runs_out": None if ends is None else utc(ends),
-        "per_release": _finite(seen.inside.epsilon),
-        "horizon_ends": utc(seen.zone.begins + seen.zone.policy.horizon * seen.zone.seconds),
+        "per_release": _finite(health.inside.epsilon),
+        "horizon_ends": utc(health.zone.begins + health.zone.policy.horizon * health.zone.seconds),
     }
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-# --------------------------------------------------------------------------------------------------
-# /v1/operator: what operators see. Nothing of it may be kept on the way to them.
 
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -506,13 +536,29 @@ FORMATS = ("json", "html")
 Certify = Callable[[str], dict[str, Any]]
 
 
-def no_certificate(zone: str) -> dict[str, Any]:
-    """Where there is no ledger to certify from."""
+def without_ledger(zone: str) -> dict[str, Any]:
+    """Refuse a certificate without a ledger.
+
+    Args:
+        zone: id of the zone.
+
+    Returns:
+        Never.
+
+    Raises:
+        HushgridError: always.
+    """
     raise HushgridError(f"zone {zone!r} has no ledger here; ask a running hushgrid serve.")
 
 
-class OperatorWays:
-    """Handlers, by name."""
+class OperatorHandlers:
+    """Handlers of /v1/operator.
+
+    Args:
+        operator: figures.
+        zones: ids of all zones.
+        certify: makes the certificate of a zone, as JSON.
+    """
 
     def __init__(self, operator: Operator, zones: Iterable[str], certify: Certify) -> None:
         self._operator, self._zones, self._certify = operator, tuple(zones), certify
@@ -530,8 +576,8 @@ class OperatorWays:
 
     async def _zone(self, request: Request) -> Response:
         try:
-            name = zone_asked(request.query_params, self._zones)
-        except UnfitError as error:
+            name = requested_zone(request.query_params, self._zones)
+        except ParameterError as error:
             return error.answer()
         found = await to_thread.run_sync(
             self._operator.zone, name, limiter=self._limiter("zone", 4)
@@ -540,24 +586,24 @@ class OperatorWays:
 
     async def _certificate(self, request: Request) -> Response:
         try:
-            name = zone_asked(request.query_params, self._zones)
+            name = requested_zone(request.query_params, self._zones)
             form = request.query_params.get("format", "json")
             if form not in FORMATS:
-                raise UnfitError("format", form, f"give one of {', '.join(FORMATS)}")
-        except UnfitError as error:
+                raise ParameterError("format", form, f"give one of {', '.join(FORMATS)}")
+        except ParameterError as error:
             return error.answer()
         try:
             values = await to_thread.run_sync(
                 self._certify, name, limiter=self._limiter("certificate", 1)
             )
-        except (HushgridError, OSError):  # a store's own words may name a host or a file
+        except (HushgridError, OSError):  # a store's message may name a host or a file
             return problem(503, "The ledger cannot be read now; try again.", headers=RETRY)
         if form == "json":
             return JSONResponse(values, headers=NO_STORE)
         return await to_thread.run_sync(_page, values)
 
     def _limiter(self, name: str, most: int) -> CapacityLimiter:
-        """Threads of our own: who waits for a store holds up no one else."""
+        """Return the threads of a handler: a slow store delays no other handler."""
         if name not in self._threads:
             self._threads[name] = CapacityLimiter(most)
         return self._threads[name]

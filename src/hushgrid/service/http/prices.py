@@ -1,7 +1,8 @@
-"""Prices as they come: server-sent events, one queue a listener, and none holds up the tick.
+"""Handlers of prices: feeds, the stream of server-sent events, promise and trade-off.
 
-The loop that makes releases only leaves a note for the server's thread. There each listener gets
-the same bytes; one that does not take them in time is let go and may resume with Last-Event-ID.
+A new release is passed to the server's event loop, so listeners never delay a tick. Each listener
+has a queue; one that falls behind is disconnected and may resume with Last-Event-ID. Promise and
+trade-off follow from the terms of an epoch: each is computed once and kept as bytes.
 """
 
 from __future__ import annotations
@@ -24,52 +25,65 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.files.toml import instant_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price
-from hushgrid.service.http.common import RETRY, UnfitError, problem
+from hushgrid.service.http.common import RETRY, ParameterError, problem
 from hushgrid.service.http.middleware import page_answer
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import BY_PATH, LIMIT, MOST, USUAL, History, Pages, PriceRange
 from hushgrid.service.promise import promise_json, tradeoff_json
 
-HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close what is silent
+HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections
 QUEUE = 16  # events a listener may be behind
-AGAIN = 1000  # releases sent again at most to who resumes
+AGAIN = 1000  # releases sent again at most to a listener that resumes
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes events on at once
 ]
 
-Event = tuple[int, bytes]  # t, as it goes out
+Event = tuple[int, bytes]  # t, bytes to send
 END: Event = (-1, b"")
 
 
 def event(zone: ZoneService, release: ReleaseRecord) -> Event:
-    """A release as an event; its id is t."""
+    """Encode a release as a server-sent event with t as its id.
+
+    Args:
+        zone: the zone of the release.
+        release: the release.
+
+    Returns:
+        t and the bytes.
+    """
     data = json.dumps(price(zone, release), separators=(",", ":"))
     return release.t, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
 
 
 class Streams:
-    """All listeners; everything but `tell` and `close` happens in the server's event loop."""
+    """Listeners of the stream. All but `send` and `close` runs in the server's event loop.
+
+    Args:
+        history: releases of the zones.
+        most: listeners at the same time.
+    """
 
     def __init__(self, history: History, most: int) -> None:
         self._history, self._most = history, most
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, set[asyncio.Queue[Event]]] = {z: set() for z in history.zones}
-        self._unwatch: Callable[[], None] = history.watch(self.tell)
+        self._unwatch: Callable[[], None] = history.watch(self.send)
 
     def __len__(self) -> int:
         return sum(map(len, self._listeners.values()))
 
-    def tell(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Leave a note of a release; returns at once. Any thread may call it."""
+    def send(self, zone: ZoneService, release: ReleaseRecord) -> None:
+        """Pass a release to the event loop. Returns at once. Thread-safe."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the server has stopped
                 loop.call_soon_threadsafe(self._spread, zone.id, event(zone, release))
 
     def close(self) -> None:
-        """Let every listener go."""
+        """Disconnect all listeners."""
         self._unwatch()
         loop = self._loop
         if loop is not None:
@@ -97,8 +111,8 @@ class Streams:
     async def stream(self, request: Request) -> Response:
         """GET /v1/stream."""
         try:
-            zone = zone_asked(request.query_params, self._listeners)
-        except UnfitError as error:
+            zone = requested_zone(request.query_params, self._listeners)
+        except ParameterError as error:
             return error.answer()
         if len(self) >= self._most:
             return problem(503, "Too many listen already; try again later.", headers=RETRY)
@@ -106,13 +120,13 @@ class Streams:
         return _Listening(self, zone, int(last) if re.fullmatch("[0-9]{1,18}", last) else None)
 
     def join(self, zone: str, after: int | None) -> tuple[asyncio.Queue[Event], list[Event], int]:
-        """A new listener's queue, what it gets first (what it missed, or the newest), and its t."""
+        """Add a listener; return its queue, its first events (missed or newest) and the last t."""
         self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._listeners[zone].add(queue)
         newest = self._history.newest(zone)
         t = 0 if newest is None else newest.t
-        if after is not None and after > t:  # of another ledger: else it would wait for ever
+        if after is not None and after > t:  # of another ledger: it would wait for ever
             after = None
         known = self._history.last(zone, 1 if after is None else AGAIN)
         missed = [one for one in known if after is None or one.t > after]
@@ -120,12 +134,12 @@ class Streams:
         return queue, [event(self._history.zones[zone], one) for one in missed], sent
 
     def leave(self, zone: str, queue: asyncio.Queue[Event]) -> None:
-        """A listener has gone."""
+        """Remove a listener."""
         self._listeners[zone].discard(queue)
 
 
 class _Listening(Response):
-    """The answer to one listener, until either side ends it."""
+    """Streaming answer to one listener, until either side ends it."""
 
     def __init__(self, streams: Streams, zone: str, after: int | None) -> None:
         super().__init__()
@@ -160,39 +174,40 @@ class _Listening(Response):
                 if t < 0:
                     return
                 if t <= sent:
-                    continue  # came between joining and the first look
+                    continue  # sent with the first events
                 sent = t
             await send({"type": "http.response.body", "body": text, "more_body": True})
 
 
 async def _gone(receive: Receive, queue: asyncio.Queue[Event]) -> None:
-    """Wait until the listener hangs up, then say so."""
+    """Wait until the listener disconnects, then end its queue."""
     while (await receive())["type"] != "http.disconnect":
         pass
     queue.put_nowait(END)
 
 
-# --------------------------------------------------------------------------------------------------
-# What a request for prices asks for, and the answer to it.
-
-
-# Octopus's own names for what is asked for
+# parameters by the names of Octopus
 ALIASES = {"period_from": "from", "period_to": "to", "page_size": "limit"}
 
 
 class Feeds:
-    """Answers with pages, made where they are not yet."""
+    """Handler of the price feeds.
+
+    Args:
+        pages: answers by path, zone and range; made on demand.
+        clock: time of the pages' age.
+    """
 
     def __init__(self, pages: Pages, clock: Clock) -> None:
         self._pages, self._clock = pages, clock
 
     async def feed(self, request: Request) -> Response:
         """GET of any feed."""
-        path = request.scope["path"]  # request.url is made of the Host header, too
+        path = request.scope["path"]  # request.url depends on the Host header
         try:
-            zone = zone_asked(request.query_params, self._pages.zones)
-            span = USUAL if BY_PATH[path].shape is None else span_asked(request.query_params)
-        except UnfitError as error:
+            zone = requested_zone(request.query_params, self._pages.zones)
+            span = USUAL if BY_PATH[path].shape is None else requested_range(request.query_params)
+        except ParameterError as error:
             return error.answer()
         page = self._pages.ready(path, zone, span)
         if page is None:
@@ -202,25 +217,46 @@ class Feeds:
         return page_answer(page, request.headers.get("if-none-match"), self._clock.now())
 
 
-def zone_asked(query: Mapping[str, str], zones: Iterable[str]) -> str:
-    """The zone of a request; where there is one alone, it need not be named."""
+def requested_zone(query: Mapping[str, str], zones: Iterable[str]) -> str:
+    """Return the zone of a request; it may be omitted if there is only one.
+
+    Args:
+        query: parameters of the query.
+        zones: ids of all zones.
+
+    Returns:
+        Id of the zone.
+
+    Raises:
+        ParameterError: if it is missing or unknown.
+    """
     names, zone = tuple(zones), query.get("zone")
     fix = f"give one of {', '.join(names)}"
     if zone is None:
         if len(names) == 1:
             return names[0]
-        raise UnfitError("zone", None, fix)
+        raise ParameterError("zone", None, fix)
     if zone not in names:
-        raise UnfitError("zone", zone, fix, status=404)
+        raise ParameterError("zone", zone, fix, status=404)
     return zone
 
 
-def span_asked(query: Mapping[str, str]) -> PriceRange:
-    """The range of a request."""
+def requested_range(query: Mapping[str, str]) -> PriceRange:
+    """Return the range of a request for prices.
+
+    Args:
+        query: parameters of the query.
+
+    Returns:
+        The range.
+
+    Raises:
+        ParameterError: if a time or limit cannot be used.
+    """
     given = {ALIASES.get(name, name): (name, value) for name, value in query.items()}
     since, until = (_instant(*given[name]) if name in given else None for name in ("from", "to"))
     if since is not None and until is not None and until < since:
-        raise UnfitError(*given["to"], "give an instant that is not before from")
+        raise ParameterError(*given["to"], "give an instant that is not before from")
     return PriceRange(since, until, _limit(*given["limit"]) if "limit" in given else LIMIT)
 
 
@@ -228,7 +264,7 @@ def _instant(name: str, value: str) -> int:
     # a plus sign in a query is a space once it is read
     found = instant_of(value.replace(" ", "+")) if len(value) < 40 and value.isascii() else None
     if found is None:
-        raise UnfitError(
+        raise ParameterError(
             name, value, "give a date-time with its offset such as 2026-01-01T00:00:00Z"
         )
     return found
@@ -237,14 +273,8 @@ def _instant(name: str, value: str) -> int:
 def _limit(name: str, value: str) -> int:
     number = int(value) if re.fullmatch("[0-9]{1,6}", value) else 0
     if not 1 <= number <= MOST:
-        raise UnfitError(name, value, f"give a whole number from 1 to {MOST}")
+        raise ParameterError(name, value, f"give a whole number from 1 to {MOST}")
     return number
-
-
-# --------------------------------------------------------------------------------------------------
-# /v1/promise and /v1/tradeoff: what is promised and what else could be, for anyone.
-#
-# Both follow from the terms of an epoch alone: each is computed once and kept as bytes.
 
 
 KEEP = {"Cache-Control": "public, max-age=300"}
@@ -252,8 +282,13 @@ KEEP = {"Cache-Control": "public, max-age=300"}
 Make = Callable[[ZoneService], dict[str, Any]]
 
 
-class PromiseWays:
-    """Handlers. Whoever waits for a computation waits in line, not in a thread each."""
+class PromiseHandlers:
+    """Handlers of /v1/promise and /v1/tradeoff; computations share one thread.
+
+    Args:
+        zones: zones by id.
+        mode: simulation or production.
+    """
 
     def __init__(self, zones: Mapping[str, ZoneService], mode: str) -> None:
         self._zones = zones
@@ -270,9 +305,9 @@ class PromiseWays:
 
     async def _answer(self, request: Request, made: _Once) -> Response:
         try:
-            zone = self._zones[zone_asked(request.query_params, self._zones)]
+            zone = self._zones[requested_zone(request.query_params, self._zones)]
             body = made.known.get(zone.id) or await made.of(zone)
-        except UnfitError as error:
+        except ParameterError as error:
             return error.answer()
         except HushgridError as error:
             return problem(404, f"There is no such figure: {error}")
@@ -280,7 +315,7 @@ class PromiseWays:
 
 
 class _Once:
-    """The answer for each zone, made in one thread at a time."""
+    """Answer for each zone, computed once."""
 
     def __init__(self, make: Make) -> None:
         self._make, self.known = make, dict[str, bytes]()
@@ -288,7 +323,7 @@ class _Once:
         self._thread: CapacityLimiter | None = None
 
     async def of(self, zone: ZoneService) -> bytes:
-        """The answer; HushgridError where there is none."""
+        """Return the answer; HushgridError if there is none."""
         if self._thread is None:
             self._thread = CapacityLimiter(1)
         return await to_thread.run_sync(self._made, zone, limiter=self._thread)

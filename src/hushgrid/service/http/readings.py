@@ -1,7 +1,9 @@
-"""Readings in, over HTTP.
+"""POST /v1/readings: meter readings in any format.
 
-A large body is parsed while it arrives, in a thread that asks for the next piece when it has stored
-the last: memory stays bounded, and a slow disk slows the sender down. Small ones go together.
+A large body is parsed while it arrives, in a thread that reads the next piece after it has stored
+the last: memory stays bounded, and a slow disk slows the sender down. Small bodies that arrive
+while others are being stored form the next group: one thread parses and stores a group with one
+sync, because a thread and a sync for each would take most of the time.
 """
 
 from __future__ import annotations
@@ -24,14 +26,6 @@ from hushgrid.intake.readings import Parsed
 from hushgrid.service.http.common import Metrics, problem
 from hushgrid.service.ingest import Delivery, Gate, take_each
 
-# --------------------------------------------------------------------------------------------------
-# Small bodies stored together: what comes while some are on their way to the disk goes next.
-#
-# One thread at a time parses all that wait and puts them with one sync; each has a receipt of its
-# own. Alone, each would take a thread and a sync, and most of its time would be spent on changing
-# from one thread to another.
-
-
 MOST = 64  # bodies of a group
 
 
@@ -41,8 +35,12 @@ class _WaitingBatch(NamedTuple):
     done: asyncio.Future[None]
 
 
-class Together:
-    """Takes small deliveries; of one event loop."""
+class Batcher:
+    """Stores small deliveries in groups; belongs to one event loop.
+
+    Args:
+        gate: stores readings.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -50,7 +48,7 @@ class Together:
         self._storing: asyncio.Task[None] | None = None
 
     async def take(self, delivery: Delivery, batches: Iterator[Parsed]) -> None:
-        """Put all batches; returns when they are durable, as `Delivery.take` does."""
+        """Store all batches; returns when they are durable, as `Delivery.take` does."""
         mine = _WaitingBatch(delivery, batches, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         if self._storing is None:
@@ -58,7 +56,7 @@ class Together:
         await mine.done
 
     async def _store(self) -> None:
-        """Store group after group until nobody waits."""
+        """Store group after group until none waits."""
         while self._waiting:
             group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
             try:
@@ -68,7 +66,7 @@ class Together:
             except Exception as error:
                 errors = [error] * len(group)
             for one, why in zip(group, errors, strict=True):
-                if one.done.done():  # whoever sent it is gone; it is durable all the same
+                if one.done.done():  # the sender disconnected; the readings are durable
                     continue
                 if why is None:
                     one.done.set_result(None)
@@ -80,42 +78,48 @@ class Together:
 log = logging.getLogger("hushgrid.http")
 
 AT_ONCE = 16  # bodies parsed at the same time; more wait
-PATIENCE = 300.0  # [s] for all of a body, so that slow senders cannot hold the threads for ever
+PATIENCE = 300.0  # [s] for a whole body, so that slow senders cannot keep the threads
 RETRY = "5"  # [s]
-FIRST = 1 << 17  # [bytes] of a body that are taken before it is its turn to be parsed
-MUCH = 1 << 22  # [bytes] of a body that are taken before a thread parses it
-TOGETHER = 1 << 18  # [bytes] of a longer one that are handed over at a time
+FIRST = 1 << 17  # [bytes] of a body read before it waits for a thread
+MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
+PIECE = 1 << 18  # [bytes] of a longer body passed to the thread at a time
 PARQUET = "application/vnd.apache.parquet"
 
 
 class _TooLarge(Exception):  # noqa: N818
-    """No OSError or ValueError: those are the parsers' own."""
+    """Not an OSError or ValueError: parsers raise those."""
 
 
 class _TooSlow(Exception):  # noqa: N818
     pass
 
 
-class TakeReadings:
-    """POST /v1/readings; `limit` is the most one body may hold [bytes]."""
+class ReadingsHandler:
+    """Handler of POST /v1/readings.
+
+    Args:
+        gate: stores readings.
+        metrics: counts them.
+        limit: most bytes of a body.
+    """
 
     def __init__(self, gate: Gate, metrics: Metrics, limit: int) -> None:
         self._gate, self._metrics, self._limit = gate, metrics, limit
         self._turns: anyio.Semaphore | None = None  # made inside the event loop
-        self._one_parquet = threading.Lock()  # one is held whole
-        self._together = Together(gate)
+        self._one_parquet = threading.Lock()  # a Parquet body is in memory as a whole
+        self._batcher = Batcher(gate)
 
     async def take(self, request: Request) -> Response:
         """POST /v1/readings."""
         delivery = Delivery()
         answer = await self._answer(request, delivery)
         self._metrics.received("http", delivery.receipt)
-        told = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
-        log.info("readings", extra={"status": answer.status_code, **told})
+        counts = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
+        log.info("readings", extra={"status": answer.status_code, **counts})
         return answer
 
     async def _answer(self, request: Request, delivery: Delivery) -> Response:
-        """Take the body. On an error, what was taken before it is durable and told."""
+        """Store the body. On an error, readings stored before it are durable and counted."""
         refused = self._unfit(request)
         if refused is not None:
             return refused
@@ -141,7 +145,7 @@ class TakeReadings:
         return JSONResponse(delivery.receipt._asdict() | {"problems": list(delivery.problems)})
 
     def _unfit(self, request: Request) -> Response | None:
-        """What the head of a request already rules out."""
+        """Return a refusal if the headers already rule the body out."""
         media = _media_type(request)
         if media not in BY_MEDIA_TYPE:
             known = ", ".join(BY_MEDIA_TYPE)
@@ -166,11 +170,11 @@ class TakeReadings:
         body = _Body(request, anyio.current_time() + PATIENCE)
         first = await body.more(FIRST)
 
-        def parsed() -> Iterator[Parsed]:  # nothing is done before somebody asks for it
+        def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
             yield from BY_MEDIA_TYPE[media](self._pieces(body, first), mapping)
 
         if body.ended and media != PARQUET:
-            await self._together.take(delivery, parsed())
+            await self._batcher.take(delivery, parsed())
             return
 
         def work() -> None:
@@ -188,9 +192,9 @@ class TakeReadings:
             await to_thread.run_sync(work)
 
     def _pieces(self, body: _Body, found: list[bytes]) -> Iterator[bytes]:
-        """The body piece by piece, asked for from a worker thread; the first are there already.
+        """Yield the body piece by piece in a worker thread; `found` are the first pieces.
 
-        Small pieces come together: each way from one thread to another and back takes time.
+        Pieces are read in groups, because each change of thread takes time.
         """
         taken = 0
         while True:
@@ -201,11 +205,11 @@ class TakeReadings:
                 yield piece
             if body.ended:
                 return
-            found = from_thread.run(body.more, TOGETHER)
+            found = from_thread.run(body.more, PIECE)
 
 
 class _Body:
-    """A body as it comes in; what came before an error is given before the error."""
+    """A body as it arrives; pieces before an error are returned before it is raised."""
 
     def __init__(self, request: Request, deadline: float) -> None:
         self._stream, self._deadline = request.stream(), deadline
@@ -213,7 +217,7 @@ class _Body:
         self.ended = False
 
     async def more(self, enough: int) -> list[bytes]:
-        """The next pieces, until there are `enough` bytes or no more."""
+        """Return the next pieces, until there are `enough` bytes or no more."""
         found: list[bytes] = []
         try:
             if self._error is not None:

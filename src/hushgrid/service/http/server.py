@@ -1,6 +1,6 @@
-"""HTTP/1.1 on a connection, with limits on those who are slow or many.
+"""The HTTP server: uvicorn in a thread, limits on slow connections, and an exchangeable app.
 
-uvicorn waits for ever for the end of a head, and for ever for a client that does not read.
+uvicorn alone has no time limit for the head of a request, nor for a client that does not read.
 """
 
 from __future__ import annotations
@@ -22,27 +22,31 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
-from hushgrid.service.http.common import RETRY, adorned, problem, security_headers
-from hushgrid.service.http.middleware import LARGEST, Front
+from hushgrid.service.http.common import RETRY, problem, security_headers, with_headers
+from hushgrid.service.http.middleware import LARGEST, Middleware
 
 HEAD = 10.0  # [s] for the whole head of a request
-STALLED = 30.0  # [s] a client may leave what was sent unread
+STALLED = 30.0  # [s] that a client may not read
 PARTING = 2.0  # [s] of that when the server stops
 
 log = logging.getLogger("hushgrid.http")
 
 
-class Patient(H11Protocol):
-    """uvicorn's protocol, but nobody holds a connection by being slow."""
+class LimitedProtocol(H11Protocol):
+    """uvicorn's protocol with time limits for slow clients and a limit on connections.
 
-    most = 4096  # connections at the same time
+    Attributes:
+        most: connections at the same time.
+    """
+
+    most = 4096
     _head: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _parting: asyncio.TimerHandle | None = None
     _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head; beyond the limit, hang up."""
+        """Start the time limit of the head; beyond the limit of connections, close."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.abort()
@@ -50,7 +54,7 @@ class Patient(H11Protocol):
         self._head = self.loop.call_later(HEAD, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and see whether a head is under way."""
+        """Pass bytes on; restart or end the time limit of the head."""
         super().data_received(data)
         waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
         if not waiting:
@@ -60,13 +64,13 @@ class Patient(H11Protocol):
             self._head = self.loop.call_later(HEAD, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel all timers."""
         for timer in (self._head, self._unread, self._parting, self._rest):
             _end(timer)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """An answer may come before the end of a body; the rest of it does not last for ever."""
+        """Limit the time of a body that goes on after its answer."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and self._rest is None:
             self._rest = self.loop.call_later(HEAD, self._no_end)
@@ -77,25 +81,25 @@ class Patient(H11Protocol):
             self.transport.abort()
 
     def shutdown(self) -> None:
-        """The server stops: finish what is under way, but wait for no one who does not read."""
+        """Finish open answers; close connections whose clients do not read."""
         super().shutdown()
         if self.transport.get_write_buffer_size() > 0:
             self._parting = self.loop.call_later(PARTING, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """The client is behind."""
+        """Start the time limit of a client that does not read."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(STALLED, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """End that time limit."""
         _end(self._unread)
         self._unread = None
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP at all gets a plain answer, with the headers of every other."""
+        """Answer what is not HTTP, with the security headers."""
         body = msg.encode("ascii")
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
@@ -122,38 +126,36 @@ def _end(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-# --------------------------------------------------------------------------------------------------
-# An app that can be exchanged while its server runs: one address, one process after another.
+PATIENCE, LOOK = 30.0, 0.05  # [s] a request waits for the next app; time between two checks
 
 
-PATIENCE, LOOK = 30.0, 0.05  # [s] a request waits between two apps; how often it looks
+class SwappableApp:
+    """An ASGI app that can be exchanged while its server runs; requests wait between two apps.
 
-
-class Stage:
-    """Whatever app is shown; between two of them requests wait, but for those of `between`.
-
-    `stale`: what browsers may keep is looked at again each time, for clocks faster than theirs.
+    Args:
+        between: routes that are answered while there is no app.
+        stale: browsers revalidate cached answers each time, for simulated clocks.
     """
 
     def __init__(self, between: Sequence[BaseRoute] = (), *, stale: bool = False) -> None:
-        self._shown: Front | None = None
+        self._app: Middleware | None = None
         self._between: ASGIApp = Router(routes=list(between))
         self._at_once = tuple(str(getattr(one, "path", "/")) for one in between)
         self._stale = stale
         self._ended = False
 
-    def show(self, app: Front) -> None:
+    def set_app(self, app: Middleware) -> None:
         """Let this app answer from now on."""
-        self._shown = app
+        self._app = app
 
     def clear(self) -> None:
-        """Take the app away; who listens to it is let go."""
-        shown, self._shown = self._shown, None
-        if shown is not None:
-            shown.end()
+        """Remove the app and end its streams."""
+        app, self._app = self._app, None
+        if app is not None:
+            app.end()
 
     def end(self) -> None:
-        """No app comes any more."""
+        """Remove the app for good: requests are refused."""
         self._ended = True
         self.clear()
 
@@ -161,33 +163,33 @@ class Stage:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        if self._shown is None and scope["path"] in self._at_once:
+        if self._app is None and scope["path"] in self._at_once:
             await self._between(scope, receive, _plain(send))
             return
         until = time.monotonic() + PATIENCE
-        while (app := self._shown) is None:
+        while (app := self._app) is None:
             if self._ended or time.monotonic() > until:
                 gone = problem(503, "The service begins again; try later.", headers=RETRY)
                 await gone(scope, receive, _plain(send))
                 return
             await asyncio.sleep(LOOK)
         fresh = self._stale and scope["path"].startswith("/v1/")
-        await app(scope, receive, _checked_each_time(send) if fresh else send)
+        await app(scope, receive, _revalidated(send) if fresh else send)
 
 
 def _plain(send: Send) -> Send:
-    """With the headers that every answer carries."""
+    """Add the security headers."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             always = security_headers(False)
-            message["headers"] = adorned(list(message.get("headers", [])), always)
+            message["headers"] = with_headers(list(message.get("headers", [])), always)
         await send(message)
 
     return sent
 
 
-def _checked_each_time(send: Send) -> Send:
+def _revalidated(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [
@@ -199,31 +201,34 @@ def _checked_each_time(send: Send) -> Send:
     return sent
 
 
-# --------------------------------------------------------------------------------------------------
-# The app on a socket, in a thread of its own.
-
-
 USUAL = Http()
 
 
 class Server:
-    """uvicorn from `start` to `stop`; the port is bound at once, so that a taken one is told."""
+    """uvicorn in a thread, from `start` to `stop`. The port is bound by the constructor.
+
+    Args:
+        app: the ASGI app; its `end` is called before the server stops.
+        host: address to bind.
+        port: port to bind, 0 for a free one.
+        http: TLS and limits.
+    """
 
     def __init__(self, app: ASGIApp, host: str, port: int, http: Http = USUAL) -> None:
         check_tls(http)
-        self._socket = bound(host, port)
+        self._socket = bind_socket(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         _allow_files(http.connections)
         self._end: Callable[[], None] = getattr(app, "end", lambda: None)
         config = uvicorn.Config(
             app,
-            http=type("Limited", (Patient,), {"most": http.connections}),
+            http=type("Limited", (LimitedProtocol,), {"most": http.connections}),
             ws="none",
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
-            proxy_headers=False,  # the front knows which proxies to believe
+            proxy_headers=False,  # the middleware knows the proxies
             h11_max_incomplete_event_size=LARGEST,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=10,
@@ -234,14 +239,14 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
-        """Serve; returns when requests are answered."""
+        """Start the thread; returns when requests are answered."""
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
         log.info("listening", extra={"host": self.host, "port": self.port})
 
     def stop(self) -> None:
-        """Finish the requests in hand, for some seconds, and stop."""
+        """Wait some seconds for open requests, then stop."""
         self._end()
         self._server.should_exit = True
         if self._thread.is_alive():
@@ -255,10 +260,21 @@ class Server:
             log.error("http stopped", extra={"reason": str(error.code)})
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket at an address, before it listens."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket that does not listen yet.
+
+    Args:
+        host: IPv4 or IPv6 address, or host name.
+        port: 0 for a free one.
+
+    Returns:
+        The socket.
+
+    Raises:
+        ServiceError: if the address cannot be bound.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small pieces at once (TCP_NODELAY) only where the protocol is named
+    # asyncio sets TCP_NODELAY only if the protocol is named
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -273,13 +289,20 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def check_tls(http: Http) -> None:
-    """Refuse a certificate or key that cannot be used before anything listens."""
+    """Check certificate and key before the server starts.
+
+    Args:
+        http: section [http] of the service file.
+
+    Raises:
+        ServiceError: if they cannot be used.
+    """
     if http.tls_certificate is None or http.tls_key is None:
         return
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(http.tls_certificate, http.tls_key, password=lambda: b"")
-    except (OSError, ValueError) as error:  # ssl's own is an OSError
+    except (OSError, ValueError) as error:  # SSLError is an OSError
         why = error.strerror or type(error).__name__ if isinstance(error, OSError) else "password"
         raise ServiceError(
             f"http tls_certificate {http.tls_certificate} and tls_key {http.tls_key} cannot be used"
@@ -288,7 +311,7 @@ def check_tls(http: Http) -> None:
 
 
 def _allow_files(connections: int) -> None:
-    """A connection is an open file; the usual limit of 1024 is too low for a city."""
+    """Raise the limit of open files (often 1024) to the number of connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + 500
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""POST /v1/token: a token for a client's id and secret, as OAuth 2 has it (RFC 6749, 4.4)."""
+"""/v1/token: OAuth 2 client credentials (RFC 6749, 4.4). /v1/session: log in and out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hushgrid.service.access.clients import ANONYMOUS
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.http.common import (
     BEARER,
-    NAME,
-    UnfitError,
-    ours,
+    COOKIE,
+    ParameterError,
+    access_problem,
     problem,
-    session_in,
-    turned_away,
+    same_origin,
+    session_cookie,
 )
 from hushgrid.service.http.middleware import caller_of
 
@@ -33,8 +33,14 @@ AT_ONCE = 8
 STATUS = {"invalid_client": 401, "slow_down": 429, "server_error": 503}
 
 
-class Wanted(NamedTuple):
-    """What a form asks for."""
+class TokenRequest(NamedTuple):
+    """Fields of a token request.
+
+    Attributes:
+        client: id of the client.
+        secret: its secret.
+        scopes: the requested scopes; empty for all of the client's.
+    """
 
     client: str
     secret: str
@@ -42,7 +48,11 @@ class Wanted(NamedTuple):
 
 
 class Tokens:
-    """Gives out tokens."""
+    """Handler of /v1/token.
+
+    Args:
+        access: makes the tokens.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -51,14 +61,14 @@ class Tokens:
     async def token(self, request: Request) -> Response:
         """POST /v1/token."""
         try:
-            wanted = await wanted_by(request)
+            wanted = await read_token_request(request)
             if self._threads is None:
                 self._threads = CapacityLimiter(AT_ONCE)
             made = await to_thread.run_sync(
                 self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )
         except AccessError as error:
-            return error_answer(error)
+            return token_error(error)
         return JSONResponse(
             {
                 "access_token": made.access_token,
@@ -70,21 +80,38 @@ class Tokens:
         )
 
 
-def error_answer(error: AccessError) -> Response:
-    """An error of the token endpoint (RFC 6749, 5.2)."""
+def token_error(error: AccessError) -> Response:
+    """Make an error answer of the token endpoint (RFC 6749, 5.2).
+
+    Args:
+        error: the reason.
+
+    Returns:
+        The response.
+    """
     headers = {"Cache-Control": "no-store"}
     if error.kind == "invalid_client":
         headers["WWW-Authenticate"] = 'Basic realm="hushgrid"'
     if error.kind in ("slow_down", "server_error"):
         headers["Retry-After"] = str(max(math.ceil(error.wait), 1))
-    said = "Clients cannot be looked up now; try again."
-    said = said if error.kind == "server_error" else str(error)
-    body = {"error": error.kind, "error_description": said}
+    away = "Clients cannot be looked up now; try again."
+    detail = away if error.kind == "server_error" else str(error)
+    body = {"error": error.kind, "error_description": detail}
     return JSONResponse(body, STATUS.get(error.kind, 400), headers)
 
 
-async def wanted_by(request: Request) -> Wanted:
-    """What a request asks for; AccessError where it cannot be read."""
+async def read_token_request(request: Request) -> TokenRequest:
+    """Read the form of a token request, with credentials in the form or by HTTP Basic.
+
+    Args:
+        request: the request.
+
+    Returns:
+        Its fields.
+
+    Raises:
+        AccessError: if the form is too large, late, malformed or incomplete.
+    """
     body = b""
     try:
         with fail_after(PATIENCE):
@@ -116,11 +143,11 @@ async def wanted_by(request: Request) -> Wanted:
         raise AccessError(
             "invalid_client", "client_id and client_secret are missing; give both, or HTTP Basic."
         )
-    return Wanted(client, secret, tuple(form.get("scope", "").split()))
+    return TokenRequest(client, secret, tuple(form.get("scope", "").split()))
 
 
 def _basic(header: str) -> tuple[str, str] | None:
-    """Id and secret of HTTP Basic; both are encoded as in a form (RFC 6749, 2.3.1)."""
+    """Read id and secret of HTTP Basic; both are form-encoded (RFC 6749, 2.3.1)."""
     scheme, _, coded = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -132,26 +159,27 @@ def _basic(header: str) -> tuple[str, str] | None:
     return (unquote_plus(client), unquote_plus(secret)) if colon else None
 
 
-# --------------------------------------------------------------------------------------------------
-# /v1/session: log in with a client's secret, see who one is, log out.
-
-
 NO_STORE = {"Cache-Control": "no-store"}
 
 
-class SessionWays:
-    """Handlers; `tls`: this server has TLS of its own."""
+class SessionHandlers:
+    """Handlers of /v1/session.
+
+    Args:
+        sessions: the sessions of the process.
+        tls: this server has TLS of its own.
+    """
 
     def __init__(self, sessions: Sessions, tls: bool) -> None:
         self._sessions, self._tls = sessions, tls
         self._threads: CapacityLimiter | None = None
 
     async def begin(self, request: Request) -> Response:
-        """POST: a session in a cookie; the one that came along ends."""
-        if not ours(request.scope["headers"], told=False):
-            return _elsewhere()
+        """POST: begin a session in a cookie and end the one of the request."""
+        if not same_origin(request.scope["headers"], required=False):
+            return _cross_site()
         try:
-            client, secret = await _wanted(request)
+            client, secret = await _credentials(request)
             if self._threads is None:
                 self._threads = CapacityLimiter(AT_ONCE)
             made = await to_thread.run_sync(
@@ -161,39 +189,39 @@ class SessionWays:
                 caller_of(request.scope).sender,
                 limiter=self._threads,
             )
-        except UnfitError as error:
+        except ParameterError as error:
             return error.answer()
         except AccessError as error:
-            return turned_away(error)
-        self._sessions.end(session_in(request.scope["headers"]))
+            return access_problem(error)
+        self._sessions.end(session_cookie(request.scope["headers"]))
         answer = Response(status_code=204, headers=NO_STORE)
         self._set(request, answer, made.text, made.expires_in)
         return answer
 
     async def see(self, request: Request) -> Response:
-        """GET: who one is."""
+        """GET: client and scopes of the session."""
         grant = caller_of(request.scope).grant
         if grant is ANONYMOUS:
-            return problem(401, "Nobody is logged in; log in with POST.", headers=BEARER)
+            return problem(401, "No session; log in with POST.", headers=BEARER)
         return JSONResponse(
             {"client": grant.client, "scopes": sorted(grant.scopes)}, headers=NO_STORE
         )
 
     async def end(self, request: Request) -> Response:
-        """DELETE: the session has ended, here and in the browser."""
-        found = session_in(request.scope["headers"])
-        if found is not None and not ours(request.scope["headers"], told=True):
-            return _elsewhere()
+        """DELETE: end the session, here and in the browser."""
+        found = session_cookie(request.scope["headers"])
+        if found is not None and not same_origin(request.scope["headers"], required=True):
+            return _cross_site()
         self._sessions.end(found)
         answer = Response(status_code=204, headers=NO_STORE)
         self._set(request, answer, "", 0)
         return answer
 
     def _set(self, request: Request, answer: Response, text: str, seconds: int) -> None:
-        # a proxy in front may have TLS; who lies about that keeps only their own cookie back
+        # a proxy may have TLS; a false claim only withholds the sender's own cookie
         forwarded = request.headers.get("x-forwarded-proto", "").strip().lower() == "https"
         answer.set_cookie(
-            NAME,
+            COOKIE,
             text,
             max_age=seconds,
             path="/",
@@ -203,31 +231,31 @@ class SessionWays:
         )
 
 
-def _elsewhere() -> Response:
+def _cross_site() -> Response:
     return problem(403, "Another site's page sent this; do it on the service's own page.")
 
 
-async def _wanted(request: Request) -> tuple[str, str]:
-    """Id and secret of a body."""
+async def _credentials(request: Request) -> tuple[str, str]:
+    """Read id and secret from a JSON body."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":  # which no other site's form can send
-        raise UnfitError("Content-Type", media, "send application/json", status=415)
+        raise ParameterError("Content-Type", media, "send application/json", status=415)
     body = b""
     try:
         with fail_after(PATIENCE):
             async for piece in request.stream():
                 body += piece
                 if len(body) > LARGEST:
-                    raise UnfitError("body", "too long", f"send at most {LARGEST} bytes", 413)
+                    raise ParameterError("body", "too long", f"send at most {LARGEST} bytes", 413)
     except (TimeoutError, ClientDisconnect):
-        raise UnfitError("body", "incomplete", "send it at once", 408) from None
+        raise ParameterError("body", "incomplete", "send it at once", 408) from None
     try:
         found: Any = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UnfitError("body", "no JSON object", 'send {"client": ..., "secret": ...}')
+        raise ParameterError("body", "no JSON object", 'send {"client": ..., "secret": ...}')
     for name in ("client", "secret"):
         if not isinstance(found.get(name), str) or not found[name]:
-            raise UnfitError(name, None, "give the text of hushgrid client add")
+            raise ParameterError(name, None, "give the text of hushgrid client add")
     return found["client"], found["secret"]

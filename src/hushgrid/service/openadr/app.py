@@ -28,7 +28,7 @@ from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.middleware import caller_of
-from hushgrid.service.http.sessions import wanted_by
+from hushgrid.service.http.sessions import read_token_request
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
 from hushgrid.service.openadr.objects import (
@@ -85,7 +85,7 @@ class OpenAdrTokens:
         if self._threads is None:
             self._threads = CapacityLimiter(TOKENS_AT_ONCE)
         try:
-            wanted = await wanted_by(request)
+            wanted = await read_token_request(request)
             made = await to_thread.run_sync(
                 self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )

@@ -1,4 +1,4 @@
-// Asking the service, and listening to it.
+// Requests to the service, and its streams of events.
 
 export class Refusal extends Error {
   constructor(status, detail) {
@@ -9,7 +9,7 @@ export class Refusal extends Error {
 
 export const about = (path, zone) => (zone ? `${path}?zone=${encodeURIComponent(zone)}` : path);
 
-// JSON of a path; what goes wrong is a Refusal with a sentence. `signal` may end it earlier.
+// Fetch JSON from a path; throws a Refusal with one sentence. `signal` may abort it.
 export async function ask(path, { method = "GET", body, seconds = 20, signal } = {}) {
   const late = AbortSignal.timeout(seconds * 1000);
   let answer;
@@ -23,14 +23,14 @@ export async function ask(path, { method = "GET", body, seconds = 20, signal } =
       signal: signal ? AbortSignal.any([signal, late]) : late,
     });
   } catch {
-    throw new Refusal(0, "The service cannot be reached. It is tried again by itself.");
+    throw new Refusal(0, "The service cannot be reached. This page tries again by itself.");
   }
   const text = await answer.text();
   let found = null;
   try {
     found = text ? JSON.parse(text) : null;
   } catch {
-    throw new Refusal(answer.status, "The service answered with something else than data.");
+    throw new Refusal(answer.status, "The service answered with something other than JSON.");
   }
   if (!answer.ok) {
     throw new Refusal(answer.status, found?.detail ?? `The service answered ${answer.status}.`);
@@ -38,9 +38,9 @@ export async function ask(path, { method = "GET", body, seconds = 20, signal } =
   return found;
 }
 
-// Events of a stream, for as long as the page is open. `told` hears "on", "off".
-// Ours instead of the browser's own way back: it never gives up, and it waits longer each time.
-export function listen(path, handlers, told) {
+// Listen to a stream while the page is open. `changed` is called with "on" or "off".
+// Reconnects without end, with longer pauses; the browser's own reconnection may give up.
+export function listen(path, handlers, changed) {
   let source = null;
   let timer = 0;
   let pause = 1000;
@@ -50,11 +50,11 @@ export function listen(path, handlers, told) {
     source = new EventSource(path);
     source.onopen = () => {
       pause = 1000;
-      told("on");
+      changed("on");
     };
     source.onerror = () => {
       source.close();
-      told("off");
+      changed("off");
       clearTimeout(timer);
       timer = setTimeout(open, pause * (0.75 + Math.random() / 2));
       pause = Math.min(2 * pause, 30_000);
@@ -73,8 +73,8 @@ export function listen(path, handlers, told) {
   return { open, close };
 }
 
-// Work that many events ask for: one at a time, at most every `least` ms, and once more at the end.
-export function gathered(work, least) {
+// Throttle work: one call at a time, at most every `least` ms, and once more at the end.
+export function throttled(work, least) {
   let busy = false;
   let wanted = false;
   async function run() {
@@ -96,7 +96,7 @@ export function liveness(node) {
   const text = node.querySelector("[data-text]");
   return (now, words) => {
     node.dataset.live = now;
-    const said = words ?? { on: "Live", off: "Connection lost, trying again", wait: "Connecting" }[now];
-    if (text.textContent !== said) text.textContent = said;
+    const label = words ?? { on: "Live", off: "Connection lost, trying again", wait: "Connecting" }[now];
+    if (text.textContent !== label) text.textContent = label;
   };
 }

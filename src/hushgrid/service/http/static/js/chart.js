@@ -1,12 +1,12 @@
-// One kind of chart on uPlot: lines, bands, shaded times, marks, a legend that reads out values,
-// and the same numbers as a table for those who cannot or would not read a picture.
+// A chart on uPlot: lines, bands, shaded times, marks, a legend with values, and the same numbers
+// as a table.
 
 import { fill, make, say } from "./dom.js";
 import { clock, number } from "./format.js";
 
 const { uPlot } = globalThis;
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
-const NARROW = 560; // [px] below, labels at the ends of lines give way to the legend alone
+const NARROW = 560; // [px] below this width lines have no labels at their ends
 
 let known = new Map();
 export function colour(name) {
@@ -82,7 +82,7 @@ function table(spec, body) {
   spec.head.forEach((text, i) => {
     head.append(make("th", { scope: "col", class: spec.kinds?.[i] ?? "" }, text));
   });
-  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the picture" });
+  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" });
   scroll.append(make("table", { class: "table" }, make("thead", {}, head), body));
   return make("details", { class: "numbers" }, make("summary", {}, "The numbers as a table"), scroll);
 }
@@ -169,7 +169,7 @@ function line(one) {
   };
 }
 
-// Hours of the day; where a day begins, its name.
+// Hours of the day; at midnight the date.
 function labels(all, times) {
   return all.map((s) => (times.time(s) === "00:00" ? times.day(s).replace(",", "") : times.time(s)));
 }
@@ -193,7 +193,7 @@ function shade(u, spec) {
   ctx.restore();
 }
 
-// A line across with words on it (x or y), or a ring around a point (x and y).
+// A labelled line (x or y), or a ring around a point (x and y).
 function draw(u, mark) {
   const { ctx, bbox } = u;
   const scale = devicePixelRatio;
@@ -217,12 +217,12 @@ function draw(u, mark) {
     ctx.setLineDash([]);
     const half = ctx.measureText(mark.text).width / 2;
     const ring = mark.x !== undefined && mark.y !== undefined;
-    const wanted = ring ? x : x + half + 5 * scale; // under a ring, beside a line
-    const beside = mark.x !== undefined && !ring && wanted + half > bbox.left + bbox.width;
-    const middle = beside ? x - half - 5 * scale : wanted;
+    const wanted = ring ? x : x + half + 5 * scale; // under a ring, right of a line
+    const left = mark.x !== undefined && !ring && wanted + half > bbox.left + bbox.width;
+    const middle = left ? x - half - 5 * scale : wanted;
     ctx.textAlign = "center";
     ctx.textBaseline = mark.y === undefined || ring ? "top" : "bottom";
-    written(
+    outlined(
       ctx, mark.text,
       Math.min(Math.max(middle, bbox.left + half), bbox.left + bbox.width - half),
       ring ? y + 12 * scale : mark.y === undefined ? y + 2 * scale : y - 4 * scale,
@@ -231,8 +231,8 @@ function draw(u, mark) {
   ctx.restore();
 }
 
-// Words with a rim of the ground's colour, so that lines below do not cross them out.
-function written(ctx, text, x, y) {
+// Text with an outline in the colour of the background, readable over lines.
+function outlined(ctx, text, x, y) {
   ctx.save();
   ctx.strokeStyle = colour("--card");
   ctx.lineWidth = 4 * devicePixelRatio;
@@ -242,7 +242,7 @@ function written(ctx, text, x, y) {
   ctx.fillText(text, x, y);
 }
 
-// Each line's name where the line ends, pushed apart where they would cover each other.
+// The name of each line at its end, moved apart where names would overlap.
 function ends(u, spec) {
   const { ctx, bbox } = u;
   const scale = devicePixelRatio;
@@ -268,7 +268,7 @@ function ends(u, spec) {
   ctx.textAlign = "left";
   for (const { one, x, y } of found) {
     ctx.fillStyle = colour(one.words ?? one.colour);
-    written(ctx, one.end, x + 8 * scale, y);
+    outlined(ctx, one.end, x + 8 * scale, y);
   }
   ctx.restore();
 }

@@ -1,6 +1,6 @@
-// The adversary: one home's truth, and what two attackers believe with and without protection.
+// The adversary: occupancy of one home, and the beliefs of two adversaries with and without protection.
 
-import { about, ask, gathered, listen, liveness } from "./api.js";
+import { about, ask, listen, liveness, throttled } from "./api.js";
 import { chart } from "./chart.js";
 import { again, find, make, say, state, width, zone } from "./dom.js";
 import { clock, digits, most, number, percent, seconds, short, whole } from "./format.js";
@@ -26,12 +26,12 @@ function begin(found) {
     none: { open: found.attackers.none.open.slice(), private: found.attackers.none.private.slice() },
     others: { open: found.attackers.others.open.slice(), private: found.attackers.others.private.slice() },
   };
-  if (day.restarting) day.occupancy.length = 0; // what is still told is of the day that ended
+  if (day.restarting) day.occupancy.length = 0; // these values are of the day that ended
 }
 
 const count = () => Math.min(day.occupancy.length, day.others.private.length, day.none.private.length);
 
-// Columns over the whole day, so that the axis stands still while it fills.
+// Columns over the whole day, so that the axis is constant.
 function columns(who) {
   const many = count();
   const x = Array.from({ length: many + 1 }, (_, i) => start(i));
@@ -53,10 +53,10 @@ function spans() {
   return found;
 }
 
-function drawn(who) {
-  const name = { none: "who sees the price alone", others: "who knows every other reading" }[who];
+function makeChart(who) {
+  const name = { none: "that sees only the price", others: "that knows every other reading" }[who];
   return chart(find(`#${who}`), {
-    unit: "Chance she gives that somebody is home",
+    unit: "Belief that anyone is home",
     zone: place,
     format: whole,
     at: (s) => times.time(s),
@@ -66,39 +66,39 @@ function drawn(who) {
     x: { range: () => [day.origin, start(day.steps)] },
     y: { range: () => [0, 1], splits: () => [0, 0.25, 0.5, 0.75, 1], values: (_, all) => all.map(whole) },
     series: [
-      { label: "habits alone", end: "habits alone", colour: "--wide", words: "--habit", key: "wide", width: 9, step: true },
+      { label: "habits only", end: "habits only", colour: "--wide", words: "--habit", key: "wide", width: 9, step: true },
       { label: "without protection", end: "without protection", colour: "--secret", width: 2, step: true },
       { label: "with protection", end: "with protection", colour: "--price", width: 3, step: true },
     ],
-    shade: { colour: "--home", label: "somebody is home", spans },
+    shade: { colour: "--home", label: "occupied", spans },
     table: {
-      head: ["Time", "Truth", "Habits alone", "Without protection", "With protection"],
+      head: ["Time", "Truth", "Habits only", "Without protection", "With protection"],
       kinds: ["", "", "number", "number", "number"],
       rows: () => Array.from({ length: count() }, (_, i) => [
         times.time(start(i)), day.occupancy[i] ? "home" : "away",
         whole(day.prior[i]), whole(day[who].open[i]), whole(day[who].private[i]),
       ]),
     },
-    words: () => `What the attacker ${name} believes through the day, without and with protection, over the times somebody was home. ${sentence(who)} The table below has all values.`,
+    words: () => `Beliefs of the adversary ${name} through the day, without and with protection, over the times the home was occupied. ${sentence(who)} The table below has all values.`,
   });
 }
 
-// How a belief compares with the truth, and with what anybody could guess from habits.
-function judged(belief, habit, truth) {
+// Compares a belief with the truth and with what follows from habits.
+function compare(belief, habit, truth) {
   const right = truth ? belief : 1 - belief;
-  if (Math.abs(belief - habit) <= 0.1) return "little more than habits tell";
-  if (right > 0.9) return "she has it right";
-  if (right < 0.1) return "she is sure, and wrong";
-  return (belief > habit) === Boolean(truth) ? "she leans the right way" : "she leans the wrong way";
+  if (Math.abs(belief - habit) <= 0.1) return "little more than from habits";
+  if (right > 0.9) return "confident and right";
+  if (right < 0.1) return "confident but wrong";
+  return (belief > habit) === Boolean(truth) ? "closer to the truth" : "further from the truth";
 }
 
-// What an attacker believes by now, in words.
+// The present belief of an adversary, in words.
 function verdict(who) {
   const i = count() - 1;
   if (i < 0) return null;
   const habit = day.prior[i];
-  const told = (belief) => ({ share: `${whole(belief)} home`, word: judged(belief, habit, day.occupancy[i]) });
-  return { open: told(day[who].open[i]), kept: told(day[who].private[i]), habit: whole(habit) };
+  const word = (belief) => ({ share: `${whole(belief)} home`, word: compare(belief, habit, day.occupancy[i]) });
+  return { open: word(day[who].open[i]), kept: word(day[who].private[i]), habit: whole(habit) };
 }
 
 function sentence(who) {
@@ -107,7 +107,7 @@ function sentence(who) {
   return `Now: without protection ${found.open.share}, ${found.open.word}; with it ${found.kept.share}, ${found.kept.word}.`;
 }
 
-function said(node, who) {
+function describe(node, who) {
   const { open, kept, habit } = verdict(who);
   if (!node.firstElementChild) {
     node.replaceChildren(
@@ -119,7 +119,7 @@ function said(node, who) {
   say(one, ` without protection: ${open.word}.`);
   say(second, kept.share);
   say(two, ` with it: ${kept.word}.`);
-  say(three, `Habits alone: ${habit}.`);
+  say(three, `Habits only: ${habit}.`);
 }
 
 function scores() {
@@ -135,31 +135,31 @@ function scores() {
   }
   const strong = day.auc?.others;
   const gained = (strong?.private ?? 0) - (strong?.prior ?? 0) > 0.03;
-  say(find("#others-word"), `Without protection she subtracts what she knows from the load behind the price and reads the home off. ${gained ? "Under so weak a promise she does better than habits even with it: turn ε down to hide more." : "With it she is left with habits: when people like these are usually in."}`);
+  say(find("#others-word"), `Without protection it computes the load from the price, subtracts the other homes and is left with this one. ${gained ? "Under so weak a promise it does better than habits even with protection: reduce ε to hide more." : "With protection it is left with habits: when such homes are usually occupied."}`);
   const done = seen && strong?.open != null && strong?.private != null;
   say(find("#score-word"), done
-    ? `Knowing all other readings she picks right in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits alone, without any price: ${whole(strong.prior)}.`
-    : "Scores come with the first prices.");
+    ? `An adversary that knows all other readings picks the occupied home in ${whole(strong.open)} of such pairs without protection, in ${whole(strong.private)} with it. Habits only, without any price: ${whole(strong.prior)}.`
+    : "Scores follow with the first prices.");
 }
 
-function told() {
+function render() {
   const many = count();
   if (day.restarting || many === 0) {
     state(card, "empty");
   } else {
     const i = many - 1;
     say(find("#clock"), `${times.time(start(i))} (day ${day.number})`);
-    say(find("#truth"), day.occupancy[i] ? "Somebody is home" : "Nobody is home");
-    said(find("#say-none"), "none");
-    said(find("#say-others"), "others");
+    say(find("#truth"), day.occupancy[i] ? "Someone is home" : "No one is home");
+    describe(find("#say-none"), "none");
+    describe(find("#say-others"), "others");
     state(card, "ready");
   }
   scores();
-  charts ??= [["others", drawn("others")], ["none", drawn("none")]];
+  charts ??= [["others", makeChart("others")], ["none", makeChart("none")]];
   for (const [who, one] of charts) one.set(columns(who));
 }
 
-// The dials. Epsilon runs over its range by ratios, eta by squares: both have room where it matters.
+// The dials: epsilon on a logarithmic scale, eta on a square-root scale.
 const dial = { epsilon: find("#epsilon"), eta: find("#eta") };
 const placeOf = {
   epsilon: (wanted) => (100 * Math.log(wanted / day.limits.epsilon[0])) / Math.log(day.limits.epsilon[1] / day.limits.epsilon[0]),
@@ -169,13 +169,13 @@ const atPlace = {
   epsilon: (at) => Number((day.limits.epsilon[0] * (day.limits.epsilon[1] / day.limits.epsilon[0]) ** (at / 100)).toPrecision(2)),
   eta: (at) => Number((day.limits.eta[0] + (day.limits.eta[1] - day.limits.eta[0]) * (at / 100) ** 2).toFixed(2)),
 };
-// What a dial says; where it was not moved, the very number in force.
+// Value of a dial; if it was not moved, exactly the value in force.
 function value(name) {
   const at = Number(dial[name].value);
   return at === Math.round(placeOf[name](day[name])) ? day[name] : atPlace[name](at);
 }
 
-function turned() {
+function labelDials() {
   const epsilon = value("epsilon");
   const eta = value("eta");
   say(find("#epsilon-value"), short(epsilon));
@@ -184,7 +184,7 @@ function turned() {
   dial.eta.setAttribute("aria-valuetext", `eta ${short(eta)}`);
   const top = Math.round(100 * most(epsilon));
   say(find("#epsilon-word"), `Smaller hides more. At ${short(epsilon)} a fifty-fifty guess may become ${top} to ${100 - top} at most.`);
-  say(find("#eta-word"), eta >= 1 ? "The model of what homes use is not trusted at all: most noise." : `The model of what homes use is trusted but for a share of ${percent(eta)}: ${eta < 0.3 ? "less noise" : "more noise"}.`);
+  say(find("#eta-word"), eta >= 1 ? "The model of consumption is not trusted at all: most noise." : `The model of consumption is trusted except for a share of ${percent(eta)}: ${eta < 0.3 ? "less noise" : "more noise"}.`);
 }
 
 function set() {
@@ -192,11 +192,11 @@ function set() {
     one.value = String(Math.round(placeOf[name](day[name])));
     one.disabled = false;
   }
-  turned();
+  labelDials();
 }
 
 let timer = 0;
-let wanted = null; // what the dials were turned to, until the day runs under it
+let wanted = null; // requested values, until the day runs with them
 const same = (one, other) => one.epsilon === other.epsilon && one.eta === other.eta;
 const named = (dials) => `ε = ${short(dials.epsilon)}, η = ${short(dials.eta)}`;
 
@@ -214,7 +214,7 @@ async function restart() {
   renew();
 }
 
-// The dials follow the day, but for the time between turning them and the day that comes of it.
+// The dials follow the day, except between a change and the day that starts with it.
 function follow() {
   if (wanted !== null && (day.restarting || !same(wanted, day))) return;
   if (wanted !== null) say(find("#restart"), `The day has started again with ${named(day)}.`);
@@ -222,7 +222,7 @@ function follow() {
   set();
 }
 
-// Told when a new day is being worked out, by whomever it was asked for; or that it cannot be.
+// Event: a new day is being computed, requested here or elsewhere, or could not be.
 function restarts(dials) {
   if (wanted !== null && !same(wanted, dials)) wanted = null;
   renew();
@@ -231,7 +231,7 @@ function restarts(dials) {
 for (const one of Object.values(dial)) {
   one.addEventListener("input", () => {
     wanted = { epsilon: value("epsilon"), eta: value("eta") };
-    turned();
+    labelDials();
     clearTimeout(timer);
     timer = setTimeout(restart, WAIT);
   });
@@ -244,14 +244,14 @@ async function load() {
     if (promise === null) await context(found);
     begin(found);
     follow();
-    told();
+    render();
   } catch (error) {
     if (day === null) state(card, "error", error.message);
     else live("off");
   }
 }
 
-// What stays the same: the zone's time, its size, the way in for operators.
+// Constant data: time zone, number of homes, login of the operator.
 async function context(found) {
   promise = {};
   try {
@@ -260,7 +260,7 @@ async function context(found) {
     times = clock(place);
     say(find("#houses"), number(promise.houses));
   } catch {
-    // the picture stands without it
+    // the chart works without it
   }
   const door = find("#door");
   door.hidden = !found.operator;
@@ -278,10 +278,10 @@ function step(event) {
   day.prior.push(event.prior);
   for (const [who, which] of FIELDS) day[who][which].push(event[who][which]);
   day.auc = event.auc;
-  told();
+  render();
 }
 
-// Whether a step is the next one of the day; else something was missed and all is asked for again.
+// Whether a step is the next one of the day; if not, everything is loaded again.
 function follows(event) {
   return (event.t - 1) % day.steps === day.occupancy.length && day.occupancy.length < day.steps;
 }
@@ -290,7 +290,7 @@ async function priced(found) {
   say(find("#price"), `${number(found.price, digits(found.price))} ${found.currency}/kWh`);
 }
 
-const renew = gathered(load, 300);
+const renew = throttled(load, 300);
 again(card, renew);
 listen("/demo/stream", { step, restart: restarts }, (is) => {
   live(is);

@@ -1,4 +1,4 @@
-// Small things about the page. Text only ever goes in as text, never as HTML.
+// Helpers for the DOM. Text is always inserted as text, never as HTML.
 
 export const find = (selector, root = document) => root.querySelector(selector);
 export const zone = document.body.dataset.zone;
@@ -14,7 +14,7 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Show what belongs to a state: loading, empty, error, ready.
+// Show the parts of a state (loading, empty, error, ready) and hide the others.
 export function state(section, name, detail) {
   if (section.dataset.state !== name) section.dataset.state = name;
   for (const part of section.querySelectorAll("[data-when]")) {
@@ -27,7 +27,7 @@ export function state(section, name, detail) {
   }
 }
 
-// Rows of a table; nodes are used again, so that a page left open does not grow.
+// Fill the rows of a table; nodes are reused, so that an open page does not grow.
 export function fill(body, rows, kinds = []) {
   while (body.rows.length > rows.length) body.deleteRow(-1);
   rows.forEach((cells, i) => {
@@ -41,7 +41,7 @@ export function fill(body, rows, kinds = []) {
   });
 }
 
-// A list of terms and what they are.
+// Fill a list of terms and descriptions.
 export function pairs(list, entries) {
   while (list.children.length > 2 * entries.length) list.lastElementChild.remove();
   entries.forEach(([term, text], i) => {
@@ -51,7 +51,7 @@ export function pairs(list, entries) {
   });
 }
 
-// A list of sentences; nodes are used again.
+// Fill a list of sentences; nodes are reused.
 export function items(list, texts) {
   while (list.children.length > texts.length) list.lastElementChild.remove();
   texts.forEach((text, i) => say(list.children[i] ?? list.appendChild(make("li")), text));

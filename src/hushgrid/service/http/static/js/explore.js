@@ -1,4 +1,4 @@
-// What each promise would cost: error against epsilon, a line for each eta, the choice marked.
+// Error of the price against epsilon, one line for each eta, with the choice of the zone.
 
 import { about, ask } from "./api.js";
 import { chart } from "./chart.js";
@@ -10,14 +10,14 @@ const HUES = ["--hue-1", "--hue-3", "--hue-2", "--hue-4", "--hue-5"];
 const KEYS = ["line", "dash", "dot", "dash", "dash"];
 const DASHES = [undefined, [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
 
-let found = null; // the answer; it stays the same while the page is open
+let found = null; // the answer; constant while the page is open
 let kind = "estimated";
 let picture = null;
 let tried = null;
 
 const errors = () => found.curves.flatMap((curve) => curve.points.map((point) => point[kind]));
 
-// 1, 2, 5, 10, ... within a range, and one beyond on either side.
+// 1, 2, 5, 10, ... over a range, and one beyond at each end.
 function steps(low, high) {
   const all = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
@@ -44,7 +44,7 @@ function columns() {
   return [x, ...found.curves.map(row)];
 }
 
-function drawn() {
+function makeChart() {
   const last = found.curves.length - 1;
   const x = grid();
   return chart(find("#tradeoff"), {
@@ -117,7 +117,7 @@ function nearest(list, value) {
 
 function ready() {
   state(card, "ready");
-  picture ??= drawn();
+  picture ??= makeChart();
   picture.set(columns());
   find("#reading").hidden = false;
   if (tried === null) {

@@ -1,8 +1,8 @@
-// Numbers and times as people read them.
+// Formats of numbers and times.
 
 export const seconds = (iso) => Date.parse(iso) / 1000;
 
-// Digits so that a price has four that count.
+// Decimal places for four significant digits.
 export function digits(typical) {
   const size = Math.abs(typical) || 1;
   return Math.min(Math.max(3 - Math.floor(Math.log10(size)), 0), 6);
@@ -18,7 +18,7 @@ export function number(value, places = 0) {
   return numbers.get(places).format(value);
 }
 
-// 0.0123 -> "1.2 %"; two digits that count, no more than needed.
+// 0.0123 -> "1.2 %": about two significant digits.
 export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
   const value = 100 * share;
@@ -31,13 +31,13 @@ export function whole(share) {
   return share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`;
 }
 
-// A number with up to three digits that count: 0.05, 1.25, 12.
+// Up to three significant digits: 0.05, 1.25, 12.
 export function short(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) >= 1000 ? number(value) : String(Number(value.toPrecision(3)));
 }
 
-// What somebody who thought it even can believe at most, after odds moved by e^epsilon.
+// Largest belief of someone who started at 50 %, after odds shift by e^epsilon.
 export const most = (epsilon) => 1 / (1 + Math.exp(-epsilon));
 
 export function clock(timeZone) {

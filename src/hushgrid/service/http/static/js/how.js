@@ -1,4 +1,4 @@
-// The zone's own figures in the explanation; the words are in the page.
+// Fills the figures of a zone into the explanation.
 
 import { about, ask } from "./api.js";
 import { find, items, say, state, width, zone } from "./dom.js";
@@ -7,7 +7,7 @@ import { seenBy } from "./promise.js";
 
 const card = find("#promise");
 
-function told(promise) {
+function render(promise) {
   const top = most(promise.epsilon);
   say(find("#sentence"), promise.sentence);
   items(find("#assumptions"), promise.assumptions);
@@ -27,7 +27,7 @@ if (!zone) {
   state(card, "empty");
 } else {
   try {
-    told(await ask(about("/v1/promise", zone)));
+    render(await ask(about("/v1/promise", zone)));
     state(card, "ready");
   } catch (error) {
     state(card, "error", error.message);

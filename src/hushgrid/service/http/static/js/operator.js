@@ -1,4 +1,4 @@
-// The operator's page: first who it is, then figures that nobody else may see.
+// The operator's page: log in, then figures that only operators may see.
 
 import { ask } from "./api.js";
 import { find, say, state, zone } from "./dom.js";
@@ -6,7 +6,7 @@ import { overview } from "./overview.js";
 
 const login = find("#login");
 const inside = find("#inside");
-const HINT = "hushgrid-operator"; // that somebody logged in from here: else nothing needs to be asked
+const HINT = "hushgrid-operator"; // set after a login in this browser; without it no session is requested
 let view = null;
 
 function hint(value) {
@@ -15,7 +15,7 @@ function hint(value) {
     if (value) localStorage.setItem(HINT, "1");
     else localStorage.removeItem(HINT);
   } catch {
-    // a browser that keeps nothing: ask
+    // no storage: request the session
   }
   return true;
 }
@@ -51,7 +51,7 @@ function enter(session) {
 async function session() {
   if (!hint()) {
     outside(null);
-    shown();
+    demoLogin();
     return;
   }
   try {
@@ -60,20 +60,20 @@ async function session() {
     outside(error.status === 401 ? null : error.message);
     if (error.status === 401) {
       hint(false);
-      shown();
+      demoLogin();
     }
   }
 }
 
-// In the demo the login is no secret: everything there is simulated.
-async function shown() {
+// In the demo the login is public: everything there is simulated.
+async function demoLogin() {
   if (!find("nav a[href='/demo']")) return;
   try {
     const { operator } = await ask("/demo/state");
     say(find("#shown"), `Simulation: the client id is ${operator.client}, the secret ${operator.secret}.`);
     find("#shown").hidden = false;
   } catch {
-    // the page works without
+    // the page works without it
   }
 }
 
@@ -96,13 +96,13 @@ find("#form").addEventListener("submit", async (event) => {
 });
 
 find("#logout").addEventListener("click", async () => {
-  view?.stop(); // first: what is still asked would be refused
+  view?.stop(); // before: open requests would be refused
   try {
     await ask("/v1/session", { method: "DELETE" });
     hint(false);
     outside(null);
     find("#name").focus();
-    shown();
+    demoLogin();
   } catch (error) {
     outside(error.status === 401 ? null : `Logging out failed: ${error.message}`);
   }

@@ -1,16 +1,16 @@
-// Zones and one zone's figures for the operator, asked for again with every release.
+// Zones and the figures of one zone for the operator, loaded again with every release.
 
-import { about, ask, gathered, listen, liveness } from "./api.js";
+import { about, ask, listen, liveness, throttled } from "./api.js";
 import { chart } from "./chart.js";
 import { again, fill, find, items, make, pairs, say, state, width } from "./dom.js";
 import { clock, digits, number, percent, seconds, short } from "./format.js";
 
 const RECENT = 12; // releases in the table
-const CALM = 1000; // [ms] between two looks
+const CALM = 1000; // [ms] between two requests
 const part = find("#zone");
 const list = find("#zones");
 
-let shown = null; // the newest answer: two days of releases at most
+let current = null; // the newest answer: two days of releases at most
 let times = clock();
 let charts = null;
 let place = null;
@@ -40,17 +40,17 @@ export function overview(first, ended) {
       if (zone === null || over) return;
       const next = await ask(about("/v1/operator/zone", zone), { signal });
       if (over || next.zone !== zone) return;
-      shown = next;
-      told();
+      current = next;
+      render();
     } catch (error) {
       if (over) return;
       if (error.status === 401) ended();
-      else if (error.status === 403) ended("This client may not operate: it needs the scope operate.");
-      else if (shown === null || shown.zone !== zone) state(part, error.status === 404 ? "empty" : "error", error.message);
+      else if (error.status === 403) ended("This client lacks the scope operate.");
+      else if (current === null || current.zone !== zone) state(part, error.status === 404 ? "empty" : "error", error.message);
       else live("off");
     }
   }
-  const renew = gathered(refresh, CALM);
+  const renew = throttled(refresh, CALM);
   function follow() {
     stream?.close();
     stream = listen(about("/v1/stream", zone), { price: renew }, (is) => {
@@ -61,7 +61,7 @@ export function overview(first, ended) {
   function choose(other) {
     if (other === zone) return;
     zone = other;
-    shown = null;
+    current = null;
     state(part, "loading");
     follow();
   }
@@ -75,7 +75,7 @@ export function overview(first, ended) {
     stop() {
       over = true;
       gone.abort();
-      shown = null; // nothing secret stays behind
+      current = null; // keep nothing secret
       stream?.close();
       forget();
     },
@@ -97,16 +97,16 @@ function rows(all, zone, choose) {
   });
 }
 
-function told() {
-  const { series } = shown;
-  say(find("#heading"), shown.zone);
-  document.title = `${shown.zone} · Operator · hushgrid`;
-  alerts(shown.alerts);
+function render() {
+  const { series } = current;
+  say(find("#heading"), current.zone);
+  document.title = `${current.zone} · Operator · hushgrid`;
+  alerts(current.alerts);
   if (!series.length) {
     state(part, "empty");
     return;
   }
-  const here = shown.time_zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const here = current.time_zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (here !== place) {
     place = here;
     times = clock(place);
@@ -117,12 +117,12 @@ function told() {
   why();
   budget();
   recent(series);
-  const query = about("/v1/operator/certificate", shown.zone);
+  const query = about("/v1/operator/certificate", current.zone);
   find("#certificate").href = `${query}&format=html`;
   find("#certificate-json").href = query;
-  say(find("#head"), shown.head ?? "–");
+  say(find("#head"), current.head ?? "–");
   charts ??= pictures();
-  for (const [one, columns] of charts) one.set(columns(shown.series));
+  for (const [one, columns] of charts) one.set(columns(current.series));
 }
 
 function alerts(all) {
@@ -137,10 +137,10 @@ function alerts(all) {
 }
 
 function tiles(one) {
-  const { noise, missing, houses, currency, promise } = shown;
+  const { noise, missing, houses, currency, promise } = current;
   const places = digits(one.rate);
-  say(find("#state"), shown.state);
-  say(find("#step"), `${shown.mode}, ${times.full(seconds(one.start))}`);
+  say(find("#state"), current.state);
+  say(find("#step"), `${current.mode}, ${times.full(seconds(one.start))}`);
   say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
   say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(kWh(one.load_hat), 1)} kWh`);
   say(find("#rate"), `${number(one.rate, places)} ${currency}`);
@@ -156,11 +156,11 @@ function tiles(one) {
 }
 
 function why() {
-  const { noise, promise, houses } = shown;
+  const { noise, promise, houses } = current;
   pairs(find("#why"), [
     ["Why", noise.why],
     ["Decided by", noise.house === null ? "–" : `home ${noise.house}, model ${noise.model}`],
-    ["ε of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} whatever anyone consumes`],
+    ["ε of a release", `${short(noise.epsilon)} under the model, ${short(noise.epsilon_any)} for any consumption`],
     ["Promise", `ε = ${short(promise.epsilon)}${promise.delta ? `, δ = ${short(promise.delta)}` : ""}, about one ${promise.secret}`],
     ["Dial η", `${short(promise.eta)}${promise.eta_set_by ? `, set by: ${promise.eta_set_by}` : ""}`],
     ["Protected", `${number(noise.protected)} of ${number(houses)} homes at this step`],
@@ -168,7 +168,7 @@ function why() {
 }
 
 function budget() {
-  const { spent, total, left, runs_out: end, per_release: each } = shown.budget;
+  const { spent, total, left, runs_out: end, per_release: each } = current.budget;
   const gauge = find("#gauge");
   gauge.hidden = total === null || left === null;
   if (!gauge.hidden) {
@@ -195,13 +195,13 @@ function recent(series) {
   ]), kinds);
 }
 
-// Times at the start of an interval; one more at the end, so that the last step is drawn.
+// Times at the start of each interval, and the end of the last one.
 function columns(...fields) {
   return (series) => {
     const x = series.map((one) => seconds(one.start));
     const rows = fields.map((field) => series.map(field));
     if (x.length) {
-      x.push(last(x) + shown.interval_s);
+      x.push(last(x) + current.interval_s);
       for (const row of rows) row.push(last(row));
     }
     return [x, ...rows];
@@ -209,35 +209,35 @@ function columns(...fields) {
 }
 
 function pictures() {
-  const places = digits(last(shown.series).rate);
+  const places = digits(last(current.series).rate);
   const zone = place;
   const at = (s) => times.full(s);
-  const latest = () => shown.series.length - 1;
+  const latest = () => current.series.length - 1;
   const table = (head, row) => ({
     head: ["Interval", ...head],
     kinds: ["when", ...head.map(() => "number")],
-    rows: () => shown.series.map((one) => [times.full(seconds(one.start)), ...row(one)]),
+    rows: () => current.series.map((one) => [times.full(seconds(one.start)), ...row(one)]),
   });
   const secret = { colour: "--secret", step: true, width: 1.75 };
   const open = { colour: "--price", step: true, width: 2.25 };
   const rates = chart(find("#rates"), {
-    unit: `Price [${shown.currency}/kWh]`, zone, at, latest, format: (value) => number(value, places),
+    unit: `Price [${current.currency}/kWh]`, zone, at, latest, format: (value) => number(value, places),
     series: [{ ...open, label: "published" }, { ...secret, label: "exact (secret)", dash: [4, 3] }],
     table: table(["Published", "Exact"], (one) => [number(one.rate, places), number(one.optimal, places)]),
-    words: () => `Published and exact price of the last ${shown.series.length} intervals. The table below has all of them.`,
+    words: () => `Published and exact price of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const loads = chart(find("#loads"), {
     unit: "Load of an interval [kWh]", zone, at, latest, format: (value) => number(value, 1),
     series: [{ ...open, label: "with noise" }, { ...secret, label: "load (secret)", dash: [4, 3] }],
     table: table(["With noise", "Load"], (one) => [number(kWh(one.load_hat), 1), number(kWh(one.load), 1)]),
-    words: () => `Load with noise and load of the last ${shown.series.length} intervals. The table below has all of them.`,
+    words: () => `Load with noise and load of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   const scales = chart(find("#scales"), {
     unit: "Scale of the noise [Wh]", zone, at, latest, format: (value) => number(value),
     y: { range: (_, low, high) => [0, 1.15 * (high || 1)] },
     series: [{ ...open, label: "scale" }],
     table: table(["Scale [Wh]", "Missing meters"], (one) => [number(one.scale), number(one.missing)]),
-    words: () => `Scale of the noise of the last ${shown.series.length} intervals. The table below has all of them.`,
+    words: () => `Scale of the noise of the last ${current.series.length} intervals. The table below has all of them.`,
   });
   return [
     [rates, columns((one) => one.rate, (one) => one.optimal)],
@@ -246,7 +246,7 @@ function pictures() {
   ];
 }
 
-// After logging out: no figure is left in the page.
+// After logging out: remove all figures from the page.
 function forget() {
   charts = null;
   for (const id of ["rates", "loads", "scales", "recent", "why", "budget", "alert-list", "zone-list"]) find(`#${id}`).replaceChildren();

@@ -1,4 +1,4 @@
-// The prices a promise is about, in words.
+// The prices that a promise covers, in words.
 
 export function seenBy({ secret, horizon, interval_s: interval }) {
   if (secret === "step") return "one price, if the occupancy of all other homes is known";

@@ -1,27 +1,27 @@
-// The public page of a zone: prices published and expected, and the promise. Nothing else is asked.
+// The public page of a zone: published prices, forecast and promise. It requests nothing else.
 
-import { about, ask, gathered, listen, liveness } from "./api.js";
+import { about, ask, listen, liveness, throttled } from "./api.js";
 import { chart } from "./chart.js";
 import { again, find, items, say, state, zone } from "./dom.js";
 import { clock, digits, most, number, percent, seconds } from "./format.js";
 import { seenBy } from "./promise.js";
 
 const DAY = 86_400;
-const SAID = 60_000; // [ms] between two prices read out to those who listen
+const SPEAK_EVERY = 60_000; // [ms] between two prices for screen readers
 const now = find("#now");
 const curve = find("#curve");
 const live = liveness(find(".live"));
 const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-let place = here; // the zone's own time where the service tells it
+let place = here; // the time zone of the zone, if the service has it
 let times = clock(place);
-let shown = null; // what the chart is drawn from: two days of prices at most
+let current = null; // data of the chart: two days of prices at most
 let picture = null;
 let spoken = 0;
 
 const last = (list) => list[list.length - 1];
 
-// Where time stands: the clock on the wall, or in a simulation the newest price.
+// Present time: the clock, or in a simulation the newest price.
 function moment(prices) {
   return prices.simulated ? seconds(last(prices.published).start) : Date.now() / 1000;
 }
@@ -30,7 +30,7 @@ function entry(one) {
   return { start: seconds(one.start), end: seconds(one.end), price: one.price, low: one.low ?? null, high: one.high ?? null, source: one.source };
 }
 
-function understood(prices) {
+function parse(prices) {
   const at = moment(prices);
   const published = prices.published.map(entry);
   const forecast = prices.forecast.map(entry);
@@ -47,7 +47,7 @@ function understood(prices) {
   };
 }
 
-// Columns: times, high and low of both kinds, published, expected. What comes last is drawn on top.
+// Columns: times, high, low, published, expected. Later columns are drawn on top.
 function columns({ published, forecast }) {
   const x = [], price = [], expected = [], low = [], high = [];
   const push = (s, one, is) => {
@@ -64,29 +64,29 @@ function columns({ published, forecast }) {
   return [x, high, low, price, expected];
 }
 
-function drawn() {
-  const places = digits(shown.holds.price);
+function makeChart() {
+  const places = digits(current.holds.price);
   const row = (is) => (one) => [times.full(one.start), number(one.price, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, is];
   return chart(find("#prices"), {
-    unit: `Price [${shown.unit}], times of ${place.replace("_", " ")}`,
+    unit: `Price [${current.unit}], times of ${place.replace("_", " ")}`,
     zone: place,
     format: (value) => number(value, places),
     at: (s) => times.full(s),
-    x: { range: () => [shown.from, shown.until] },
+    x: { range: () => [current.from, current.until] },
     series: [
       { label: "high", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "low", colour: "--band", step: true, width: 0.5, quiet: true },
       { label: "published", colour: "--price", step: true, width: 2.5 },
       { label: "expected", colour: "--price", step: true, dash: [5, 4], width: 1.75 },
     ],
-    bands: [{ series: [1, 2], colour: "--band", label: "the exact price lies here, 95 in 100" }],
-    marks: () => [{ x: shown.at, text: `now ${times.time(shown.at)}`, colour: "--ink" }],
+    bands: [{ series: [1, 2], colour: "--band", label: "range of the exact price, 95 %" }],
+    marks: () => [{ x: current.at, text: `now ${times.time(current.at)}`, colour: "--ink" }],
     table: {
-      head: ["From", `Price [${shown.unit}]`, "95 % range", "Kind"],
+      head: ["From", `Price [${current.unit}]`, "95 % range", "Kind"],
       kinds: ["when", "number", "number", ""],
-      rows: () => [...shown.published.map(row("published")), ...shown.forecast.map(row("expected"))],
+      rows: () => [...current.published.map(row("published")), ...current.forecast.map(row("expected"))],
     },
-    words: () => `Prices of today by the time of day: ${shown.published.length} published, ${shown.forecast.length} expected. ${summary(shown, places)} The table below has all of them.`,
+    words: () => `Prices of today by the time of day: ${current.published.length} published, ${current.forecast.length} expected. ${summary(current, places)} The table below has all of them.`,
   });
 }
 
@@ -116,25 +116,25 @@ const SOURCES = {
   fallback: "This is the fallback price: no model can be used, or none may be used without readings.",
 };
 
-function told() {
-  const { holds, newest, published, unit, interval, at } = shown;
+function render() {
+  const { holds, newest, published, unit, interval, at } = current;
   const places = digits(holds.price);
   say(find("#price"), number(holds.price, places));
   say(find("#unit"), unit);
   say(find("#holds"), `${times.day(holds.start)}, ${times.time(holds.start)} to ${times.time(holds.end)}`);
-  const late = !shown.simulated && at > newest.end + interval;
+  const late = !current.simulated && at > newest.end + interval;
   const source = find("#source");
   source.hidden = !late && !SOURCES[holds.source];
-  say(source, late ? `The newest price is late: it held until ${times.time(newest.end)}.` : SOURCES[holds.source] ?? "");
+  say(source, late ? `The newest price is late: it was valid until ${times.time(newest.end)}.` : SOURCES[holds.source] ?? "");
   if (published.length) {
     const [low, high] = extremes(published);
     say(find("#lowest"), `${number(low.price, places)} at ${times.time(low.start)}`);
     say(find("#highest"), `${number(high.price, places)} at ${times.time(high.start)}`);
   }
-  const hour = cheapest(shown);
-  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(shown.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
-  find("#simulated").hidden = !shown.simulated;
-  if (Date.now() - spoken > SAID) {
+  const hour = cheapest(current);
+  say(find("#cheapest"), hour ? `${times.date(hour.from) === times.date(current.at) ? "" : `${times.day(hour.from)}, `}${times.time(hour.from)} to ${times.time(hour.to)}, about ${number(hour.mean, places)}` : "no forecast");
+  find("#simulated").hidden = !current.simulated;
+  if (Date.now() - spoken > SPEAK_EVERY) {
     spoken = Date.now();
     say(find("#said"), `Price now ${number(holds.price, places)} ${unit}, ${times.time(holds.start)} to ${times.time(holds.end)}.`);
   }
@@ -144,21 +144,21 @@ async function refresh() {
   try {
     const prices = await ask(about("/v1/prices", zone));
     if (!prices.published.length) throw Object.assign(new Error(), { status: 404 });
-    shown = understood(prices);
+    current = parse(prices);
   } catch (error) {
     const kind = error.status === 404 ? "empty" : "error";
-    if (shown === null || kind === "empty") for (const part of [now, curve]) state(part, kind, error.message);
+    if (current === null || kind === "empty") for (const part of [now, curve]) state(part, kind, error.message);
     else live("off");
     return;
   }
   state(now, "ready");
   state(curve, "ready");
-  told();
-  picture ??= drawn();
-  picture.set(columns(shown));
+  render();
+  picture ??= makeChart();
+  picture.set(columns(current));
 }
 
-async function promised() {
+async function loadPromise() {
   const card = find("#promise");
   try {
     const promise = await ask(about("/v1/promise", zone));
@@ -176,10 +176,10 @@ async function promised() {
   }
 }
 
-const renew = gathered(refresh, 400);
+const renew = throttled(refresh, 400);
 for (const part of [now, curve]) again(part, renew);
 find("#how").href = about("/how", find("nav a[href^='/how?']") ? zone : "");
-await promised();
+await loadPromise();
 listen(about("/v1/stream", zone), { price: renew }, (is) => {
   live(is);
   renew();

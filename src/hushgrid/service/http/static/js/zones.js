@@ -1,4 +1,4 @@
-// The list of zones: names are in the page, prices are asked for what is in sight.
+// The list of zones: names are in the page, prices are loaded for the visible rows.
 
 import { about, ask } from "./api.js";
 import { again, find, say, state } from "./dom.js";
