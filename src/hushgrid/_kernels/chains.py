@@ -1,10 +1,15 @@
-"""Forward-backward over many homes at once, scaled, one home a thread.
+"""Chains of many homes at once: forward-backward counts, and leakage over time.
 
+Forward-backward is scaled, one home a thread.
 Readings come as codes: reading t of home h is value number `code[h, t]` of that home, or is missing
 (-1). `relative[h, value, group, state]` is the likelihood of the value over that of its best state,
 so each step is a lookup, without exponentials. What comes back are expected counts, which are
 sufficient for every law on those values. No division raises: counts of a home whose labels exclude
 its readings may be NaN, and those of the other homes are not affected.
+
+Leakage of houses that move independently (docs/proofs/temporal.md): in factors M = e^leakage the
+recursion needs no logarithm: M' = e^{e_t} max_j r_j, where
+r_j = (hi_j (M - 1) + 1) / (lo_j (M - 1) + 1) for column j.
 """
 
 import numpy as np
@@ -253,13 +258,6 @@ def gather_bins(homes, counts, bins, size, sums):  # type: ignore[no-untyped-def
             for g in range(groups):
                 for k in range(states):
                     sums[h, g, k, bins[h, m]] += counts[h, m, g, k]
-
-
-# --------------------------------------------------------------------------------------------------
-# Leakage of houses that move alone, many at once through time (docs/proofs/temporal.md).
-#
-# In factors M = e^leakage the recursion needs no logarithm: M' = e^{e_t} max_j r_j, where
-# r_j = (hi_j (M - 1) + 1) / (lo_j (M - 1) + 1) for column j.
 
 
 _LANES = 256  # houses that go through time together: what they need stays in the nearest cache

@@ -1,4 +1,7 @@
-"""The worst log-ratio of two noisy laws, in two first-order recursions: O(bound)."""
+"""The worst log-ratio of two noisy laws, and the smallest score of a two-sided Markov quilt.
+
+The log-ratio takes two first-order recursions, O(bound).
+"""
 
 from __future__ import annotations
 
@@ -74,10 +77,6 @@ def log_pmf(pmf: Floats) -> Floats:
     """Logarithms of probabilities, zeros as minus infinity."""
     with np.errstate(divide="ignore"):
         return np.log(pmf)
-
-
-# --------------------------------------------------------------------------------------------------
-# The smallest score of a two-sided quilt around one step: its numpy twin is in the tests.
 
 
 @njit(cache=True)

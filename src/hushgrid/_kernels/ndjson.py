@@ -1,15 +1,28 @@
 # ruff: noqa: ARG001  numba gives each intrinsic what it may need
-"""Readings of NDJSON in plain words, read from the bytes.
+"""NDJSON readings parsed from their bytes, tables of names, and checks of Arrow columns.
 
-Plain is a line with one object of the four known keys, each once, in any order; an id of printable
-ASCII without escapes, brackets, or spaces around it; a time like 2026-01-05T00:00:00Z, or with an
-offset like +01:00 in place of the Z; a whole duration; Wh with at most 15 digits on either side of
-the point, rounded to whole ones, halves to even. Each such line is a good reading. All other lines
-are left to a reader that knows every rule.
+Memory is read by its address, eight bytes at a time; the first byte of a word is its lowest.
+Reference counts of arrays passed to compiled functions cost more than a look at a few bytes; an
+address is a number. The caller keeps the array alive meanwhile. A mark is a word with the top bit
+of some bytes set; only its lowest one is exact, as a borrow or a carry can spill into the bytes
+above.
 
-The lines of one sender look alike, so the layout of a plain line is kept: where the bytes between
-its values lie. A line with the same bytes between its values is plain when those are; any other is
-read member by member.
+Name i of a buffer is `data[begin[i]:end[i]]`. A table holds 1 + the place of a name with a tag of
+31 bits of its hash above it, 0 where it is free; a name goes to the first free place from its hash
+on. Its size is a power of two, at least twice the names. Senders choose names, so the hash takes a
+secret `seed`: without it they cannot construct many names that collide.
+
+Arrow columns are checked in place; offsets are checked before anything is read where they point.
+
+A plain line of NDJSON has one object of the four known keys, each once, in any order; an id of
+printable ASCII without escapes, brackets, or spaces around it; a time like 2026-01-05T00:00:00Z, or
+with an offset like +01:00 in place of the Z; a whole duration; Wh with at most 15 digits on either
+side of the point, rounded to whole ones, halves to even. Each such line is a good reading. All
+other lines are left to a reader that implements every rule.
+
+The lines of one sender have one layout, so that of the last plain line is kept: where the bytes
+between its values lie. A line with the same bytes between its values is plain when those are; any
+other is read member by member.
 """
 
 import sys
@@ -18,18 +31,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import boolean, extending, int32, int64, njit, types, uint8, uint64, void
-
-# --------------------------------------------------------------------------------------------------
-# Memory by its address, eight bytes at a time; the first byte of a word is its lowest.
-#
-# Compiled functions count who holds an array they are given, which costs more than to look at a few
-# bytes of it; an address is a number. Whoever asks for one keeps the array alive meanwhile.
-#
-# A mark is a word with the top bit of some bytes set; only its lowest one is exact, as a borrow or
-# a
-# carry can spill into the bytes above. What uses these functions is compiled into its own file and
-# knows only the age of that: touch it too when this one changes.
-
 
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _ZEROS, _TO_TEN = np.uint64(0x30) * _ONES, np.uint64(0x76) * _ONES
@@ -95,7 +96,7 @@ def place(mark):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")  # pragma: no cover
 def same(one, other, length):  # type: ignore[no-untyped-def]
-    """Whether `length` bytes agree; up to 7 bytes behind them are looked at."""
+    """Whether `length` bytes agree; up to 7 bytes behind them are read."""
     k = np.int64(0)
     while k + 8 <= length:
         if word(one + k) != word(other + k):
@@ -109,7 +110,7 @@ def same(one, other, length):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")  # pragma: no cover
 def tail(end, length):  # type: ignore[no-untyped-def]
-    """Of `length` bytes before `end` the last, which fill no word; no others are looked at."""
+    """Of `length` bytes before `end` the last, which fill no word; no others are read."""
     few = length & 7
     if length >= 8:
         return word(end - 8) >> np.uint64(64 - 8 * few) if few else np.uint64(0)
@@ -147,16 +148,6 @@ def digits(w, many):  # type: ignore[no-untyped-def]
     low = (t & np.uint64(0x000000FF000000FF)) * np.uint64(0x000F424000000064)
     high = ((t >> np.uint64(16)) & np.uint64(0x000000FF000000FF)) * np.uint64(0x0000271000000001)
     return np.int64((low + high) >> np.uint64(32))
-
-
-# --------------------------------------------------------------------------------------------------
-# Names as bytes: name i of a buffer is `data[begin[i]:end[i]]`. Told apart, looked up, checked.
-#
-# A table holds 1 + the place of a name with a tag of 31 bits of its hash above it, 0 where it is
-# free; a name goes to the first free place from its hash on. Its size is a power of two, at least
-# twice the names. Senders choose names, so the hash takes a secret `seed`: without it nobody can
-# make
-# many names that collide.
 
 
 _u1, _u8, _i8, _i4 = (
@@ -276,25 +267,25 @@ def _look_up(  # type: ignore[no-untyped-def]
 )  # fmt: skip  # pragma: no cover
 def look_up(  # type: ignore[no-untyped-def]
     data, begin, end, seed, known, known_begin, known_end, table,
-    told, told_end, told_place, where, used, hashed, place,
+    recent, recent_end, recent_place, where, used, hashed, place,
 ):  # fmt: skip
     """The place of each name among the `known` ones, -1 where it is not among them.
 
-    Senders tell meters in the same order each time, so the next name is held first against the one
-    that came next before: `told` has `used` names with their places as they were told, one behind
-    another in memory, and `where` says where each place was last among them. `hashed` is room for
+    Senders list meters in the same order each time, so a name is compared first with the one that
+    came next the last time: `recent` has `used` names with their places in that order, one behind
+    another in memory, and `where` is where each place was last among them. `hashed` is room for
     as many hashes as names. Returns how many were not found in this way.
     """
     i, at, some, missed, n = 0, used, 1, 0, begin.size
-    base, other = np.int64(data.ctypes.data), np.int64(told.ctypes.data)
+    base, other = np.int64(data.ctypes.data), np.int64(recent.ctypes.data)
     while i < n:
         while i < n and at + 1 < used:
             if not _same(
-                base + begin[i], base + end[i], other + told_end[at], other + told_end[at + 1]
+                base + begin[i], base + end[i], other + recent_end[at], other + recent_end[at + 1]
             ):
                 break
             at += 1
-            place[i], some = told_place[at], 1
+            place[i], some = recent_place[at], 1
             i += 1
         if i < n:
             stop = min(n, i + some)
@@ -311,19 +302,19 @@ def look_up(  # type: ignore[no-untyped-def]
 @njit(
     int64(_u1, _i8, _i8, _i4, uint8[::1], int64[::1], int32[::1], int64), cache=True, nogil=True
 )  # pragma: no cover
-def tell(data, begin, end, place, told, told_end, told_place, used):  # type: ignore[no-untyped-def]
+def append_names(data, begin, end, place, recent, recent_end, recent_place, used):  # type: ignore[no-untyped-def]
     """Write names that have a place behind the `used` ones; how many there are then.
 
-    Name k of those told ends at `told_end[k]`, which is where the next begins.
+    Name k of `recent` ends at `recent_end[k]`, which is where the next begins.
     """
-    at = told_end[used - 1] if used else 0
+    at = recent_end[used - 1] if used else 0
     for i in range(begin.size):
         if place[i] < 0:
             continue
         for k in range(begin[i], end[i]):
-            told[at] = data[k]
+            recent[at] = data[k]
             at += 1
-        told_end[used], told_place[used] = at, place[i]
+        recent_end[used], recent_place[used] = at, place[i]
         used += 1
     return used
 
@@ -343,21 +334,10 @@ def all_plain(data, begin, end, longest):  # type: ignore[no-untyped-def]
     return True
 
 
-# --------------------------------------------------------------------------------------------------
-# Columns of numbers and ids as they lie in an Arrow batch: checked where they are.
-#
-# Nothing in them is trusted: offsets are checked before anything is read where they point.
-
-
-_plain_u1, _plain_i4, _plain_i8 = (
-    types.Array(dtype, 1, "C", readonly=True) for dtype in (uint8, int32, int64)
-)
-
-
 @njit(
     [
-        boolean(_plain_i8, duration, _plain_i8, int64, int64, int64)
-        for duration in (_plain_i4, _plain_i8)
+        boolean(_i8, duration, _i8, int64, int64, int64)
+        for duration in (_i4, _i8)
     ],
     cache=True, nogil=True,
 )  # fmt: skip  # pragma: no cover
@@ -371,12 +351,12 @@ def all_within(start, duration, wh, end, longest, most):  # type: ignore[no-unty
     return good
 
 
-@njit(boolean(_plain_i8, int64, int64[::1]), cache=True, nogil=True)  # pragma: no cover
+@njit(boolean(_i8, int64, int64[::1]), cache=True, nogil=True)  # pragma: no cover
 def whole_seconds(ticks, unit, start):  # type: ignore[no-untyped-def]
     """Write ticks of 1/unit s as seconds; whether all are whole ones."""
     good, one = True, np.int64(0)
     for i in range(ticks.size):
-        if i == 0 or ticks[i] != ticks[i - 1]:  # most are alike, and a division is slow
+        if i == 0 or ticks[i] != ticks[i - 1]:  # most are equal, and a division is slow
             one = ticks[i] // unit
             good &= one * unit == ticks[i]
         start[i] = one
@@ -384,7 +364,7 @@ def whole_seconds(ticks, unit, start):  # type: ignore[no-untyped-def]
 
 
 @njit(
-    [boolean(_plain_u1, offsets, int64, int64[::1]) for offsets in (_plain_i4, _plain_i8)],
+    [boolean(_u1, offsets, int64, int64[::1]) for offsets in (_i4, _i8)],
     cache=True,
     nogil=True,
 )  # pragma: no cover
@@ -415,37 +395,35 @@ SHORTEST = (
 METER, START, DURATION, WH, METER_END = range(5)  # rows of `found`; the id as where it lies
 _ALL = 0b1111
 _NONE = np.int64(-(2**62))
-_TAB, _NEWLINE, _RETURN, _NDJSON_SPACE, _NDJSON_LAST = 0x09, 0x0A, 0x0D, 0x20, 0x7E
+_TAB, _NEWLINE, _RETURN = 0x09, 0x0A, 0x0D
 _QUOTE, _PLUS, _COMMA, _MINUS, _POINT, _ZERO, _COLON = 0x22, 0x2B, 0x2C, 0x2D, 0x2E, 0x30, 0x3A
 _T, _Z, _BRACKET, _ESCAPE, _BRACE, _CLOSE = 0x54, 0x5A, 0x5B, 0x5C, 0x7B, 0x7D
 _KEYS = np.frombuffer(b"meter_idstart_utcduration_swh", np.uint8)
 _FIRST = np.array([0, 8, 17, 27, 29])  # where each key begins in _KEYS
 _PLAIN = np.zeros(256, np.bool_)  # printable ASCII but quotes, escapes, and what may nest
-_PLAIN[_NDJSON_SPACE : _NDJSON_LAST + 1] = True
+_PLAIN[_SPACE : _LAST + 1] = True
 _PLAIN[[_QUOTE, _ESCAPE, _BRACE, _BRACKET]] = False
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
-# What is known of the line in hand and of the last plain ones, as an array of integers: the values
+# The state of the current line and of the last plain ones, as an array of integers: the values
 # found; the least and most of each; for each member its key, and where the bytes before its value
 # begin and how many they are; the same of those behind the last value, but for the key; where a
-# time stands and ends, and which it is.
+# time begins and ends, and which it is.
 _LIMITS, _MEMBERS, _TAIL, _TIME, _TIME_END, _INSTANT, STATE = 5, 13, 25, 28, 29, 30, 31
 _NOWHERE = np.int64(2**62)  # beyond all data
 _VALUES = 128  # [bytes] a time and two numbers are shorter, even with a word behind each value
 
-_ndjson_u1 = types.Array(uint8, 1, "C", readonly=True)
-
 
 @njit(int64(int64), cache=True, nogil=True, inline="always")  # pragma: no cover
 def _past_space(at):  # type: ignore[no-untyped-def]
-    while byte(at) == _NDJSON_SPACE or byte(at) == _TAB or byte(at) == _RETURN:
+    while byte(at) == _SPACE or byte(at) == _TAB or byte(at) == _RETURN:
         at += 1
     return at  # a line feed stops it at the latest
 
 
 @njit(int64(int64), cache=True, nogil=True, inline="always")  # pragma: no cover
 def _key(at):  # type: ignore[no-untyped-def]
-    """Which key stands there in quotes; -1 for none."""
+    """Which key is there in quotes; -1 for none."""
     if byte(at) != _QUOTE:
         return -1
     c = byte(at + 1)
@@ -553,7 +531,7 @@ def _instant(at, end):  # type: ignore[no-untyped-def]
 
 @njit(int64(int64), cache=True, nogil=True, inline="always")  # pragma: no cover
 def _text_end(at):  # type: ignore[no-untyped-def]
-    """Where the quote stands that closes a text of plain characters; -1 where it has others."""
+    """Where the quote is that closes a text of plain characters; -1 where it has others."""
     while True:
         if not _PLAIN[byte(at)]:
             return at if byte(at) == _QUOTE else -1
@@ -569,11 +547,7 @@ def _fits(state, which, value):  # type: ignore[no-untyped-def]
 @njit(boolean(int64, int64, int64), cache=True, nogil=True, inline="always")  # pragma: no cover
 def _is_id(state, begin, end):  # type: ignore[no-untyped-def]
     """Whether an id of plain characters is as long as it may be, without spaces around it."""
-    return (
-        _fits(state, METER, end - begin)
-        and byte(begin) != _NDJSON_SPACE
-        and byte(end - 1) != _NDJSON_SPACE
-    )
+    return _fits(state, METER, end - begin) and byte(begin) != _SPACE and byte(end - 1) != _SPACE
 
 
 @njit(int64(int64, int64, int64), cache=True, nogil=True)  # pragma: no cover
@@ -612,7 +586,7 @@ def _keep_time(state, begin, end, instant):  # type: ignore[no-untyped-def]
 
 @njit(int64(int64, int64), cache=True, nogil=True)  # pragma: no cover
 def _line(state, at):  # type: ignore[no-untyped-def]
-    """Read a plain line, keep its layout; where its line feed stands, -1 where it is not plain."""
+    """Read a plain line, keep its layout; where its line feed is, -1 where it is not plain."""
     before, member, seen = at, _MEMBERS, 0
     at = _past_space(at)
     if byte(at) != _BRACE:
@@ -649,7 +623,7 @@ def _line(state, at):  # type: ignore[no-untyped-def]
 
 @njit(int64(int64), cache=True, nogil=True)  # pragma: no cover
 def _reach(state):  # type: ignore[no-untyped-def]
-    """How many bytes a reader that goes by the layout looks at, at most."""
+    """How many bytes a reader by the layout reads, at most."""
     reach = get(state, _LIMITS + 2 * METER + 1) + _VALUES
     for member in range(_MEMBERS, _TAIL + 3, 3):
         reach += get(state, member + 2)
@@ -658,7 +632,7 @@ def _reach(state):  # type: ignore[no-untyped-def]
 
 @njit(int64(int64, int64), cache=True, nogil=True, inline="always")  # pragma: no cover
 def _id_end(at, longest):  # type: ignore[no-untyped-def]
-    """Where the first character stands that is not plain, or a place beyond `longest`."""
+    """Where the first character is that is not plain, or a place beyond `longest`."""
     end = at
     while end - at <= longest:
         mark = not_plain(word(end))
@@ -687,8 +661,8 @@ def _new_time(state, at, end):  # type: ignore[no-untyped-def]
 
 
 @njit(int64(int64, int64), cache=True, nogil=True)  # pragma: no cover
-def _alike(state, at):  # type: ignore[no-untyped-def]
-    """As `_line`, of a line with the layout that is kept; -1 says nothing of it."""
+def _same_layout(state, at):  # type: ignore[no-untyped-def]
+    """As `_line`, of a line with the layout that is kept; -1 if it has another."""
     for member in range(_MEMBERS, _TAIL, 3):
         which, length = get(state, member), get(state, member + 2)
         if not same(at, get(state, member + 1), length):
@@ -720,7 +694,7 @@ def _alike(state, at):  # type: ignore[no-untyped-def]
 
 @njit(
     types.UniTuple(int64, 2)(
-        _ndjson_u1, types.Array(int64, 1, "C", readonly=True), int64, int64[::1], int64[::1],
+        _u1, types.Array(int64, 1, "C", readonly=True), int64, int64[::1], int64[::1],
         int64[:, ::1], int64[:, ::1],
     ),
     cache=True, nogil=True,
@@ -732,7 +706,7 @@ def plain_lines(data, limits, longest, known, line, found, odd):  # type: ignore
     from `found[METER, i]` to `found[METER_END, i]`; there is room for as many as `data` can hold by
     SHORTEST. `limits` are the least and most of each value, of the id's length and of the start [s]
     too. A line beyond `longest` bytes is not plain. The i-th other line has the number `odd[0, i]`
-    and stands from `odd[1, i]` to `odd[2, i]`, as far as there is room. `known` is room for STATE
+    and reaches from `odd[1, i]` to `odd[2, i]`, as far as there is room. `known` is room for STATE
     numbers. Returns how many there are of each.
     """
     known[_LIMITS:_MEMBERS] = limits
@@ -742,7 +716,7 @@ def plain_lines(data, limits, longest, known, line, found, odd):  # type: ignore
     while at < stop:
         end = np.int64(-1)
         if reach <= stop - at:
-            end = _alike(state, at)
+            end = _same_layout(state, at)
         if end < 0:
             end = _line(state, at)
             reach = _reach(state) if end >= 0 else _NOWHERE

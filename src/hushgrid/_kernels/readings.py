@@ -1,12 +1,18 @@
-"""Readings one by one, in the order they came: which are accepted, and what they add up to.
+"""Loops over many readings: checksum, clamp and sum, simulation, and merging of deliveries.
 
-An interval's memory is five arrays. Bit h of `begun` says whether anything came for house h, and
-`kind[h]` of what duration: 0 the whole interval, else its place among `divisors`, those of the
-interval in falling order. `cell[h]` is the Wh of a whole reading, else the place of the house's
-first piece in `piece` (Wh) and `taken` (whether it came).
+`xxh64` is a checksum as fast as memory (https://github.com/Cyan4973/xxHash, the spec). The random
+numbers of the simulation are hashed counters (SplitMix64): number i of a stream is a function of
+the stream's key and i alone, so results do not depend on threads, and two runs can share them.
 
-`weigh` leaves the Wh of whole readings to its caller: written one by one all over `cell`, they
-would take longer than all the rest. For the same reason `begun` is bits: they stay in the cache.
+`merge_readings` takes readings one by one, in the order they came: which are accepted, and what
+they add up to. An interval's memory is five arrays. Bit h of `begun` is whether anything came for
+house h, and `kind[h]` of what duration: 0 the whole interval, else its place among `divisors`,
+those of the interval in falling order. `cell[h]` is the Wh of a whole reading, else the place of
+the house's first piece in `piece` (Wh) and `taken` (whether it came).
+
+`merge_readings` leaves the Wh of whole readings to its caller: written one by one all over `cell`,
+they would take longer than all the rest. For the same reason `begun` is bits: they stay in the
+cache.
 """
 
 from typing import Any
@@ -16,10 +22,6 @@ from numba import boolean, int8, int32, int64, njit, prange, types, uint8, uint6
 from numpy.typing import NDArray
 
 from hushgrid._numbers import Floats, Int32s
-
-# --------------------------------------------------------------------------------------------------
-# XXH64, a checksum that keeps up with memory (https://github.com/Cyan4973/xxHash, the spec).
-
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
@@ -75,10 +77,6 @@ def xxh64(words, tail, seed):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(32))
 
 
-# --------------------------------------------------------------------------------------------------
-# Clamp and add ten million readings in one pass over memory.
-
-
 _CHUNK = 1 << 16
 
 
@@ -107,14 +105,6 @@ def _clamp_and_add(readings, bound):  # type: ignore[no-untyped-def]
         out[part, 0], out[part, 1] = load, clamped
         least[part] = low
     return out, least
-
-
-# --------------------------------------------------------------------------------------------------
-# Move a million houses one step and draw their readings.
-#
-# Random numbers are hashed counters (SplitMix64): number i of a stream is a function of the
-# stream's
-# key and i alone, so results do not depend on threads, and two runs can share their randomness.
 
 
 _MASK = 2**64 - 1
@@ -241,8 +231,8 @@ END = 1 << 40  # [epoch s] no reading is that young; keeps sums of times far fro
 _TOP = (1 << 63) - 1
 
 # Arrays that are only read: writable ones fit too.
-_i1, _meters_u1, _i4, _i8, _b1 = (
-    types.Array(dtype, 1, "C", readonly=True) for dtype in (int8, uint8, int32, int64, boolean)
+_i1, _i4, _i8, _b1 = (
+    types.Array(dtype, 1, "C", readonly=True) for dtype in (int8, int32, int64, boolean)
 )
 
 
@@ -252,14 +242,14 @@ _i1, _meters_u1, _i4, _i8, _b1 = (
     nogil=True,
 )  # pragma: no cover
 def sieve(house, start, duration, houses, interval, closed_end, code):  # type: ignore[no-untyped-def]
-    """What each reading alone tells. Returns (first interval, last, one start and duration?).
+    """Check each reading on its own. Returns (first interval, last, one start and duration?).
 
     Most batches have one start and duration, so the divisions are done once for all.
     """
     n = house.size
-    alike, inside = n > 0, True
+    equal, inside = n > 0, True
     for i in range(n):  # no branches: this loop is vectorised
-        alike &= (start[i] == start[0]) & (duration[i] == duration[0])
+        equal &= (start[i] == start[0]) & (duration[i] == duration[0])
         inside &= (house[i] >= 0) & (house[i] < houses)
     low, high = np.int64(END), np.int64(-1)
     verdict, opens = np.int8(MALFORMED), np.int64(-1)
@@ -270,7 +260,7 @@ def sieve(house, start, duration, houses, interval, closed_end, code):  # type: 
             if d >= 1 and 0 <= s < END and interval % d == 0 and s % d == 0:
                 opens = s - s % interval
                 verdict = np.int8(ACCEPTED if opens >= closed_end else LATE)
-        if alike and inside:
+        if equal and inside:
             code[:] = verdict
             return (opens, opens, True) if verdict == ACCEPTED else (low, high, True)
         if house[i] < 0 or house[i] >= houses:
@@ -279,7 +269,7 @@ def sieve(house, start, duration, houses, interval, closed_end, code):  # type: 
         code[i] = verdict
         if verdict == ACCEPTED:
             low, high = min(low, opens), max(high, opens)
-    return low, high, alike
+    return low, high, equal
 
 
 @njit(
@@ -307,9 +297,9 @@ def pick_houses(place, wh, first, bound, least, house, outside):  # type: ignore
     return many, cut
 
 
-@njit(int64(_i4, int8[::1], uint8[::1], _meters_u1), cache=True, nogil=True)  # pragma: no cover
-def weigh_whole(house, code, begun, kind):  # type: ignore[no-untyped-def]
-    """`weigh` for readings that all cover the whole interval; how many are not accepted."""
+@njit(int64(_i4, int8[::1], uint8[::1], _u1), cache=True, nogil=True)  # pragma: no cover
+def merge_whole_readings(house, code, begun, kind):  # type: ignore[no-untyped-def]
+    """`merge_readings` for readings that all cover the whole interval; how many are refused."""
     refused = 0
     for i in range(house.size):
         if code[i] != ACCEPTED:
@@ -332,7 +322,7 @@ def weigh_whole(house, code, begun, kind):  # type: ignore[no-untyped-def]
     ),
     cache=True, nogil=True,
 )  # fmt: skip  # pragma: no cover
-def weigh(  # type: ignore[no-untyped-def]
+def merge_readings(  # type: ignore[no-untyped-def]
     house, start, duration, wh, code, opens, divisors, begun, kind, cell, piece, taken, used, begin
 ):
     """Judge readings of the interval at `opens` against its memory, and keep the accepted.
@@ -384,7 +374,7 @@ def weigh(  # type: ignore[no-untyped-def]
     nogil=True,
 )  # pragma: no cover
 def forget(house, start, duration, code, opens, interval, begun, kind, cell, taken, before):  # type: ignore[no-untyped-def]
-    """Undo a `weigh` that began with `before` places of `piece` in use."""
+    """Undo a `merge_readings` that began with `before` places of `piece` in use."""
     for i in range(house.size):
         if code[i] != ACCEPTED:
             continue
@@ -398,7 +388,7 @@ def forget(house, start, duration, code, opens, interval, begun, kind, cell, tak
 
 
 @njit(
-    void(_i4, _meters_u1, _meters_u1, _i8, _i8, _b1, int64[::1], boolean[::1]),
+    void(_i4, _u1, _u1, _i8, _i8, _b1, int64[::1], boolean[::1]),
     cache=True,
     nogil=True,
 )  # pragma: no cover

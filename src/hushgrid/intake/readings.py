@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._kernels.ndjson import hashes, intern, look_up, tell
+from hushgrid._kernels.ndjson import append_names, hashes, intern, look_up
 from hushgrid._numbers import Int32s, Ints, UInt8s
 from hushgrid.errors import IntakeError
 
@@ -284,7 +284,7 @@ class NameOrder:
 
     def with_(self, names: Names, place: Int32s) -> NameOrder:
         """With these names appended."""
-        used = tell(
+        used = append_names(
             names.data, names.begin, names.end, place, self.data, self.end, self.place, self.used
         )
         self.where[self.place[self.used : used]] = np.arange(self.used, used, dtype=np.int32)

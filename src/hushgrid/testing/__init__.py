@@ -1,9 +1,10 @@
-"""Conformance checks: what every calibrator and every noise source must hold, ours and yours.
+"""Conformance checks of calibrators and noise sources, built-in or third-party.
 
     from hushgrid.testing import check_calibrator
     check_calibrator(MyCalibrator)
 
-Each check raises AssertionError with what failed.
+Each check raises AssertionError with what failed. Stores of ledgers and meters:
+`hushgrid.testing.stores`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,16 @@ def check_calibrator(
     etas: Iterable[float] = (0.0, 0.1, 1.0),
     blocks: BlockRule = "block",
 ) -> None:
-    """Small worlds, enumerated: the noise suffices, is never zero, and depends on nothing else."""
+    """Enumerate small zones: the noise suffices, is never zero, and depends on nothing else.
+
+    Args:
+        make: Creates the calibrator.
+        etas: Trusts to check.
+        blocks: Rule for houses that move together.
+
+    Raises:
+        AssertionError: If a check fails.
+    """
     for name, zone, models, f in small_worlds():
         for eta, epsilon in product(etas, (0.2, 1.0)):
             policy = Policy(epsilon, horizon=3, eta=eta, blocks=blocks)
@@ -54,7 +64,11 @@ def check_calibrator(
 
 
 def small_worlds() -> Iterator[NamedZone]:
-    """Zones small enough to enumerate: one house, two, contradicting models, a locked pair."""
+    """Zones small enough to enumerate: one house, two, contradicting models, a locked pair.
+
+    Yields:
+        Name, zone, models and consumption.
+    """
     stay, always, never = [[0.9, 0.1], [0.2, 0.8]], [[0.0, 1.0]] * 2, [[1.0, 0.0]] * 2
     skewed = Histogram([0.5, 0.3, 0.1, 0.05, 0.05]), Histogram([0.1, 0.1, 0.2, 0.3, 0.3])
     split = Histogram([0.5, 0, 0, 0, 0.5]), Histogram([0, 0, 1.0])
@@ -82,6 +96,14 @@ def worst_ratio(case: Case, scale: float, eta: float) -> float:
     """The largest |log ratio| of any output for a case, by enumeration of outputs and worlds.
 
     Worlds within eta: each law mixed with a point mass anywhere, free on either side.
+
+    Args:
+        case: Laws of the readings in two protected states.
+        scale: Scale of the noise [Wh].
+        eta: Share of each law that may be any other.
+
+    Returns:
+        The loss.
     """
     befores = [_contaminated(law, u, eta) for law, u in zip(case.before, case.bound, strict=True)]
     afters = [_contaminated(law, u, eta) for law, u in zip(case.after, case.bound, strict=True)]
@@ -108,10 +130,18 @@ def _outputs(laws: list[Floats], scale: float, margin: int = 20) -> Floats:
 
 
 def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
-    """Whole numbers with the integer Laplace law (chi-square), and no draw at a useless scale.
+    """Whole numbers with the integer Laplace law (chi-square), and no draw at an invalid scale.
 
     Outcomes are pooled until each cell expects 25 draws or more, where the chi-square law holds:
     the test fails a perfect source about once in a million runs.
+
+    Args:
+        noise: The source.
+        draws: Number of draws.
+        scale: Scale of the noise [Wh].
+
+    Raises:
+        AssertionError: If a check fails.
     """
     reach = int(scale * math.log(draws)) + 1
     _check_law([noise.draw(scale) for _ in range(draws)], pmf(np.arange(-reach, reach + 1), scale))
@@ -124,7 +154,16 @@ def check_noise(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> Non
 
 
 def check_gaussian(noise: Noise, *, draws: int = 20_000, scale: float = 7.5) -> None:
-    """The same for a source's integer Gaussian noise, of standard deviation about `scale`."""
+    """The same for a source's integer Gaussian noise.
+
+    Args:
+        noise: The source.
+        draws: Number of draws.
+        scale: Standard deviation, approximately [Wh].
+
+    Raises:
+        AssertionError: If the law differs.
+    """
     k = np.arange(-math.ceil(6 * scale), math.ceil(6 * scale) + 1)
     chance = np.exp(-(k**2) / (2 * scale**2))
     _check_law([noise.draw_gaussian(scale) for _ in range(draws)], chance / chance.sum())

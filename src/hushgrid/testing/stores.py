@@ -1,10 +1,12 @@
-"""Conformance check of meter stores: what every one must hold, ours and yours.
+"""Conformance checks of ledger stores and meter stores, built-in or third-party.
 
-    from hushgrid.testing.stores import check_meter_store
+    from hushgrid.testing.stores import check_ledger_store, check_meter_store
+    check_ledger_store(lambda: MyStore(address))
     check_meter_store(lambda: MyMeters("/some/place"))
 
-`make` opens the store, always at the same place, which is empty at first; it is called again after
-`shut`, as after a restart. AssertionError says what failed.
+`make` opens the store, always at the same place, which is empty at first; it is called again to
+open the store from another process or after a restart. Each check raises AssertionError with what
+failed.
 """
 
 from __future__ import annotations
@@ -33,26 +35,33 @@ from hushgrid.service.ledger.records import (
 )
 from hushgrid.service.meters.ports import Counts, MeterStore
 
-# --------------------------------------------------------------------------------------------------
-# Conformance checks of the living parts: what every store must hold, ours and yours.
-#
-#     from hushgrid.testing.stores import check_ledger_store
-#     check_ledger_store(lambda: MyStore(address))
-#
-# Each check raises AssertionError with what failed.
-
-
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
 MakeLedgerStore = Callable[[], LedgerStore]
 
 
 def unsigned(digest: str) -> str:
-    """What stands for a signature where no store looks at it."""
+    """A deterministic placeholder for a signature, where no store verifies it.
+
+    Args:
+        digest: Digest of a record.
+
+    Returns:
+        Hexadecimal text of 64 bytes.
+    """
     return hashlib.sha512(digest.encode()).hexdigest()
 
 
 def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[Record]:
-    """A small valid chain: genesis, epoch, schedule, then fallbacks."""
+    """A small valid chain: genesis, epoch, schedule, then fallbacks.
+
+    Args:
+        zone: Id of the zone.
+        releases: Number of fallbacks.
+        mode: Mode of the ledger.
+
+    Returns:
+        The records.
+    """
     entries: list[LedgerEntry] = [
         GenesisRecord(mode, "0" * 64, 1_700_000_000),
         EpochRecord("a" * 64, first=1, horizon=96, seconds=900),
@@ -67,13 +76,32 @@ def chain_of(zone: str, releases: int = 3, *, mode: Any = "simulation") -> list[
 
 
 def following(zone: str, records: list[Record], entry: LedgerEntry) -> Record:
-    """The next record of a chain."""
+    """The next record of a chain.
+
+    Args:
+        zone: Id of the zone.
+        records: The chain so far.
+        entry: What to record.
+
+    Returns:
+        The record.
+    """
     prev = records[-1].digest if records else NOTHING
     return seal(zone, len(records) + 1, entry.kind, entry.to_body(), prev, unsigned)
 
 
 def fallback(zone: str, records: list[Record], t: int, *, mode: Any = "simulation") -> Record:
-    """The next record of a chain, a release of step t that costs nothing."""
+    """The next record of a chain, a release that spends nothing.
+
+    Args:
+        zone: Id of the zone.
+        records: The chain so far.
+        t: Step of the release.
+        mode: Mode of the ledger.
+
+    Returns:
+        The record.
+    """
     start = 1_700_000_100 + 900 * t
     entry = ReleaseRecord.stand_in(
         zone,
@@ -89,12 +117,19 @@ def fallback(zone: str, records: list[Record], t: int, *, mode: Any = "simulatio
 
 
 def check_ledger_store(make: MakeLedgerStore) -> None:
-    """A store that is empty at first; `make` opens it anew, as another process would."""
+    """Check every property of `LedgerStore`, with two sessions and a new one at the end.
+
+    Args:
+        make: Opens the store, empty at first, as another process would.
+
+    Raises:
+        AssertionError: If a check fails.
+    """
     with make() as store, make() as other:
         assert isinstance(store, LedgerStore), "the store lacks a method of LedgerStore"
         assert store.zones() == (), "a new store has zones"
-        assert store.head("nobody") is None, "a zone without records has a head"
-        assert list(store.records("nobody")) == [], "a zone without records has some"
+        assert store.head("no-such-zone") is None, "a zone without records has a head"
+        assert list(store.records("no-such-zone")) == [], "a zone without records has some"
         _check_lock(store, other)
         for zone in ZONES:
             _check_zone(store, other, chain_of(zone, 4))
@@ -112,11 +147,11 @@ def _check_lock(store: LedgerStore, other: LedgerStore) -> None:
     _refused(store, record, "without a writer", "writer")
     with store.writer("locked"):
         for second in (other, store):
-            said = _said(second.writer("locked").__enter__)
-            assert said, "a second writer of a zone was let in"
-            assert "'locked'" in said, f"the message does not name the zone: {said}"
+            message = _error_message(second.writer("locked").__enter__)
+            assert message, "a second writer of a zone was let in"
+            assert "'locked'" in message, f"the message does not name the zone: {message}"
         with other.writer("open"):
-            _refused(other, record, "by one who does not hold the lock", "writer")
+            _refused(other, record, "by a session without the lock", "writer")
     with other.writer("locked"):
         pass
     _refused(other, record, "after the lock was let go", "writer")
@@ -145,7 +180,7 @@ def _check_zone(store: LedgerStore, other: LedgerStore, records: list[Record]) -
         assert list(other.records(zone, 2)) == records[2:], f"zone {zone}: wrong records after 2"
         assert list(other.records(zone, 99)) == [], f"zone {zone}: records after the last"
         noted = store.witness(zone)
-        assert noted in (None, records[-1].digest), f"zone {zone}: the witness says {noted}"
+        assert noted in (None, records[-1].digest), f"zone {zone}: the witness is {noted}"
         store.append(fallback(zone, records, 5))
 
 
@@ -173,12 +208,12 @@ def _check_pages(store: LedgerStore, zone: str, releases: int = 600) -> None:
 
 
 def _refused(store: LedgerStore, record: Record, what: str, says: str) -> None:
-    said = _said(lambda: store.append(record))
-    assert said, f"zone {record.zone}: {what} was not refused"
-    assert says in said, f"zone {record.zone}: {what} was refused for another reason: {said}"
+    message = _error_message(lambda: store.append(record))
+    assert message, f"zone {record.zone}: {what} was not refused"
+    assert says in message, f"zone {record.zone}: {what} was refused for another reason: {message}"
 
 
-def _said(act: Callable[[], object]) -> str | None:
+def _error_message(act: Callable[[], object]) -> str | None:
     """The message of the LedgerError that an act ends in, if it does."""
     try:
         act()
@@ -189,12 +224,19 @@ def _said(act: Callable[[], object]) -> str | None:
 
 MakeMeterStore = Callable[[], MeterStore]
 
-_SECRET = 714_285_714  # [Wh] a reading that no message may show
+_SECRET = 714_285_714  # [Wh] a reading that no message may contain
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def check_meter_store(make: MakeMeterStore) -> None:
-    """Each promise of `MeterStore` in turn, each in a zone of its own."""
+    """Check every property of `MeterStore` in turn, each in a zone of its own.
+
+    Args:
+        make: Opens the store, empty at first, and again after a restart.
+
+    Raises:
+        AssertionError: If a check fails.
+    """
     for each in (
         _counts, _marks, _each, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
         _many_intervals,
@@ -217,21 +259,21 @@ def _holds(store: MeterStore, zone: str, start: int, wanted: Sequence[int | None
     found = store.get(zone, start)
     types = found.wh.dtype, found.present.dtype
     _expect(types, (np.dtype(np.int64), np.dtype(np.bool_)), "types of an interval")
-    shown = [
+    values = [
         wh if there else None
         for wh, there in zip(found.wh.tolist(), found.present.tolist(), strict=True)
     ]
-    _expect(shown, list(wanted), f"{zone}: readings of interval {start}")
+    _expect(values, list(wanted), f"{zone}: readings of interval {start}")
     _expect(int(np.abs(found.wh[~found.present]).sum()), 0, f"{zone}: Wh where none is present")
 
 
 @contextmanager
-def _testing_meters_refused(what: str) -> Iterator[None]:
+def _meter_refused(what: str) -> Iterator[None]:
     try:
         yield
     except MeterError as error:
         text = str(error)
-        assert str(_SECRET) not in text, f"{what}: the message shows a reading"
+        assert str(_SECRET) not in text, f"{what}: the message contains a reading"
         assert text.endswith("."), f"{what}: the message is no sentence"
         return
     raise AssertionError(f"{what} was not refused")
@@ -281,13 +323,13 @@ def _marks(make: MakeMeterStore, zone: str) -> None:
         _expect(store.put(name, *columns, marked=[True, True]), Counts(2, marked=2), "all marked")
         _expect(store.put(name, [], [], [], [], marked=[]), Counts(), "marks of nothing")
         for odd in ([True], [1, 0], [[True], [False]]):
-            with _testing_meters_refused("marks that are none"):
+            with _meter_refused("marks that are none"):
                 store.put(name, [0, 0], [0, 900], [900, 900], [_SECRET, 1], marked=odd)
         _expect(store.put(name, [0], [0], [900], [1]), Counts(1), "no marks")
 
 
 def _each(make: MakeMeterStore, zone: str) -> None:
-    """Deliveries put together are counted as if each had come alone, in their order."""
+    """Deliveries put at once are counted as if each had come alone, in their order."""
     readings = [
         (0, 0, 900, 1), (1, 0, 900, 2), (0, 0, 900, 1), (1, 0, 900, 3), (9, 0, 900, 4),
         (1, 900, 300, 5), (0, 0, 900, 1),
@@ -304,7 +346,7 @@ def _each(make: MakeMeterStore, zone: str) -> None:
         _expect(found, wanted, "counts of each delivery")
         _expect(store.put_each(zone, [], [], [], [], ends=[0, 0]), [Counts()] * 2, "of none")
         for odd in ([], [6], [8], [3, 2, 7], [-1, 7]):
-            with _testing_meters_refused(f"ends {odd} of 7 readings"):
+            with _meter_refused(f"ends {odd} of 7 readings"):
                 store.put_each(zone, *columns, ends=odd)
         _holds(store, zone, 0, [1, 2])
 
@@ -426,15 +468,15 @@ def _rosters(make: MakeMeterStore, zone: str) -> None:
         _put(store, zone, (0, 0, 900, _SECRET), (1, 900, 900, 2))
         store.close(zone, 0)
         for other, interval in ((["b", "a"], 900), (["a"], 900), (["a", "b"], 1800)):
-            with _testing_meters_refused("another roster"):
+            with _meter_refused("another roster"):
                 store.open_zone(zone, other, interval)
-        with _testing_meters_refused("a new epoch while an interval is open"):
+        with _meter_refused("a new epoch while an interval is open"):
             store.reopen(zone, ["b"], 1800)
-        with _testing_meters_refused("a new epoch that begins in an interval with readings"):
+        with _meter_refused("a new epoch that begins in an interval with readings"):
             store.reopen(zone, ["b"], 1800, 900)
         store.close(zone, 900)
     with make() as store:
-        with _testing_meters_refused("another roster after a restart"):
+        with _meter_refused("another roster after a restart"):
             store.open_zone(zone, ["b"], 900)
         store.reopen(zone, ["c", "b", "a"], 1200)
         # the old epoch ended at 1800, in the middle of the interval from 1200
@@ -443,14 +485,14 @@ def _rosters(make: MakeMeterStore, zone: str) -> None:
             _put(store, zone, (0, 1200, 1200, 1), (2, 2400, 1200, 5)), Counts(1, 0, 0, 1), "new"
         )
         _holds(store, zone, 2400, [None, None, 5])
-        with _testing_meters_refused("an interval of the old epoch"):
+        with _meter_refused("an interval of the old epoch"):
             store.get(zone, 0)
     with make() as store:
-        with _testing_meters_refused("the old roster"):
+        with _meter_refused("the old roster"):
             store.open_zone(zone, ["a", "b"], 900)
         store.open_zone(zone, ["c", "b", "a"], 1200)
         _holds(store, zone, 2400, [None, None, 5])
-        with _testing_meters_refused("a new epoch of a zone that is not there"):
+        with _meter_refused("a new epoch of a zone that is not there"):
             store.reopen(zone + " other", ["a"], 900)
         store.reopen(zone, ["d"], 1200, 3600)  # closes the interval from 2400 with its readings
         _expect(store.last_closed(zone), 2400, "last closed before the new epoch")
@@ -459,7 +501,7 @@ def _rosters(make: MakeMeterStore, zone: str) -> None:
     with make() as store:
         store.open_zone(zone, ["d"], 1200)
         _holds(store, zone, 3600, [6])
-        with _testing_meters_refused("an interval of the old epoch"):
+        with _meter_refused("an interval of the old epoch"):
             store.get(zone, 2400)
 
 
@@ -471,12 +513,12 @@ def _purges(make: MakeMeterStore, zone: str) -> None:
         store.close(zone, 2700)
         _expect(store.purge(zone, 1799), 1, "purged by 1799")
         _holds(store, zone, 900, [1])
-        with _testing_meters_refused("a purged interval"):
+        with _meter_refused("a purged interval"):
             store.get(zone, 0)
         _expect(store.purge(zone, 1799), 0, "purged again")
     with make() as store:
         store.open_zone(zone, ["a"], 900)
-        with _testing_meters_refused("a purged interval after a restart"):
+        with _meter_refused("a purged interval after a restart"):
             store.get(zone, 0)
         _expect(_put(store, zone, (0, 0, 900, 0)), Counts(late=1), "a reading that was purged")
         _expect(store.purge(zone, 10**9), 3, "purged, only what is closed")
@@ -512,29 +554,29 @@ def _threads(make: MakeMeterStore, zone: str, workers: int = 8, batches: int = 1
 
 def _bad_input(make: MakeMeterStore, zone: str) -> None:
     with make() as store:
-        with _testing_meters_refused("a zone that is not open"):
+        with _meter_refused("a zone that is not open"):
             _put(store, zone, (0, 0, 900, _SECRET))
         for meters, interval in (([], 900), (["a", "a"], 900), (["a", ""], 900), (["a"], 0)):
-            with _testing_meters_refused("a roster that is none"):
+            with _meter_refused("a roster that is none"):
                 store.open_zone(zone, meters, interval)
         for name in ("", "x" * 65):
-            with _testing_meters_refused("a zone name that is none"):
+            with _meter_refused("a zone name that is none"):
                 store.open_zone(name, ["a"], 900)
         store.open_zone(zone, ["a"], 900)
-        with _testing_meters_refused("columns of two lengths"):
+        with _meter_refused("columns of two lengths"):
             store.put(zone, [0, 0], [0], [900], [_SECRET])
         for wh in ([float(_SECRET)], [[_SECRET]], np.array([2**63 + _SECRET], np.uint64)):
-            with _testing_meters_refused("Wh that are no whole numbers"):
+            with _meter_refused("Wh that are no whole numbers"):
                 store.put(zone, [0], [0], [900], wh)
         for start in (-900, 450, 2**62):
-            with _testing_meters_refused("an interval that is none"):
+            with _meter_refused("an interval that is none"):
                 store.get(zone, start)
-            with _testing_meters_refused("an interval that is none"):
+            with _meter_refused("an interval that is none"):
                 store.close(zone, start)
-        with _testing_meters_refused("a time to purge before that is none"):
+        with _meter_refused("a time to purge before that is none"):
             store.purge(zone, float("nan"))  # type: ignore[arg-type]
         _expect(store.open_intervals(zone), (), "open intervals after bad input")
-    with _testing_meters_refused("a store that is shut"):
+    with _meter_refused("a store that is shut"):
         store.get(zone, 0)
-    with _testing_meters_refused("a store that is shut"):
+    with _meter_refused("a store that is shut"):
         _put(store, zone, (0, 0, 900, _SECRET))

@@ -198,6 +198,6 @@ class TestStage:
 
 
 def test_the_day_is_kept_in_the_package() -> None:
-    import hushgrid.live.demo
+    import hushgrid.service.demo
 
-    assert (Path(hushgrid.live.demo.__file__).parent / "service.toml").exists()
+    assert (Path(hushgrid.service.demo.__file__).parent / "service.toml").exists()

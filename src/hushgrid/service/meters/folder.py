@@ -33,8 +33,8 @@ from hushgrid._kernels.readings import (
     REPEATED,
     forget,
     gather,
-    weigh,
-    weigh_whole,
+    merge_readings,
+    merge_whole_readings,
     xxh64,
 )
 from hushgrid._numbers import Int8s
@@ -111,10 +111,12 @@ class IntervalMemory:
     def _judge(self, share: Share) -> int:
         """How many readings are not accepted."""
         if share.alike and share.columns.duration[0] == self._roster.interval:
-            return int(weigh_whole(share.columns.house, share.codes, self._begun, self._kind))
+            return int(
+                merge_whole_readings(share.columns.house, share.codes, self._begun, self._kind)
+            )
         begin, end, refused = 0, share.codes.size, 0
         while True:
-            begin, self._used, more = weigh(
+            begin, self._used, more = merge_readings(
                 *share.columns, share.codes, self._opens, self._roster.divisors,
                 self._begun, self._kind, self._cell, self._piece, self._taken, self._used, begin,
             )  # fmt: skip
