@@ -46,7 +46,7 @@ NAMES = {
 }
 _COLORS = {"open": "#b3541e", "naive": "#8a8a8a", "paper": "#7a5195", "hushgrid": "#0b6e99"}
 KNOWS = {
-    "none": "sees the prices alone",
+    "none": "sees only the prices",
     "others": "knows every other reading",
     "occupancy": "knows who else is at home",
 }
@@ -827,7 +827,7 @@ def demo_table(day: Played) -> str:
     rows = [("who is at home? (AUC)", *_NAMES.values())]
     for knows, found in _demo_aucs(day).items():
         cells = ("-" if (x := found[name]) is None else f"{x:.3f}" for name in _NAMES)
-        rows.append((f"she {KNOWS[knows]}", *cells))
+        rows.append((f"adversary who {KNOWS[knows]}", *cells))
     return table(rows)
 
 
@@ -870,7 +870,7 @@ def demo_figure(day: Played) -> Figure:
             day_line(one, each[:, at], _NAMES[name], _INK[name], 1.6)
         one.set_ylim(0, 1)
         one.set_ylabel("chance")
-        one.set_title(f"House {at} at home? She {KNOWS[knows]}", loc="left", fontsize=9)
+        one.set_title(f"House {at} at home? Adversary who {KNOWS[knows]}", loc="left", fontsize=9)
         one.grid(alpha=0.25)
         one.spines[["top", "right"]].set_visible(False)
     handles, names = axes[1].get_legend_handles_labels()

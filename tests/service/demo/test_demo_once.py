@@ -67,9 +67,9 @@ def test_the_first_page_tells_this_very_day(day: Any) -> None:
     if told["seed"] != 1:
         return
     readme = (ROOT / "README.md").read_text()
-    for knows, name in (("none", "sees the prices alone"), ("others", "knows every other reading")):
+    for knows, name in (("none", "sees only the prices"), ("others", "knows every other reading")):
         found = [f"{told['auc'][knows][shown]:.3f}" for shown in ("open", "private", "prior")]
-        row = next(line for line in readme.splitlines() if f"she {name}" in line)
+        row = next(line for line in readme.splitlines() if f"adversary who {name}" in line)
         assert [cell.strip() for cell in row.split("|")[2:5]] == found
 
 
