@@ -10,7 +10,7 @@ import pytest
 
 from hushgrid import OccupancyModel, Scenario
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.audit.certificate import watched
+from hushgrid.audit.certificate import largest_move
 from hushgrid.audit.houses import leakages
 from hushgrid.audit.recompute import recompute
 from hushgrid.mechanism.policy import Policy
@@ -69,7 +69,7 @@ def test_among_houses_that_move() -> None:
 def test_an_audit_states_it_too() -> None:
     given = replace(terms(horizon=STEPS, eta=1.0), models=tuple(sure(h, 5) for h in (0.0, 1.0)))
     made = recompute(epoch(given, 3), given)[0]
-    (by_house,), seen = leakages([made], []), watched(made)
+    (by_house,), seen = leakages([made], []), largest_move(made)
     assert by_house is not None
     assert seen is not None
     assert seen.bound == by_house.max() == by_house[0] == pytest.approx(ALL)
