@@ -35,6 +35,7 @@ KINDS = {
 OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage", "accepted", "together"},
     "release": {"noise"},
+    "gap": {"least"},
     "resume": {"together"},
 }
 COSTS = ("scale", "look", "epsilon", "delta", "epsilon_any", "put_back")

@@ -30,7 +30,7 @@ from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step
 from hushgrid.model.zone import public_rate
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.epoch import begin
-from hushgrid.service.gaps import book, held_back, meters_of, note_loss
+from hushgrid.service.gaps import book, held_back, note_loss, try_zone
 from hushgrid.service.ledger.chain import Fold
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, TransferRecord
@@ -249,7 +249,8 @@ class Curator:
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
-                note_loss(service, ledger, meters_of(service, meters), now)
+                try_zone(service, meters)
+                note_loss(service, ledger, meters, now)
             epoch = ledger.standing.epoch
             if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
                 meters.open_zone(service.id, service.meters, service.seconds)

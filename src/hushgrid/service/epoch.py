@@ -112,20 +112,37 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
 
 
 def check_new(service: ZoneService, standing: LedgerState) -> None:
-    """Refuse a new epoch that begins before the last published step; changes nothing.
+    """Refuse a new epoch that begins before the end of what is published; changes nothing.
+
+    Steps of different length are compared by their time.
 
     Args:
         service: The zone with the new epoch's terms.
         standing: Its ledger state.
 
     Raises:
-        LedgerError: A step of the new epoch is published already.
+        LedgerError: A step of the new epoch is published already or lies in a gap, or a gap is
+            not booked.
     """
+    if standing.gap is not None:
+        raise LedgerError(
+            f"an epoch of zone {service.id!r} follows a gap (steps {standing.gap.first} to"
+            f" {standing.gap.last}) that is not booked; run hushgrid resume first."
+        )
     first, last = service.begins // service.seconds, standing.last_t
     if first <= last:
         raise LedgerError(
             f"begins of zone {service.id!r} is interval {first} but {last} is published;"
             " give a later begins for the new epoch."
+        )
+    ends = [one.start + standing.epoch_of(one).seconds for one in standing.releases[-1:]]
+    for gap in standing.gaps:
+        own = [one.seconds for one in standing.epochs if one.first <= gap.first]
+        ends += [(gap.last + 1) * seconds for seconds in own[-1:]]
+    if service.begins < max(ends, default=0):
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins} but what is published or booked as"
+            f" lost reaches to {max(ends)}; give a later begins for the new epoch."
         )
 
 

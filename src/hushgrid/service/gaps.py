@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
-from hushgrid.errors import LedgerError, LedgerHeldError, MeterError, MeterRetryError
+from hushgrid.errors import HushgridError, LedgerError, LedgerHeldError, MeterError, MeterRetryError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.border import as_begun, together
 from hushgrid.service.epoch import check_same, first_state
@@ -29,60 +34,71 @@ from hushgrid.service.meters.ports import IntervalSource
 
 log = logging.getLogger("hushgrid.curator")
 
+MOST = sys.float_info.max  # stands for a cost without a bound, which JSON has no number for
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
 
 
 def note_loss(
-    service: ZoneService, ledger: Ledger, meters: IntervalSource | None, now: float
+    service: ZoneService,
+    ledger: Ledger,
+    meters: IntervalSource | None,
+    now: float,
 ) -> None:
-    """Record a gap where releases may have been shown that the ledger lacks.
+    """Record a gap unless it is proven that the ledger lacks nothing that was published.
+
+    Every opener calls it before it writes anything else: the service, one of several curators, a
+    batch, a transfer for both zones, `hushgrid resume`, `--new-epoch`. The proof is
+    `OpenedLedger.complete`. Without it a gap is recorded where something shows a loss, from the
+    last record on up to now, and never less than what the witness or the meter store show.
 
     Args:
         service: The zone.
         ledger: Its ledger, open for writing; `ledger.found` says how it was found.
-        meters: The zone's meter store, open; its last closed interval is the second witness.
+        meters: The zone's meter store; its last closed interval is the second witness.
             None: it is not asked.
         now: [UTC epoch s]
+
+    Raises:
+        LedgerError: The clock is behind the last release, so that the gap would be too short.
     """
     standing, found = ledger.standing, ledger.found
     epoch, before = standing.epoch, standing.gap
-    if epoch is None:
+    if epoch is None or found.complete:
         return
     known = max([standing.last_t, epoch.first - 1, *(one.last for one in standing.gaps)])
-    due = math.floor(now / epoch.seconds) - 1  # the last step that can be out, at no grace
     closed = 0 if meters is None else _closed(service, standing, meters)
-    why: Cause
-    if found.forked:
-        (first, last), why = found.forked, "fork"
-        if last < epoch.first:
-            raise LedgerError(
-                f"the witness of zone {service.id!r} has releases of steps {first} to {last} that"
-                " the ledger lacks, before its present epoch, where they cannot be booked; put the"
-                " right ledger back, or go on as docs/operations.md says of a ledger that is lost."
-            )
-        if found.lost or found.blind:  # the end of the other history is not known
-            _check_clock(service, standing, now)
-            last = max(last, due)
-    elif found.lost:
-        _check_clock(service, standing, now)
-        least = known + (before is None)  # an open gap may be all of it
-        first, last, why = known + 1, max(least, due, closed, found.last_t), "witness"
-    elif found.own:
+    causes: dict[Cause, bool] = {
+        "fork": found.forked is not None,
+        "witness": found.lost,
+        "failover": bool(found.moved),
+        "meters": closed > known and (found.blind or found.moved is None),
+    }
+    why = next((cause for cause, holds in causes.items() if holds), None)
+    if why is None:
         return
-    elif found.moved:
+    if why != "meters":
         _check_clock(service, standing, now)
-        first, last, why = known + 1, max(due, closed), "failover"
-    elif closed > known and (found.blind or found.moved is None):
-        first, last, why = known + 1, max(closed, due), "meters"
-    else:
-        return
+    first, last = known + 1, max(found.last_t, closed if closed > known else 0)
+    due = math.floor(now / epoch.seconds) - 1  # the last step that can be out, at no grace
+    if found.forked is not None:
+        first, last = min(first, found.forked[0]), max(last, found.forked[1])
+    if found.forked is None or found.lost or found.blind or found.moved:
+        last = max(last, due)
+    if found.lost and before is None:  # where a gap is open it may be all of it
+        last = max(last, first)
+    least = found.least
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
+        least = sum_up([least, before.least or 0.0])
         if (first, last) == (before.first, before.last):
-            return
+            if not found.least:
+                return
+            last += 1
+    # steps before the epoch have no place in a gap of it: they are in `least`
+    first, last = max(first, epoch.first), max(last, epoch.first if least else 0)
     if last < first:
         return
-    ledger.write(GapRecord(max(first, epoch.first), last, why))
+    ledger.write(GapRecord(first, last, why, least=min(least, MOST) or None))
     told = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=told)
 
@@ -96,15 +112,14 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
         )
 
 
-def meters_of(service: ZoneService, meters: IntervalSource) -> IntervalSource | None:
-    """The meter store with the zone open; None where it holds the zone under other terms."""
+def try_zone(service: ZoneService, meters: IntervalSource) -> None:
+    """Open the zone in the meter store, unless that holds it under other terms."""
     try:
         meters.open_zone(service.id, service.meters, service.seconds)
     except MeterRetryError:
         raise
     except MeterError:
-        return None
-    return meters
+        return
 
 
 def _closed(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> int:
@@ -122,7 +137,9 @@ def _closed(service: ZoneService, standing: LedgerState, meters: IntervalSource)
     for t in range(last, epoch.first - 1, -1):
         try:
             interval = meters.get(service.id, t * epoch.seconds)
-        except MeterError:  # deleted, which is done after a release
+        except MeterRetryError:
+            raise
+        except HushgridError:  # deleted, which is done after a release, or of another roster
             return last
         if interval.missing < interval.houses:
             return last
@@ -183,7 +200,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     epsilon, delta = largest_loss(service, standing, lost_epoch)
     if standing.gap is None:
         return
-    first, last = standing.gap.first, standing.gap.last
+    first, last, least = standing.gap.first, standing.gap.last, standing.gap.least or 0.0
+    epsilon = math.inf if least == MOST else max(epsilon, least)
     n = None if lost_epoch is None else together(lost_epoch)
     ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
     ledger.resumed()
@@ -271,10 +289,11 @@ def _resume_zone(
         with Ledger.open(
             store, service.id, key, deployment.mode, now, witness=witness, forked=True
         ) as ledger:
-            look_for_loss(deployment, service, ledger, now, other)
+            look_for_loss(deployment, service, ledger, now)
             if ledger.standing.gap is None:
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
+            _reach_out(ledger, other)
             book(service, ledger, other)
             ledger.settle()
             return _told(service, ledger.standing)
@@ -300,30 +319,45 @@ def _resume_zone(
     return Resumed(service.id, "asked")
 
 
+def _reach_out(ledger: Ledger, lost_epoch: ZoneService | None) -> None:
+    """Extend an open gap by one step where the steps of a lost epoch were shorter.
+
+    The gap ends with the last whole step before it was noted; shorter steps after that may have
+    been published too.
+    """
+    gap, epoch = ledger.standing.gap, ledger.standing.epoch
+    if gap and epoch and lost_epoch is not None and lost_epoch.seconds < epoch.seconds:
+        ledger.write(replace(gap, last=gap.last + 1))
+
+
 def look_for_loss(
     deployment: Deployment,
     service: ZoneService,
     ledger: Ledger,
     now: float,
-    other: ZoneService | None = None,
 ) -> None:
-    """`note_loss` by a command: with the meter store, while the service does not run.
+    """`note_loss` by a command, while the service does not run; its meter store is opened for it.
 
-    Two histories say themselves which steps are lost; the meter store is not opened then. `other`:
-    terms that the meter store may have instead of the zone's.
+    See `note_loss` for the arguments.
     """
-    if ledger.found.forked:
-        note_loss(service, ledger, None, now)
-        return
-    with open_meters(deployment.meters) as meters:
-        found = meters_of(service, meters) or (meters_of(other, meters) if other else None)
-        if found is None:
-            raise LedgerError(
-                f"the meter store holds zone {service.id!r} under other terms; give the service"
-                " file of the epoch that the ledger is in, and to hushgrid resume the file of an"
-                " epoch that may be lost as --lost-epoch."
-            )
-        note_loss(service, ledger, found, now)
+    with closed_intervals(deployment) as meters:
+        if meters is not None:
+            try_zone(service, meters)
+        note_loss(service, ledger, meters, now)
+
+
+@contextmanager
+def closed_intervals(deployment: Deployment) -> Iterator[IntervalSource | None]:
+    """The service's meter store, to ask what it closed; None where it has none yet."""
+    place = deployment.meters
+    scheme, found, rest = place.partition("://")
+    if scheme == "sqlite" or not found:
+        path = Path(rest[1:] if found else place)
+        if not path.exists():
+            yield None
+            return
+    with open_meters(place) as meters:
+        yield meters
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:

@@ -181,10 +181,12 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 store, comes.id, key, deployment.mode, now, witness=witnesses.of(comes.id)
             ) as new,
         ):
+            for one, ledger in ((leaves, old), (comes, new)):
+                look_for_loss(deployment, one, ledger, now)
+                ledger.settle()
             out = _left(old.standing, name, target)
             anew = out is None
             if out is None:
-                look_for_loss(deployment, leaves, old, now)  # a gap lets no house leave
                 span = max(new.standing.longest, comes.policy.horizon * comes.seconds)
                 out = _leave(leaves, old, meter, name, target, span)
             into = _came(new.standing, out)

@@ -7,7 +7,7 @@ the ledger is never drawn again: a run that was broken off is run again with the
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -22,6 +22,7 @@ from hushgrid.service.batch.engines import BatchReadings, Engine, asking, open_r
 from hushgrid.service.batch.expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator
+from hushgrid.service.gaps import closed_intervals
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
@@ -181,8 +182,9 @@ class BatchReport:
 class SumsSource:
     """The curator's source of closed intervals: those that were aggregated last."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: Mapping[str, int | None]) -> None:
         self._sums: dict[tuple[str, int], Sums] = {}
+        self._closed = closed
 
     def fill(self, made: Aggregated) -> None:
         """Take what was aggregated, in place of what there was."""
@@ -206,9 +208,11 @@ class SumsSource:
         """Nothing comes in any more."""
 
     def last_closed(self, zone: str) -> int | None:
-        """Not known: the files of a batch say nothing about what was published."""
-        del zone
-        return None
+        """Start of the last interval that the service's meter store closed [epoch s].
+
+        The files of a batch say nothing about what was published.
+        """
+        return self._closed.get(zone)
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """None: nothing comes in any more."""
@@ -318,7 +322,10 @@ def _curators(
     job: Job, chosen: Sequence[ZoneService], clock: Clock
 ) -> Iterator[tuple[list[Curator], SumsSource]]:
     """All zones open and locked, on one store."""
-    deployment, source = job.deployment, SumsSource()
+    deployment = job.deployment
+    with closed_intervals(deployment) as meters:
+        known = {} if meters is None else {one.id: meters.last_closed(one.id) for one in chosen}
+    source = SumsSource(known)
     now = float(job.first) if deployment.mode == "simulation" else clock.now()
     key = load(deployment.key)
     with ExitStack() as stack:

@@ -527,8 +527,9 @@ class SharedProcess(Process):
             if zone.curator is not None:
                 continue  # its writer does
             head = store.head(name)
-            seq = head.seq if head else 0
-            if not any(tail.records[-1].seq > seq for tail in witness.tails()):
+            seq, digest = (head.seq, head.digest) if head else (0, "")
+            beyond = any(tail.records[-1].seq > seq for tail in witness.tails())
+            if not beyond and all(one.prev != digest for one in witness.sent()):
                 continue
             try:
                 with store.recovering(name):

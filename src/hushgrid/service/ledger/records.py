@@ -616,6 +616,7 @@ class GapRecord(LedgerEntry):
         first: The first step.
         last: The last step.
         why: Evidence of the loss, see `Cause`.
+        least: What lost records that are known state that they cost; at least this is booked.
         seq: The number of its record.
         head: The record's digest.
     """
@@ -624,6 +625,7 @@ class GapRecord(LedgerEntry):
     first: Annotated[int, whole(1)]
     last: Annotated[int, whole(1)]
     why: Annotated[Cause, one_of(Cause)]
+    least: Annotated[float | None, optional(LOSS)] = None
     seq: int = 0
     head: str = ""
 

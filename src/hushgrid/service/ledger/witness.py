@@ -8,6 +8,7 @@ and before the record is shown to anyone.
     folder/1/lock          held by the process that writes below folder/1
     folder/1/ZONE          a line for each record: `w` (written here) or `r` (read here), the
                            record; after the last one the line `end`
+    folder/1/ZONE.sent     several curators: the record last sent to the store, before it is sent
     folder/ZONE.resume     the operator asks the running service to book the zone's gap
 
 ZONE is a hash of the zone's name. A second process on the same folder writes below folder/2; all
@@ -23,6 +24,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -81,10 +83,12 @@ class Witness:
         self._zone, self._path, self._others, self._ask = zone, path, others, ask
         self._shared = shared
         self._memory: list[bytes] = []  # where there is no file
+        self._sent: Record | None = None  # by this process; perhaps stored
         self._lines: int | None = None  # of the file; None: not read, or its end may be torn
         self._head, self._seq = "", 0  # of the last line
         self._own = False
-        self._alone = shared  # the other files are removed, or stay since none proves anything
+        # the other files are removed, or stay: none proves anything, or they are only read
+        self._alone = shared or path is None
         self._known: bool | None = None  # a whole file was found; None: not looked yet
 
     def tails(self) -> list[Tail]:
@@ -104,22 +108,65 @@ class Witness:
 
     @property
     def known(self) -> bool:
-        """Whether a whole file was there at the first look, or `vouch` was called since."""
+        """Whether a whole file was there at the first look, or `settle` was called since."""
         if self._known is None:
             self.tails()
         return bool(self._known)
 
     def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
-        """Whether the record is the last that was written here, by the zone's one writer."""
+        """Whether the record is the last that was written here, by the zone's one writer.
+
+        Args:
+            digest: The record's digest.
+            tails: What the files hold.
+        """
         if self._shared:
-            return self._own and self._head == digest
+            last = {self._head, self._sent.digest if self._sent else self._head}
+            return self._own and digest in last
         return any(tail.own and tail.records[-1].digest == digest for tail in tails)
+
+    def send(self, record: Record) -> None:
+        """Keep a record that is about to be sent to the store; durable on return.
+
+        Other curators read the store. Where it takes the record and the answer is lost, they
+        publish what this process does not know to be stored. It is appended again in that case.
+        A single curator keeps nothing here: nothing is published of a record that it does not
+        know to be stored.
+
+        Raises:
+            LedgerError: The file cannot be written; the record must not be sent.
+        """
+        if not self._shared:
+            return
+        if self._path is not None:
+            path = _sent_beside(self._path)
+            try:
+                new = not path.exists()
+                with path.open("wb", buffering=0) as stream:
+                    stream.write(READ + record.line.encode() + b"\n")
+                    os.fsync(stream.fileno())
+                if new:
+                    sync_folder(path.parent)
+            except OSError as error:
+                raise self._unwritable(error) from None
+        self._sent = record
+
+    def sent(self) -> list[Record]:
+        """Records that were sent to the store and may be there or not."""
+        paths = [path for path in (self._path, *self._others()) if path is not None]
+        lines = (_content(_sent_beside(path)) for path in paths) if self._shared else ()
+        found = [_parsed(self._zone, line) for line in lines]
+        return [one for one in (self._sent, *found) if one is not None]
 
     def note(self, records: Iterable[Record], *, own: bool) -> None:
         """Add records that follow the last one; durable on return.
 
+        Args:
+            records: The records, as they are stored.
+            own: They were written here, by the zone's one writer.
+
         Raises:
-            LedgerError: The file cannot be written; nothing may be shown of these records.
+            LedgerError: The file cannot be written; nothing may be published of these records.
         """
         some = list(records)
         if not some:
@@ -147,29 +194,26 @@ class Witness:
             self._read()
         self.note([one for one in records[-KEPT:] if one.seq > self._seq], own=False)
 
-    def keep(self, records: Sequence[Record]) -> None:
-        """See that the last of the ledger's `records` are here: add what is new to the file.
+    def settle(self, records: Sequence[Record]) -> None:
+        """Take the ledger as it is: from here on this process is the one that writes to it.
 
-        Where the file's last record is not among them, a gap in the ledger has taken its place:
-        the file begins anew with them.
+        Args:
+            records: The last records of the ledger. Where the file ends with another record than
+                one of these, it begins anew with them.
+
+        Raises:
+            LedgerError: The file cannot be written; the zone must not be run.
         """
-        if not records:
-            return
         tail = self._read()
         at = {record.digest: n for n, record in enumerate(records, 1)}
         last = tail.records[-1].digest if tail.records else ""
-        if last in at:
-            self.note(records[at[last] :], own=False)
-            return
-        self._memory.clear()
-        self._write_anew([])
-        self.note(records[-KEPT:], own=False)
-
-    def vouch(self, record: Record) -> None:
-        """From here on this process is the one that writes after `record`."""
-        if not (self._own and self._head == record.digest and self._lines is not None):
-            self.note([record], own=True)
-        if not self._shared:
+        if last not in at:
+            self._memory.clear()
+            self._write_anew([])
+        new = records[at.get(last, 0) :][-KEPT:]
+        if not (self._own and last == records[-1].digest and self._lines is not None):
+            self.note(new or records[-1:], own=True)
+        if not self._shared and self._path is not None:
             self._remove_others()
         self._known = True
 
@@ -227,6 +271,8 @@ class Witness:
             with path.open("xb" if new else "r+b", buffering=0) as stream:
                 if not (new or first):  # new again: another process removed it
                     stream.seek(-len(END), os.SEEK_END)
+                    if stream.read() == END:  # else another process has marked it: see `_doubt`
+                        stream.seek(-len(END), os.SEEK_END)
                 stream.write(content + END)
                 os.fsync(stream.fileno())
             if new:
@@ -282,34 +328,49 @@ class Witnesses:
     def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
         self._folder, self._shared = folder, shared
         self._lock, self._slot = -1, Path()
+        self._old: Path | None = None  # with files of earlier runs, which are only read
         self._made: dict[str, Witness] = {}
         if folder is not None:
             self._take_slot(folder)
 
     @classmethod
     def at(cls, folder: Path, *, needed: bool, shared: bool = False) -> Witnesses:
-        """Below the folder; in memory alone where it cannot be written and is not `needed`."""
+        """Below the folder; in memory alone where it cannot be written and is not `needed`.
+
+        In memory alone the files of earlier runs will be older than the ledger: they are marked,
+        and prove nothing from then on.
+
+        Args:
+            folder: Where the files are.
+            needed: Refuse where the folder cannot be written.
+            shared: Several curators write the ledgers.
+
+        Raises:
+            LedgerError: The folder cannot be used and is needed, or its files cannot be marked.
+        """
         try:
             return cls(folder, shared=shared)
         except LedgerError as error:
             if needed:
                 raise
+            _doubt(folder)
             log.warning("no witness on disk", extra={"reason": str(error)})
-            return cls(None, shared=shared)
+            made = cls(None, shared=shared)
+            made._old = folder
+            return made
 
     def of(self, zone: str) -> Witness:
         """The witness of a zone; the same one each time."""
         if zone not in self._made:
-            if self._folder is None:
-                self._made[zone] = Witness(zone, shared=self._shared)
-            else:
-                name, folder = _name(zone), self._folder
-                own, ask = self._slot / name, folder / f"{name}.resume"
+            name, folder = _name(zone), self._folder or self._old
+            own = None if self._folder is None else self._slot / name
+            ask = None if self._folder is None else self._folder / f"{name}.resume"
 
-                def others() -> list[Path]:
-                    return [path for path in sorted(folder.glob(f"*/{name}")) if path != own]
+            def others() -> list[Path]:
+                found = [] if folder is None else sorted(folder.glob(f"*/{name}"))
+                return [path for path in found if path != own]
 
-                self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared)
+            self._made[zone] = Witness(zone, own, others, ask=ask, shared=self._shared)
         return self._made[zone]
 
     def close(self) -> None:
@@ -350,6 +411,28 @@ class Witnesses:
 def witness_to_read(folder: Path, zone: str) -> Witness:
     """What the files below a folder hold of a zone, to look at: nothing is written or locked."""
     return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
+
+
+def _doubt(folder: Path) -> None:
+    """Mark the files of all zones as older than the ledgers: their `end` is taken away."""
+    try:
+        for slot in sorted(folder.iterdir()) if folder.is_dir() else ():
+            for path in sorted(slot.iterdir()) if slot.is_dir() else ():
+                if re.fullmatch("[0-9a-f]{16}", path.name):
+                    with path.open("r+b", buffering=0) as stream:
+                        size = len(stream.read().removesuffix(END))
+                        stream.truncate(size)
+                        os.fsync(stream.fileno())
+    except OSError as error:
+        raise LedgerError(
+            f"the witness folder {folder} cannot be used, and its files cannot be marked as out of"
+            f" date ({error.strerror}): they would prove later that nothing is missing. Make the"
+            " folder writable for the service, or move it away to run without it."
+        ) from None
+
+
+def _sent_beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sent")
 
 
 def _name(zone: str) -> str:

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hushgrid._numbers import is_hex
+from hushgrid._numbers import is_hex, sum_up
 from hushgrid.errors import ExtraError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
@@ -27,7 +27,10 @@ from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
 from hushgrid.service.ledger.ports import Judged, LedgerStore, Replicated
 from hushgrid.service.ledger.records import (
     NOTHING,
+    TYPES,
     Body,
+    ChargeRecord,
+    EpochRecord,
     GapRecord,
     GenesisRecord,
     Head,
@@ -35,6 +38,8 @@ from hushgrid.service.ledger.records import (
     LedgerState,
     Record,
     ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
     seal,
     signed_text,
 )
@@ -247,20 +252,31 @@ class OpenedLedger(NamedTuple):
     """What a ledger was found to be when it was opened.
 
     Attributes:
-        lost: A record that was durable is missing and cannot be put back.
-        last_t: The last step that the witness knows of such records; 0 where it knows none.
+        lost: A record that was durable is missing and cannot be put back, or the end of another
+            history is not known.
+        last_t: The last step that the witness knows of missing records; 0 where it knows none.
         forked: Steps (first, last) that the witness has in another history than the ledger's.
-        own: The last record is the last that was written here: nothing else can have been shown.
+        least: What the missing records state that they cost (epsilon).
+        own: The last record is the last that was written here: nothing else can have been
+            published.
         moved: Another server answers than the one that was last written to; None: not known.
         blind: No witness with a whole end was there when this process began.
+
+    Steps are counted in intervals of the present epoch.
     """
 
     lost: bool = False
     last_t: int = 0
     forked: tuple[int, int] | None = None
+    least: float = 0.0
     own: bool = False
     moved: bool | None = None
     blind: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is proven that the ledger lacks nothing that was published."""
+        return self.own and not self.lost and self.forked is None
 
 
 class Ledger:
@@ -279,7 +295,7 @@ class Ledger:
         self._sure, self._witness = True, witness
         self.found = OpenedLedger() if found is None else found
         # whether records added here prove that nothing else was written
-        self._settled = self.found.own
+        self._settled = self.found.complete
 
     @classmethod
     @contextmanager
@@ -387,11 +403,14 @@ class Ledger:
         head = place.head if place else Head(0, NOTHING)
         record = seal(self._zone, head.seq + 1, kind, body, head.digest, self._key.sign)
         self._fold.check(record)
+        # until a loss is judged the witness stays as it was found: nothing is published by then
+        witness = self._witness if self._settled else None
+        if witness is not None:
+            witness.send(record)
         try:
             self._store.append(record)
-            # a witness that knew nothing stays empty until a loss is judged; nothing is out yet
-            if self._witness is not None and (self._settled or not self.found.blind):
-                self._witness.note([record], own=self._settled)
+            if witness is not None:
+                witness.note([record], own=True)
         except BaseException:
             self._sure = False
             raise
@@ -399,14 +418,13 @@ class Ledger:
         return record
 
     def settle(self) -> None:
-        """The ledger is as it should be: its witness and its server are noted as the latest."""
+        """What may be missing is judged: witness and store note the ledger as it is now."""
+        if self.standing.epoch is None:  # nothing can be judged yet
+            return
         self._settled = True
-        record = self._store.head(self._zone)
-        if self._witness is not None and record is not None:
-            if self.found.blind:
-                after = max(0, self._fold.seq - KEPT)
-                self._witness.keep(list(self._store.records(self._zone, after)))
-            self._witness.vouch(record)
+        records = list(self._store.records(self._zone, max(0, self._fold.seq - KEPT)))
+        if self._witness is not None and records:
+            self._witness.settle(records)
         if isinstance(self._store, Judged):
             self._store.settle(self._zone)
 
@@ -445,9 +463,6 @@ def _resumed(
         found = recover(store, zone, fold, witness, key)
         moved = store.moved(zone) if isinstance(store, Replicated) else None
         found = found._replace(moved=moved, blind=not witness.known)
-        # one that knew nothing is not to look as if it had, before the loss is judged
-        if not (found.lost or found.forked or found.blind):
-            witness.keep(list(store.records(zone, max(0, fold.seq - KEPT))))
     wanted = {*known, noted} - {None, fold.place and fold.place.head.digest}
     if wanted:
         wanted -= {record.digest for record in store.records(zone)}
@@ -490,55 +505,141 @@ def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
 def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:
     """Append again what the witness has and the store has lost; the zone's `writer` is held here.
 
-    `fold` holds all that the store has, and takes what is appended.
+    Args:
+        store: Where the records are.
+        zone: The zone.
+        fold: All that the store has; it takes what is appended.
+        witness: The last records known on this machine.
+        key: The public key of the ledger.
+
+    Returns:
+        What is missing and cannot be appended, and whether the last record is the witness's own.
+
+    Raises:
+        LedgerError: The witness is of another ledger, or has another history without releases.
     """
-    found, tails = OpenedLedger(), witness.tails()
+    tails, open_end, missed = witness.tails(), False, dict[str, Record]()
+    lost, forked = list[_Said](), list[_Said]()
     for tail in tails:
         first = tail.records[0].seq
-        stored = {one.seq: one.digest for one in store.records(zone, first - 1)}
-        other = [one for one in tail.records if stored.get(one.seq, one.digest) != one.digest]
-        beyond = [one for one in tail.records if one.seq > fold.seq]
-        if other:
-            beyond = [one for one in tail.records if one.seq >= other[0].seq]
-        if _superseded(beyond, fold.gaps):
+        stored = {one.seq: one.digest for one in store.records(zone, max(first - 2, 0))}
+        missing = [one for one in tail.records if stored.get(one.seq) != one.digest]
+        if not missing:
             continue
-        if other:
-            steps = [one.t for one in beyond if one.t]
-            if steps:
-                found = found._replace(forked=(steps[0], steps[-1]))
-                continue
-            raise _forked(zone, None)
-        if not beyond:
-            continue
-        if beyond[0].seq == fold.seq + 1:
-            if _append_again(store, zone, fold, beyond, key):
-                continue
+        start = missing[0]
+        follows = start.prev == (NOTHING if start.seq == 1 else stored.get(start.seq - 1))
+        fork = start.seq <= fold.seq + (not follows)
+        if follows and not fork and start.seq == fold.seq + 1:
+            missing = _append_again(store, zone, fold, missing, key)
         elif fold.place is None or fold.place.epoch is None:
+            if fork:
+                raise _forked(zone, None)
             raise LedgerError(
                 f"the ledger of zone {zone!r} ends at record {fold.seq} and the witness begins at"
                 f" record {first}; put back a copy of the ledger that reaches so far."
             )
-        steps = [one.t for one in beyond if one.t]
-        found = found._replace(lost=True, last_t=max([found.last_t, *steps]))
-    if any(one.damaged and one.records[-1].seq >= fold.seq for one in tails):
-        found = found._replace(lost=True)  # the damaged line was a record that the store lacks
-    head = fold.place.head.digest if fold.place else ""
-    return found._replace(own=witness.wrote(head, tails))
-
-
-def _superseded(records: Sequence[Record], gaps: Sequence[GapRecord]) -> bool:
-    """Whether a gap in the ledger has taken the place of all these records."""
-    return bool(records) and any(
-        gap.seq <= records[0].seq and all((one.t or 0) <= gap.last for one in records)
-        for gap in gaps
+        if not missing or _covered(fold, missing, fork=fork):
+            continue
+        said = _said(fold, missing)
+        if fork and not follows and fold.place and fold.place.epoch:  # it began earlier
+            said = said._replace(first=min(said.first, fold.place.epoch.first))
+        (forked if fork else lost).append(said)
+        missed |= {one.digest: one for one in missing}
+        open_end = open_end or not tail.own
+    for record in witness.sent():
+        if fold.place is not None and record.prev == fold.place.head.digest:
+            _append_again(store, zone, fold, [record], key)
+    # a damaged last line was a record that the store lacks
+    damaged = any(one.damaged and one.records[-1].seq >= fold.seq for one in tails)
+    found = OpenedLedger(
+        lost=damaged or bool(lost) or open_end,
+        last_t=max((one.last for one in lost), default=0),
+        least=_said(fold, list(missed.values())).least if missed else 0.0,
+        own=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
+    if not forked:
+        return found
+    steps = [(one.first, one.last) for one in forked if one.last]
+    if not steps and not found.least:
+        raise _forked(zone, None)
+    steps = steps or [(fold.standing.last_t, fold.standing.last_t)]
+    return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
+
+
+class _Said(NamedTuple):
+    """What records say: steps of the present epoch's length, cost, and whether of its terms."""
+
+    first: int
+    last: int
+    least: float
+    plain: bool
+
+
+def _said(fold: Fold, records: Sequence[Record]) -> _Said:
+    """What records that the ledger lacks say about steps and costs; no steps: first and last 0.
+
+    Args:
+        fold: The ledger; its epochs say how long a step is.
+        records: Of one zone, by number.
+    """
+    standing = fold.standing
+    steps, costs, plain = list[tuple[int, int]](), list[float](), bool(records)
+    seconds = 0  # of an epoch among the records
+    for record in sorted(records, key=lambda one: one.seq):
+        entry = TYPES[record.kind].from_record(record)
+        plain = plain and isinstance(entry, ReleaseRecord)
+        if isinstance(entry, EpochRecord):
+            seconds = entry.seconds
+        elif isinstance(entry, GapRecord | ResumeRecord):
+            steps.append(_in_present(standing, entry.first, entry.last, seconds))
+        elif isinstance(entry, ReleaseRecord):
+            steps.append(_in_present(standing, entry.t, entry.t, seconds))
+            terms = standing.epoch and standing.epoch.digest
+            plain = plain and entry.digest in (None, terms)
+        if isinstance(entry, ReleaseRecord | ResumeRecord | ChargeRecord) or (
+            isinstance(entry, TransferRecord) and entry.direction == "in"
+        ):
+            costs.append(entry.epsilon)
+    first, last = (
+        min((one[0] for one in steps), default=0),
+        max((one[1] for one in steps), default=0),
+    )
+    return _Said(first, last, sum_up(costs), plain)
+
+
+def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
+    """Whether a gap in the ledger has taken the place of all these records.
+
+    A gap covers releases of its own terms at its steps. It covers other records if its cost is at
+    least theirs. `fork`: they are of another history, so the gap must be later than its beginning.
+    """
+    said, standing = _said(fold, records), fold.standing
+    if not (said.last or (fork and said.least)):
+        return False
+    booked = {(one.first, one.last): one.epsilon for one in standing.booked}
+    for gap in standing.gaps:
+        first, last = _in_present(standing, gap.first, gap.last)
+        if last < said.last or (fork and gap.seq < records[0].seq):
+            continue
+        paid = max(gap.least or 0.0, booked.get((gap.first, gap.last), 0.0))
+        if (said.plain and first <= said.first) or said.least <= paid:
+            return True
+    return False
+
+
+def _in_present(standing: LedgerState, first: int, last: int, seconds: int = 0) -> tuple[int, int]:
+    """Steps in intervals of the present epoch; `seconds`: their length, else by the ledger."""
+    present = standing.epoch.seconds if standing.epoch else 1
+    own = [one.seconds for one in standing.epochs if one.first <= first]
+    length = seconds or (own[-1] if own else present)
+    return first * length // present, ((last + 1) * length - 1) // present
 
 
 def _append_again(
     store: LedgerStore, zone: str, fold: Fold, records: Sequence[Record], key: str
-) -> bool:
-    """Append the records as they were; False where one of them was damaged in the witness."""
-    for record in records:
+) -> list[Record]:
+    """Append the records as they were; those that cannot be, since one is damaged."""
+    for n, record in enumerate(records):
         if record.kind == "genesis" and record.body["key"] != key:
             raise LedgerError(
                 f"the witness of zone {zone!r} is of a ledger with another key, and the ledger has"
@@ -548,11 +649,11 @@ def _append_again(
             fold.check(record)
         except LedgerError:
             log.error("a record of the witness is damaged", extra={"zone": zone, "seq": record.seq})
-            return False
+            return list(records[n:])
         store.append(record)
         fold.take(record)
     log.warning("records put back", extra={"zone": zone, "records": len(records)})
-    return True
+    return []
 
 
 def _forked(zone: str, steps: tuple[int, int] | None) -> LedgerError:

@@ -647,7 +647,11 @@ class SegmentMeters:
 
     def last_closed(self, zone: str) -> int | None:
         """See MeterStore."""
-        return self._zone(zone).epoch.last_closed
+        with self._lock:
+            self._check_open()
+            found = self._zones.get(zone)
+            epoch = found.epoch if found else ZoneFolder(self._root, zone).read_epoch()
+        return None if epoch is None else epoch.last_closed
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """See MeterStore."""

@@ -376,7 +376,10 @@ class IntervalSource(Protocol):
         ...
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last closed interval [epoch s]; None before the first, or not known."""
+        """Start of the last closed interval [epoch s]; None before the first, or not known.
+
+        Also of a zone that is not open here, whatever its roster.
+        """
         ...
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
@@ -450,7 +453,10 @@ class MeterStore(Protocol):
         ...
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last closed interval [epoch s]; None before the first."""
+        """Start of the last closed interval [epoch s]; None before the first.
+
+        Also of a zone that is not open here, whatever its roster.
+        """
         ...
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:

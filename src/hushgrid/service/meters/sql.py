@@ -237,7 +237,12 @@ class SqlMeters(ABC):
     def last_closed(self, zone: str) -> int | None:
         """See MeterStore."""
         with self._read() as link:
-            return self._known_row(link, zone).epoch.last_closed
+            if zone in self._rosters:
+                return self._known_row(link, zone).epoch.last_closed
+            row = self._ask(
+                link, "SELECT 1 FROM hushgrid_meter_zone WHERE zone = ?", zone
+            ).fetchone()
+            return None if row is None else self._row(link, zone).epoch.last_closed
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """See MeterStore."""

@@ -1,0 +1,175 @@
+"""An append that is stored and whose answer is lost: other curators read it and publish it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hushgrid.errors import LedgerError
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.postgres import SharedLedger
+from hushgrid.service.ledger.records import GapRecord, Record
+from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
+from hushgrid.service.ledger.witness import Witness, Witnesses
+from hushgrid.service.ledger.writer import Ledger
+from tests import bodies
+from tests.proxy import Proxy
+from tests.service.brokers import until
+from tests.service.ledger.ledgers import KEY, START, ZONE, instead, opening, read
+from tests.services import postgres_binaries, replicated
+
+
+@contextmanager
+def opened(store: LedgerStore, witness: Witness, **more: bool) -> Iterator[Ledger]:
+    with Ledger.open(store, ZONE, KEY, "production", START - 60, witness=witness, **more) as ledger:
+        yield ledger
+
+
+def begin(ledger: Ledger) -> None:
+    for kind, body in opening()[1:]:
+        ledger.append(kind, body)
+    ledger.settle()
+    ledger.publish(read(1))
+
+
+class Deaf(SqliteLedger):
+    """A store that takes a record; its answer to the curator is lost."""
+
+    deaf = False
+
+    def append(self, record: Record) -> None:
+        super().append(record)
+        if self.deaf:
+            raise LedgerError("no answer")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_others_may_have_published_is_appended_again(tmp_path: Path, restarts: bool) -> None:
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    witnesses = Witnesses(tmp_path / "witness", shared=True)
+    with Deaf(path) as store:
+        with opened(store, witnesses.of(ZONE)) as ledger:
+            begin(ledger)
+            store.copy_to(copy)  # the standby
+            store.deaf = True
+            with pytest.raises(LedgerError, match="no answer"):
+                ledger.publish(read(2))
+        published = store.head(ZONE)
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    sidecar_path(path, ZONE).unlink()
+    shutil.copy(copy, path)
+    if restarts:
+        witnesses.close()
+        witnesses = Witnesses(tmp_path / "witness", shared=True)
+    with SqliteLedger(path) as store, opened(store, witnesses.of(ZONE)) as ledger:
+        assert store.head(ZONE) == published
+        assert ledger.found.complete is not restarts
+        ledger.settle()
+        ledger.publish(read(3))
+    witnesses.close()
+
+
+def test_a_record_that_another_curator_replaced_is_not_appended(tmp_path: Path) -> None:
+    """The store refused it, or never got it, and the zone went on elsewhere."""
+    first, other = (Witnesses(tmp_path / name, shared=True) for name in "ab")
+    with SqliteLedger(tmp_path / "ledger.db") as store:
+        with opened(store, first.of(ZONE)) as ledger:
+            begin(ledger)
+            sent = list(store.records(ZONE))[-1]
+        with opened(store, other.of(ZONE)) as ledger:
+            ledger.settle()
+            ledger.publish(read(2))
+        before = list(store.records(ZONE))
+        first.of(ZONE).send(sent)
+        with opened(store, first.of(ZONE)) as ledger:
+            assert not ledger.found.lost
+            assert ledger.found.forked is None
+        assert list(store.records(ZONE)) == before
+    first.close()
+    other.close()
+
+
+def test_a_follower_published_what_the_standby_lacks(tmp_path: Path) -> None:
+    """The writer is cut off from the primary when that commits; then it reaches the standby."""
+    if postgres_binaries() is None:
+        pytest.skip("PostgreSQL is not installed: no initdb")
+    with replicated() as standby, Witnesses(tmp_path, shared=True) as witnesses:
+        proxy = Proxy(standby._primary.port)
+        hosts = f"127.0.0.1:{proxy.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://hushgrid@{hosts}/postgres?target_session_attrs=read-write"
+        with SharedLedger(url) as store:
+            with opened(store, witnesses.of(ZONE)) as ledger:
+                begin(ledger)
+                standby.hold_back()
+                proxy.answered, proxy.word = True, b"COMMIT"
+                with pytest.raises(LedgerError):
+                    ledger.publish(read(2))
+            with open_store(standby._primary.url, create=False) as primary:
+                assert until(lambda: getattr(primary.head(ZONE), "t", None) == 2)
+                published = primary.head(ZONE)  # a follower reads it
+            proxy.close()
+            standby.take_over()
+            store.connect()
+            with opened(store, witnesses.of(ZONE)) as ledger:
+                assert ledger.standing.last_t == 2
+                assert store.head(ZONE) == published
+                assert ledger.found.moved
+
+
+@pytest.fixture
+def histories(tmp_path: Path) -> Callable[[], tuple[Path, list[Record]]]:
+    """A ledger with two releases; on file, two witnesses of another history of unequal length."""
+
+    def made() -> tuple[Path, list[Record]]:
+        path, folder = tmp_path / "ledger.db", tmp_path / "witness"
+        one, two = Witnesses(folder, shared=True), Witnesses(folder, shared=True)
+        with SqliteLedger(path) as store, opened(store, one.of(ZONE)) as ledger:
+            begin(ledger)
+            store.copy_to(tmp_path / "copy.db")
+            for t in (2, 3):
+                ledger.publish(read(t))
+            lost = list(store.records(ZONE))
+            two.of(ZONE).follow(lost[:-1])
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        sidecar_path(path, ZONE).unlink()
+        shutil.copy(tmp_path / "copy.db", path)
+        with (
+            SqliteLedger(path) as store,
+            Witnesses(tmp_path / "new", shared=True) as new,
+            opened(store, new.of(ZONE)) as ledger,
+        ):
+            ledger.settle()
+            ledger.publish(instead(4, "fallback"))
+        one.close()
+        two.close()
+        return path, lost
+
+    return made
+
+
+def test_all_files_of_another_history_count(
+    tmp_path: Path, histories: Callable[[], tuple[Path, list[Record]]]
+) -> None:
+    path, _ = histories()
+    with SqliteLedger(path) as store, Witnesses(tmp_path / "witness", shared=True) as witnesses:
+        with opened(store, witnesses.of(ZONE), forked=True) as ledger:
+            assert ledger.found.forked == (2, 3)
+            ledger.write(GapRecord(2, 5, "fork"))
+            ledger.append("resume", bodies.resume(2, 5, epsilon=2.0))
+            ledger.settle()
+        with opened(store, witnesses.of(ZONE)) as ledger:  # and none of them is refused again
+            assert ledger.found.forked is None
+    with (
+        SqliteLedger(path) as store,
+        Witnesses(tmp_path / "witness", shared=True),
+        Witnesses(tmp_path / "witness", shared=True) as second,
+        opened(store, second.of(ZONE)) as ledger,
+    ):
+        assert ledger.found.forked is None

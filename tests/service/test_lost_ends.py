@@ -1,0 +1,296 @@
+"""A ledger that lacks its end: every opener for writing judges it in the same way."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.service.batch.engines import engine_at
+from hushgrid.service.batch.run import Job, run
+from hushgrid.service.gaps import resume_zones
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.records import Record
+from hushgrid.service.ledger.sqlite import sidecar_path
+from hushgrid.service.meters import open_meters
+from hushgrid.service.readiness import from_ledger
+from hushgrid.service.transfer import move
+from tests.service.batch.batches import write
+from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, wh, zone
+from tests.service.http.test_web import NDJSON, as_ndjson
+
+__all__ = ["no_pauses"]
+
+
+def ledger_files(made: Deployment) -> list[Path]:
+    path = Path(made.ledger)
+    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
+
+
+def save(made: Deployment, name: str) -> Path:
+    """A copy of the ledger and of the witness folder."""
+    copy = Path(made.ledger).parent / name
+    copy.mkdir()
+    for path in ledger_files(made)[:2]:
+        if path.exists():
+            shutil.copy(path, copy / path.name)
+    shutil.copytree(made.witness_folder, copy / "witness")
+    return copy
+
+
+def lose(made: Deployment, *what: str) -> None:
+    if "witness" in what:
+        shutil.rmtree(made.witness_folder)
+    if "meters" in what:
+        shutil.rmtree(made.meters)
+    if "small" in what:
+        for one in made.zones:
+            sidecar_path(Path(made.ledger), one.id).unlink(missing_ok=True)
+
+
+def put_back(made: Deployment, copy: Path, *lost: str) -> None:
+    """The ledger as it was, without what is lost besides."""
+    for path in ledger_files(made):
+        path.unlink(missing_ok=True)
+        if (copy / path.name).exists():
+            shutil.copy(copy / path.name, path)
+    lose(made, *lost)
+
+
+def records(made: Deployment, name: str = "elm") -> list[Record]:
+    with open_store(made.ledger, create=False) as store:
+        return list(store.records(name))
+
+
+def unbooked(world: World, name: str = "elm") -> float:
+    """What was published from readings less what the ledger has of it and has booked."""
+    found = records(world.made, name)
+    heads = {one.digest for one in found}
+    lost = [
+        price
+        for price in world.shown.values()
+        if price["zone"] == name and price["source"] == "readings" and price["head"] not in heads
+    ]
+    booked = sum(one.body["epsilon"] for one in found if one.kind == "resume")
+    return 0.5 * len(lost) - float(booked)
+
+
+def witness_file(made: Deployment, name: str) -> Path:
+    return made.witness_folder / "1" / hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def test_a_run_without_a_witness_on_disk_leaves_none_that_proves_anything(tmp_path: Path) -> None:
+    """The file of the run before ends where the copy of the ledger ends."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    lock = world.made.witness_folder / "1" / "lock"
+    lock.unlink()
+    lock.mkdir()  # cannot be opened: the witness is kept in memory
+    world.play(lambda world: world.whole(3))
+    lock.rmdir()
+    put_back(world.made, copy, "small")
+    world.play(lambda world: world.whole(1))
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 2, FIRST + 4)
+
+
+def test_a_witness_that_cannot_be_marked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(1))
+    lock, file = world.made.witness_folder / "1" / "lock", witness_file(world.made, "elm")
+    lock.unlink()
+    lock.mkdir()
+    kept = file.read_bytes()
+    file.unlink()
+    file.mkdir()  # neither read nor written
+    with pytest.raises(LedgerError, match="or move it away"):
+        world.play(lambda world: world.whole(1))
+    file.rmdir()
+    file.write_bytes(kept)
+    lock.rmdir()
+    world.play(lambda world: world.whole(1))
+    world.judge()
+
+
+def test_a_batch_asks_the_meter_store_of_the_service(tmp_path: Path) -> None:
+    world = World(service(tmp_path, mode="production"))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(3))
+    put_back(world.made, copy, "witness", "small")
+    meters = world.made.zones[0].meters
+    rows = [
+        (meter, t * QUARTER, QUARTER, wh(h, t))
+        for t in range(FIRST, FIRST + 5)
+        for h, meter in enumerate(meters)
+    ]
+    file = write(tmp_path / "readings" / "a.parquet", rows)
+    job = Job(world.made, (str(file),), FIRST * QUARTER, (FIRST + 5) * QUARTER)
+    with engine_at("duckdb") as engine:
+        run(job, engine, world)  # type: ignore[arg-type]
+    standing = world.standing()
+    assert standing.gap is not None
+    assert (standing.gap.first, standing.gap.last) == (FIRST + 2, FIRST + 4)
+    assert [one.t for one in standing.releases] == [FIRST, FIRST + 1]
+
+
+def test_new_terms_with_another_roster_ask_the_meter_store(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(6))
+    put_back(world.made, copy, "witness", "small")
+    again = World(replace(world.made, zones=(zone("elm", 3, begins=world.t * QUARTER),)), world.t)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    world.play(lambda _: iter(()))  # the meter store still has the old roster
+    gap = world.standing().gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 2, FIRST + 7)
+
+
+def test_a_transfer_judges_the_zone_that_the_house_comes_to(tmp_path: Path) -> None:
+    """Of that zone's last release nothing is left but a damaged line of the witness."""
+    world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(1))
+    file = witness_file(world.made, "oak")
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[-2] = lines[-2].replace(b'"release"', b'"rElease"')
+    file.write_bytes(b"".join(lines))
+    put_back(world.made, copy, "small", "meters")
+    move(world.made, "elm-1", "elm", "oak", world.time)
+    gap = world.standing("oak").gap
+    assert gap is not None
+    assert (gap.first, gap.last) == (FIRST + 2, FIRST + 2)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_a_transfer_is_put_back_whatever_was_booked_before(tmp_path: Path, small: bool) -> None:
+    world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(1))
+    put_back(world.made, copy, "witness", "small")
+    world.play(lambda world: world.whole(1))
+    resume_zones(world.made, None, world.time)
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "later")
+    move(world.made, "elm-1", "elm", "oak", world.time)
+    before = {name: records(world.made, name) for name in ("elm", "oak")}
+    put_back(world.made, copy, *([] if small else ["small"]))
+    resume_zones(world.made, None, world.time)
+    assert {name: records(world.made, name) for name in ("elm", "oak")} == before
+
+
+def test_a_gap_that_was_booked_in_another_history_is_booked(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(1))
+    first = save(world.made, "first")
+    world.play(lambda world: world.whole(3))
+    second = save(world.made, "second")
+    world.play(lambda world: world.whole(2))
+    put_back(world.made, first, "witness", "small")
+    world.play(lambda _: iter(()))
+    resume_zones(world.made, None, world.time)
+    world.play(lambda world: world.whole(2))
+    put_back(world.made, second, "small")
+    with pytest.raises(LedgerError, match="two histories"):
+        world.play(lambda _: iter(()))
+    resume_zones(world.made, None, world.time)
+    world.play(lambda world: world.whole(1))
+    (status,) = from_ledger(world.made, world.time)
+    published = [one for one in world.shown.values() if one["source"] == "readings"]
+    assert status.spent >= 0.5 * len(published)
+
+
+def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(6))
+    old = save(world.made, "old")
+    put_back(world.made, copy, "witness", "small", "meters")
+    made = replace(world.made, zones=(zone("elm", begins=(FIRST + 6) * QUARTER),))
+    again = World(made, world.t)
+    again.shown = dict(world.shown)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    lose(made, "witness")
+    shutil.copytree(old / "witness", made.witness_folder)
+    with pytest.raises(LedgerError, match="two histories"):
+        again.play(lambda world: world.whole(1))
+    resume_zones(made, None, again.time)
+    assert unbooked(again) <= 0
+    again.play(lambda world: world.whole(1))
+    assert unbooked(again) <= 0
+
+
+def short_steps(world: World, of: ZoneService, count: int) -> Iterator[None]:
+    """Steps of 300 s in which nothing is wrong."""
+    world.time = world.steady = float(of.begins)
+    yield
+    for k in range(count):
+        start = of.begins + 300 * k
+        rows = [(meter, start, 300, wh(h, k)) for h, meter in enumerate(of.meters)]
+        answer = world._web.post("/v1/readings", content=as_ndjson(rows), headers=NDJSON)
+        assert answer.status_code == 200
+        world.time = world.steady = float(start + 305)
+        yield
+        world.look()
+
+
+def test_a_lost_epoch_of_shorter_steps_is_booked_up_to_now(tmp_path: Path) -> None:
+    """Two of its five steps lie in the quarter that goes on."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    lost = zone("elm", begins=(world.t + 1) * QUARTER, seconds=300, grace=0)
+    new = World(replace(world.made, zones=(lost,)), world.t)
+    new.play(lambda world: short_steps(world, lost, 5), new_epoch=True)
+    new.shown |= world.shown
+    put_back(world.made, copy, "witness", "meters")
+    (found,) = resume_zones(world.made, None, new.time, lost_epoch=new.made)
+    assert unbooked(new) <= 0
+    assert found.last is not None
+    assert (found.last + 1) * QUARTER >= new.time  # none of these steps is published again
+
+
+@pytest.mark.parametrize("begins", [FIRST, FIRST + 3], ids=["published", "booked as lost"])
+def test_an_epoch_of_shorter_steps_begins_after_what_is_published_or_lost(
+    tmp_path: Path, begins: int
+) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(3))
+    put_back(world.made, copy, "witness", "meters")
+    resume_zones(world.made, None, world.time)
+    later = replace(world.made, zones=(zone("elm", begins=begins * QUARTER, seconds=300),))
+    with pytest.raises(LedgerError, match="give a later begins"):
+        World(later, world.t).play(lambda _: iter(()), new_epoch=True)
+
+
+def test_a_refused_new_epoch_leaves_the_roster_of_the_meter_store(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(2))
+    put_back(world.made, copy, "witness")
+    new = replace(world.made, zones=(zone("elm", 3, begins=(world.t + 1) * QUARTER),))
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        World(new, world.t).play(lambda _: iter(()), new_epoch=True)
+    with open_meters(world.made.meters) as meters:
+        one = world.made.zones[0]
+        meters.open_zone(one.id, one.meters, one.seconds)
+    resume_zones(world.made, None, world.time)
