@@ -14,7 +14,8 @@ import pytest
 from hushgrid.files.deployment import Deployment, Http
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.curator import LATE
-from hushgrid.service.readiness import example, from_ledger, make_key
+from hushgrid.service.ledger.writer import create
+from hushgrid.service.readiness import example, from_ledger
 from tests.service.brokers import free_port
 from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service
 
@@ -138,6 +139,6 @@ def _street(folder: Path, begins: int) -> Deployment:
         assert old in text
         text = text.replace(old, new)
     (folder / "service.toml").write_text(text)
-    make_key(folder / "hushgrid.key")
+    create(folder / "hushgrid.key")
     made = load_deployment(folder / "service.toml")
     return replace(made, http=Http(port=free_port(), tokens=(DIGEST,)))

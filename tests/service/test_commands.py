@@ -226,7 +226,7 @@ def test_serve_and_status_of_a_fresh_service(
     assert json.loads(log.splitlines()[-1])["event"] == "stopped"
     status, _, err = run(capsys, "status", url)
     assert status == 2
-    assert "does not tell its status" in err
+    assert "cannot get the status of service" in err
 
 
 def _ready(url: str, process: subprocess.Popen[str]) -> bool:

@@ -41,7 +41,9 @@ def test_what_another_process_made_is_told_to_subscribers_by_whoever_answers_for
     history.follow(ZONE, second)  # another curator's: its own subscribers hear it there
     history.follow(ZONE, second)
     assert (listeners, subscribers) == ([first.t, second.t], [first.t])
-    history.fill(ZONE.id, [first, second], told=False)  # that one died; did they hear it?
+    history.fill(
+        ZONE.id, [first, second], notified=False
+    )  # that process died; were its subscribers notified?
     for _ in range(2):
         history.publish(ZONE, second)
     assert (listeners, subscribers) == ([first.t, second.t], [first.t, second.t])

@@ -137,7 +137,13 @@ def audit(
     from hushgrid import report
     from hushgrid.audit.certificate import Trial, certify
     from hushgrid.files.results import write_text
-    from hushgrid.service.audit import attacked, fingerprint, load_case, load_factory, load_heads
+    from hushgrid.service.audit import (
+        attack_scores,
+        fingerprint,
+        load_case,
+        load_factory,
+        load_heads,
+    )
     from hushgrid.service.ledger.records import schedule_digest
 
     configs = config or []
@@ -165,7 +171,7 @@ def audit(
         chain=case.chain,
         commit=schedule_digest,
         trial=trial,
-        attack=_attack(attack) or attacked(case, seed),
+        attack=_attack(attack) or attack_scores(case, seed),
         inputs=inputs,
     )
     values = report.certificate_json(found)

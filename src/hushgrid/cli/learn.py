@@ -203,10 +203,14 @@ def write(
 
 def put_key(out: Path) -> list[Path]:
     """The key of the service, where there is none yet; the files written."""
-    from hushgrid.service.readiness import KEY_FILE, make_key
+    from hushgrid.service.ledger.writer import create
+    from hushgrid.service.readiness import KEY_FILE
 
     key = out / KEY_FILE
-    return [key] if not key.exists() and make_key(key) else []
+    if key.exists():
+        return []
+    create(key)
+    return [key]
 
 
 def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:

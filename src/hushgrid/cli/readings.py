@@ -126,14 +126,14 @@ def meters(
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import FastClock
     from hushgrid.service.ingest import Receipt
-    from hushgrid.service.simulated_meters import Fleet, way_to
+    from hushgrid.service.simulated_meters import Fleet, open_channel
 
     need("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     if form not in ("ndjson", "arrow"):
         raise ServiceError(f"form is {form!r}; give ndjson or arrow.")
     deployment = load_deployment(config)
     token = read_text(token_file).strip() if token_file else os.environ.get("HUSHGRID_TOKEN", "")
-    way = way_to(to, token, form, deployment.mqtt.readings if deployment.mqtt else None)
+    way = open_channel(to, token, form, deployment.mqtt.readings if deployment.mqtt else None)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
     total, sent, done = Receipt(), 0, 0

@@ -24,7 +24,8 @@ def init(
 
     from hushgrid.errors import FileError
     from hushgrid.files.results import make_folder, write_text
-    from hushgrid.service.readiness import KEY_FILE, example, make_key
+    from hushgrid.service.ledger.writer import create
+    from hushgrid.service.readiness import KEY_FILE, example
 
     make_folder(folder)
     service, key = folder / "service.toml", folder / KEY_FILE
@@ -32,9 +33,9 @@ def init(
         if path.exists():
             raise FileError(f"{path} exists already; give another folder, or move it away.")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    written = make_key(key)
+    create(key)
     write_text(service, example(int(today.timestamp())))
-    say(f"Written:\n  {service}" + (f"\n  {key}" if written else ""), None)
+    say(f"Written:\n  {service}\n  {key}", None)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -70,8 +71,8 @@ def check(
     from hushgrid.service.promise import (
         Running,
         deployment_prose,
+        error_problem,
         outlook,
-        too_wrong,
         zone_json,
         zone_prose,
     )
@@ -105,7 +106,7 @@ def check(
         remarks.append(remark)
     examples = [str(one) for one in placeholders(file)]
     (problems if deployment.mode == "production" else remarks).extend(examples)
-    problems += [said for one in found if (said := too_wrong(*one))]
+    problems += [said for one in found if (said := error_problem(*one))]
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
     said = deployment_prose(deployment, prose, problems, remarks)
     say(said, json)

@@ -1,4 +1,8 @@
-"""What an audit reads: ledgers, traces, zone and service files, heads that somebody kept."""
+"""What an audit reads: ledgers, traces, zone and service files, digests kept by readers.
+
+The audit builds its own evidence from the records and does not use `service.replay`, so that a
+fault there is not repeated here.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +44,20 @@ from hushgrid.service.epoch import roster_digest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import ChainReport, Verify, check
 from hushgrid.service.ledger.records import EpochRecord, Record, ReleaseRecord, from_line
-from hushgrid.service.promise import stated
+from hushgrid.service.promise import stated_epsilon
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditInput:
-    """What a file holds for an audit: records by zone, terms, and what became of the chain."""
+    """What a file holds for an audit.
+
+    Attributes:
+        evidence: Records by zone.
+        terms: Terms by zone.
+        chain: The check of the chain; None where there is no ledger.
+        kind: What the file is, in words.
+        recorded: The whole trace, where it is one.
+    """
 
     evidence: tuple[Evidence, ...]
     terms: tuple[Terms, ...]
@@ -62,7 +74,21 @@ def load_case(
     key: str | None = None,
     heads: Iterable[str] = (),
 ) -> AuditInput:
-    """Read what is to be audited: a trace, an export, a store, a zone or a service file."""
+    """Read what is to be audited.
+
+    Args:
+        file: A trace, an export, a ledger store, a zone file or a service file.
+        configs: Zone or service files with the terms.
+        zone: Audit this zone only.
+        key: Public key (hex) that all signatures must have.
+        heads: Digests that must be in the ledger.
+
+    Returns:
+        Records, terms and the check of the chain.
+
+    Raises:
+        FileError: `zone` is none of those in the terms.
+    """
     path = Path(file)
     terms = [one for config in configs for one in load_terms(config)[0]]
     evidence: tuple[Evidence, ...] = ()
@@ -112,7 +138,14 @@ def _exists(ledger: str) -> bool:
 
 
 def load_terms(path: Path) -> tuple[list[Terms], str | None]:
-    """The terms in a zone or service file, and the ledger that a service keeps."""
+    """The terms in a zone or service file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Terms by zone, and the ledger of a service.
+    """
     file = TomlFile(path)
     file.check()
     if not is_service(file.content):
@@ -158,7 +191,14 @@ class _InOtherEpochs:
 
 
 def terms_of(service: ZoneService) -> Terms:
-    """The terms of a running zone."""
+    """The terms of a zone of a service.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        Its terms, as an audit uses them.
+    """
     world, promise = service.scenario, service.promise
     return Terms(
         world.zone,
@@ -169,7 +209,7 @@ def terms_of(service: ZoneService) -> Terms:
         budget=service.budget,
         roster=roster_digest(service),
         secret="step" if promise is None else promise.secret,
-        epsilon=None if promise is None else stated(service),
+        epsilon=None if promise is None else stated_epsilon(service),
         delta=0.0 if promise is None else promise.delta,
         fallback_rate=service.fallback_rate,
         eta_set_by=service.eta_set_by,
@@ -184,7 +224,20 @@ def terms_of(service: ZoneService) -> Terms:
 def load_ledger(
     store: str, *, zone: str | None, key: str | None, heads: Iterable[str]
 ) -> tuple[tuple[Evidence, ...], Check]:
-    """All records of a store or an export, by zone, and what became of their chain."""
+    """All records of a store or an export, by zone, and the check of their chain.
+
+    Args:
+        store: A path or URL.
+        zone: Read this zone only.
+        key: Public key (hex) that all signatures must have.
+        heads: Digests that must be in the ledger.
+
+    Returns:
+        Evidence by zone, and the check.
+
+    Raises:
+        LedgerError: There are no records, or `key` or a head is no digest.
+    """
     known: dict[str, str | None] = dict.fromkeys(heads)
     for digest in known:
         _check_hex("head", digest)
@@ -214,7 +267,7 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
     if report.first_bad is not None:
         text = f"Record {report.first_bad}: {report.reason} Nothing after it was looked at."
         return Check("chain", "failed", text, report.first_bad)
-    parts = [f"{report.records} records stand, signatures checked"]
+    parts = [f"{report.records} records are valid, signatures checked"]
     parts.append("of the key given" if with_key else "of the key in the ledger itself")
     if with_heads:
         parts.append("and the heads seen earlier are in it")
@@ -227,7 +280,7 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
 
 
 def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
-    """What a zone's records say, whether or not its chain holds."""
+    """The evidence of a zone's records, whether or not its chain is valid."""
     epochs: list[dict[str, Any]] = []
     seen: set[int] = set()
     mode, repeated = "simulation", None
@@ -399,7 +452,17 @@ def _check_hex(name: str, value: str) -> None:
 
 
 def load_heads(path: Path) -> list[str]:
-    """Heads that somebody kept: a digest a line, or saved answers of a price feed (JSON)."""
+    """Digests of records that a reader kept.
+
+    Args:
+        path: A text file with a digest a line, or saved answers of a price feed (JSON).
+
+    Returns:
+        The digests, each once.
+
+    Raises:
+        FileError: The file holds none.
+    """
     text = read_text(path)
     found = [line.strip() for line in text.splitlines() if is_hex(line.strip(), 64)]
     try:
@@ -428,7 +491,17 @@ def _heads_in(value: Any) -> list[str]:
 
 
 def load_factory(name: str) -> Factory:
-    """The factory named MODULE:FACTORY; modules beside the present folder are found, too."""
+    """Import the factory of a publisher; modules of the current folder are found, too.
+
+    Args:
+        name: MODULE:FACTORY.
+
+    Returns:
+        The factory.
+
+    Raises:
+        FileError: It cannot be imported, or is not callable.
+    """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise FileError(
@@ -452,8 +525,16 @@ def load_factory(name: str) -> Factory:
     return factory
 
 
-def attacked(case: AuditInput, seed: int) -> dict[str, Any] | None:
-    """Two attacks on a trace that holds the truth, scored; None for anything else."""
+def attack_scores(case: AuditInput, seed: int) -> dict[str, Any] | None:
+    """Two attacks on a trace that includes the true occupancy, scored.
+
+    Args:
+        case: What is audited.
+        seed: Random seed.
+
+    Returns:
+        Figures by what the adversary knows; None for anything else than such a trace.
+    """
     from hushgrid.compare.attack import attack
     from hushgrid.model.scenario import Scenario
     from hushgrid.report.comparison import attack_figures
@@ -476,7 +557,14 @@ def attacked(case: AuditInput, seed: int) -> dict[str, Any] | None:
 
 
 def fingerprint(path: Path) -> str | None:
-    """SHA-256 (hex) of a file that can be read whole."""
+    """SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        64 hexadecimal digits; None where it cannot be read.
+    """
     try:
         return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError:

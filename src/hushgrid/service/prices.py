@@ -1,6 +1,8 @@
-"""Bodies of the feeds, each made once for a release and kept as bytes.
+"""Price feeds: the releases of each zone, the forecast, and the bodies that the feeds serve.
 
-An answer holds until the next release is due: until then a proxy may give it to a whole city.
+A body is made once for a release and kept as bytes. It is valid until the next release is due, so
+that a proxy can serve it from its cache. The forecast is post-processing of published releases
+and the public model; no reading is used.
 """
 
 from __future__ import annotations
@@ -24,24 +26,31 @@ from hushgrid.service.curator import price, utc
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.replay import PublicReplay
 
-# --------------------------------------------------------------------------------------------------
-# The prices of a zone over a range of time: those published, then those expected. Pure.
-
-
 DAY = 86_400  # [s]
 LIMIT = 1000  # prices of an answer where nothing else is asked for
 MOST = 10_000  # prices of an answer
 
 
 class Range(NamedTuple):
-    """The rates [currency/kWh] between which the optimal one is with 95 per cent."""
+    """The rates between which the optimal one lies with 95 per cent.
+
+    Attributes:
+        low: [currency/kWh]
+        high: [currency/kWh]
+    """
 
     low: float
     high: float
 
 
 class Guess(NamedTuple):
-    """A price to expect: from which instant on [UTC epoch s], and the rate [currency/kWh]."""
+    """An expected price.
+
+    Attributes:
+        start: When it begins [UTC epoch s].
+        rate: [currency/kWh]
+        within: Where the optimal rate lies; None: not known.
+    """
 
     start: int
     rate: float
@@ -49,9 +58,12 @@ class Guess(NamedTuple):
 
 
 class PriceRange(NamedTuple):
-    """What is asked for: prices that start in since..until [UTC epoch s, until not in].
+    """The prices that a request asks for.
 
-    None: from a day before the newest, to the end of the forecast.
+    Attributes:
+        since: Start of the first [UTC epoch s]; None: a day before the newest.
+        until: Prices start before it [UTC epoch s]; None: the end of the forecast.
+        limit: The most prices of an answer.
     """
 
     since: int | None = None
@@ -64,7 +76,16 @@ NO_RANGES: Mapping[int, Range] = {}
 
 
 class PriceEntry(NamedTuple):
-    """One price: its interval [UTC epoch s], the rate [currency/kWh], whether it is a forecast."""
+    """One price.
+
+    Attributes:
+        start: Start of its interval [UTC epoch s].
+        end: End of its interval [UTC epoch s].
+        rate: [currency/kWh]
+        forecast: Whether it is expected and not published.
+        source: What it is made from.
+        within: Where the optimal rate lies; None: not known.
+    """
 
     start: int
     end: int
@@ -75,7 +96,17 @@ class PriceEntry(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Prices in order of time; `following` is where the rest begins that the limit left out."""
+    """Prices of a zone in order of time.
+
+    Attributes:
+        zone: The zone.
+        currency: Of the rates.
+        seconds: Length of an interval [s].
+        simulated: Whether noise is simulated.
+        head: Digest of the newest release's record.
+        entries: The prices.
+        following: Where the rest begins that the limit left out [UTC epoch s].
+    """
 
     zone: str
     currency: str
@@ -86,16 +117,30 @@ class Series(NamedTuple):
     following: int | None
 
 
-def standing(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
-    """The releases that hold: of those for one interval, the newest.
+def latest_by_interval(releases: Iterable[ReleaseRecord]) -> list[ReleaseRecord]:
+    """The newest release for each interval.
 
     After an outage several intervals are published together, all for the next one.
+
+    Args:
+        releases: Releases in order.
+
+    Returns:
+        Those that apply.
     """
     return list({one.applies_start: one for one in releases}.values())
 
 
 def bounds(newest: ReleaseRecord, span: PriceRange) -> tuple[int, int]:
-    """The range asked for, with what is left open filled in."""
+    """The range of a request with defaults filled in.
+
+    Args:
+        newest: The newest release.
+        span: The request.
+
+    Returns:
+        Since and until [UTC epoch s].
+    """
     since = newest.applies_start - DAY if span.since is None else span.since
     return since, 2**53 if span.until is None else span.until
 
@@ -110,9 +155,20 @@ def series(
     span: PriceRange = USUAL,
     ranges: Mapping[int, Range] = NO_RANGES,
 ) -> Series:
-    """What is asked for. `releases` are those of the range; guesses begin after the newest.
+    """The prices of a request.
 
-    `ranges`: where the optimal rate is, by the step of a release.
+    Args:
+        zone: The zone.
+        currency: Of the rates.
+        seconds: Length of an interval [s].
+        newest: The newest release.
+        releases: The releases of the range.
+        guesses: Expected prices, which begin after the newest.
+        span: The request.
+        ranges: Where the optimal rate lies, by the step of a release.
+
+    Returns:
+        Published prices, then expected ones.
     """
     since, until = bounds(newest, span)
     found = [
@@ -124,7 +180,7 @@ def series(
             one.source,
             ranges.get(one.t),
         )
-        for one in standing(releases)
+        for one in latest_by_interval(releases)
     ] + [
         PriceEntry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses
     ]
@@ -141,8 +197,7 @@ def series(
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# A series of prices as each consumer reads it: per kWh, UTC with Z. Pure.
+# ---- a series of prices as each consumer reads it: per kWh, UTC with Z
 
 
 def _json(value: Any) -> bytes:
@@ -150,7 +205,14 @@ def _json(value: Any) -> bytes:
 
 
 def prices(found: Series) -> bytes:
-    """Our own: what was published and what is expected, in two lists."""
+    """Body of /v1/prices: published and expected prices in two lists.
+
+    Args:
+        found: The prices.
+
+    Returns:
+        JSON.
+    """
     rest = found.following
     return _json(
         {
@@ -168,26 +230,46 @@ def prices(found: Series) -> bytes:
 
 
 def _own(entry: PriceEntry) -> dict[str, Any]:
-    said = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
-    return said if entry.within is None else said | entry.within._asdict()
+    own = {"start": utc(entry.start), "end": utc(entry.end), "price": entry.rate}
+    return own if entry.within is None else own | entry.within._asdict()
 
 
 def evcc(found: Series) -> bytes:
-    """A `forecast` of evcc's custom tariff."""
+    """A `forecast` of evcc's custom tariff.
+
+    Args:
+        found: The prices.
+
+    Returns:
+        JSON.
+    """
     return _json(
         [{"start": utc(e.start), "end": utc(e.end), "value": e.rate} for e in found.entries]
     )
 
 
 def emhass(found: Series) -> bytes:
-    """EMHASS's `load_cost_forecast`, by time."""
+    """EMHASS's `load_cost_forecast`, by time.
+
+    Args:
+        found: The prices.
+
+    Returns:
+        JSON.
+    """
     return _json({"load_cost_forecast": {utc(e.start): e.rate for e in found.entries}})
 
 
 def octopus(found: Series) -> bytes:
-    """Unit rates as Octopus's API lists them, the newest first; no VAT is known of.
+    """Unit rates as Octopus's API lists them, the newest first; VAT is unknown.
 
-    `next` and `previous` are pages there; here all is on one.
+    `next` and `previous` are pages there; here all prices are on one.
+
+    Args:
+        found: The prices.
+
+    Returns:
+        JSON.
     """
     rates = [
         {
@@ -202,7 +284,14 @@ def octopus(found: Series) -> bytes:
 
 
 def csv(found: Series) -> bytes:
-    """A table with a head; numbers as Python writes them."""
+    """A table with a header; numbers as Python writes them.
+
+    Args:
+        found: The prices.
+
+    Returns:
+        CSV.
+    """
     lines = [
         f"{utc(e.start)},{utc(e.end)},{e.rate!r},{found.currency},"
         f"{'forecast' if e.forecast else 'published'}\n"
@@ -211,14 +300,19 @@ def csv(found: Series) -> bytes:
     return ("start,end,price,currency,kind\n" + "".join(lines)).encode()
 
 
-# --------------------------------------------------------------------------------------------------
-# What tells Home Assistant over MQTT that there is a price. Pure.
-
-
 def discovery(zone: ZoneService, prefix: str, state_topic: str) -> tuple[str, str]:
-    """Topic and text of a zone's discovery message; prices come on `state_topic`."""
+    """A zone's discovery message for Home Assistant over MQTT.
+
+    Args:
+        zone: The zone.
+        prefix: Home Assistant's discovery prefix.
+        state_topic: The topic of the zone's prices.
+
+    Returns:
+        Topic and text of the message.
+    """
     name = object_id(zone.id)
-    said = {
+    config = {
         "name": "Electricity price",
         "unique_id": name,
         "object_id": name,
@@ -235,14 +329,20 @@ def discovery(zone: ZoneService, prefix: str, state_topic: str) -> tuple[str, st
         },
         "origin": {"name": "hushgrid"},
     }
-    return f"{prefix}/sensor/{name}/config", json.dumps(said)
+    return f"{prefix}/sensor/{name}/config", json.dumps(config)
 
 
 def object_id(zone: str) -> str:
-    """A name of letters, digits, dashes and underscores, another one for every zone.
+    """A unique name of letters, digits, dashes and underscores for a zone.
 
     >>> object_id("elm-street"), object_id("Ulmenstraße 7")
     ('hushgrid_elm-street', 'hushgrid_Ulmenstra_e_7_5e2102ce')
+
+    Args:
+        zone: The zone's id.
+
+    Returns:
+        The name.
     """
     plain = re.sub("[^A-Za-z0-9_-]", "_", zone)
     if plain == zone:
@@ -250,17 +350,18 @@ def object_id(zone: str) -> str:
     return f"hushgrid_{plain}_{hashlib.sha256(zone.encode()).hexdigest()[:8]}"
 
 
-# --------------------------------------------------------------------------------------------------
-# The prices to expect, from published releases and the public model: post-processing, free.
-#
-# Anybody with the model could compute the same; no meter is asked.
-
+# ---- the forecast
 
 RANGED = 1000  # intervals back from the newest whose releases have a range
 
 
 class ForecastPrices(NamedTuple):
-    """The prices to expect, in order, and the ranges of published ones, by step."""
+    """Expected prices, and ranges of published ones.
+
+    Attributes:
+        guesses: Expected prices, in order.
+        ranges: Where the optimal rate lies, by the step of a release.
+    """
 
     guesses: tuple[Guess, ...] = ()
     ranges: Mapping[int, Range] = {}
@@ -270,9 +371,10 @@ NOTHING = ForecastPrices()
 
 
 class Forecaster:
-    """What the public knows of one zone after its releases, folded as they come.
+    """Public knowledge of one zone, updated with each release. Safe for threads.
 
-    Any thread may call it; one at a time.
+    Args:
+        zone: The zone.
     """
 
     def __init__(self, zone: ZoneService) -> None:
@@ -284,9 +386,10 @@ class Forecaster:
         self._known = NOTHING
 
     def after(self, releases: Sequence[ReleaseRecord]) -> ForecastPrices:
-        """The prices of the day after the newest of these releases; all there are, in order.
+        """Expected prices of the day after the newest of these releases; all there are, in order.
 
-        None from private models: what they expect tells of the homes they were fitted to.
+        None from private models, whose expectations reveal something about the homes they were
+        fitted to.
         """
         if self._zone.learned.private:
             return NOTHING
@@ -304,7 +407,7 @@ class Forecaster:
             return self._known
 
     def _fold(self, one: ReleaseRecord, since: int) -> None:
-        """A release of our epoch, with its range where it is later than `since`."""
+        """Take a release of the present epoch, with its range where it is later than `since`."""
         self._public.reach(one.t)
         if one.t > since and one.source != "fallback":
             self._ranges[one.t] = self._range(one)
@@ -312,7 +415,7 @@ class Forecaster:
         self._last = one
 
     def _range(self, one: ReleaseRecord) -> Range:
-        """Where the optimal rate lies, by what was known when the release came out."""
+        """Where the optimal rate lies, given what was public when the release was published."""
         public, rates = self._public.knowledge, self._public.rates
         if one.source != "readings" or one.load_hat is None:
             loads = public.predicted(rates).interval(LEVEL)
@@ -323,7 +426,7 @@ class Forecaster:
         return Range(*rate_range(loads, self._zone.scenario.tariff))
 
     def _guesses(self, newest: ReleaseRecord) -> list[Guess]:
-        """The rate of the load expected at each step; each is as late as the newest is."""
+        """The rate of the expected load at each step; each has the newest release's delay."""
         public, scenario, made = self._public.knowledge, self._zone.scenario, list[Guess]()
         for ahead in range(1, DAY // self._zone.seconds + 1):
             start, tariff = newest.applies_start + ahead * self._zone.seconds, scenario.tariff
@@ -339,7 +442,7 @@ class Forecaster:
 
 
 def _later(releases: Sequence[ReleaseRecord], t: int) -> list[ReleaseRecord]:
-    """Those after step t; looked for from the end, where they are."""
+    """Releases after step t; searched from the end."""
     found: list[ReleaseRecord] = []
     for one in reversed(releases):
         if one.t <= t:
@@ -348,11 +451,7 @@ def _later(releases: Sequence[ReleaseRecord], t: int) -> list[ReleaseRecord]:
     return found[::-1]
 
 
-# --------------------------------------------------------------------------------------------------
-# The releases that can be asked for: those of the ledger, then each new one as it is shown.
-#
-# Written by the loop, read by any thread. A release enters when it is durable, and never changes.
-
+# ---- releases that can be requested
 
 log = logging.getLogger("hushgrid.history")
 
@@ -362,26 +461,47 @@ ReleaseWatcher = Callable[[ZoneService, ReleaseRecord], None]
 
 
 class History:
-    """Releases of each zone in order of time; also a publisher."""
+    """Releases of each zone in order of time; a publisher that notifies subscribers.
+
+    The loop writes, any thread reads. A release is added when it is durable, and never changes.
+
+    Args:
+        zones: The zones of the service.
+
+    Attributes:
+        zones: The zones by id.
+    """
 
     def __init__(self, zones: Iterable[ZoneService]) -> None:
         self.zones = {zone.id: zone for zone in zones}
         self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
-        self._told: dict[str, int] = {}  # the last step of a zone that was made here
+        self._notified: dict[str, int] = {}  # the last step of a zone that was made here
         self._mutex = threading.Lock()
 
-    def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, told: bool = True) -> None:
-        """Take what a ledger holds; nobody is told. Not `told`: another may have failed to."""
+    def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
+        """Set the releases of a zone from its ledger; subscribers are not notified.
+
+        Args:
+            zone: The zone's id.
+            releases: Its releases.
+            notified: Whether subscribers of this process have had them; False: another process may
+                have failed to notify them.
+        """
         with self._mutex:
             self._releases[zone] = list(releases[-KEPT:])
-            if told and releases:
-                self._told[zone] = releases[-1].t
+            if notified and releases:
+                self._notified[zone] = releases[-1].t
 
     def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
-        """Have every new release told, by a call that must not wait; returns how to end that.
+        """Call `watcher` with every new release; it must not block.
 
-        `own`: those alone that this process answers for, not those it only follows.
+        Args:
+            watcher: The subscriber.
+            own: Only releases of this process, not those that it follows.
+
+        Returns:
+            A function that ends the subscription.
         """
         entry = (watcher, own)
         with self._mutex:
@@ -395,22 +515,22 @@ class History:
         return end
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Add a release and tell it; one that is here already is neither.
+        """Append a release and notify subscribers. Does nothing if it is already stored.
 
-        One that was only followed so far is told to those who wait for this process's own.
+        A release that was only followed so far is sent to the subscribers of this process's own.
         """
         with self._mutex:
-            new, first = self._add(zone.id, release), release.t > self._told.get(zone.id, 0)
-            self._told[zone.id] = max(release.t, self._told.get(zone.id, 0))
+            new, first = self._add(zone.id, release), release.t > self._notified.get(zone.id, 0)
+            self._notified[zone.id] = max(release.t, self._notified.get(zone.id, 0))
             some = [one for one, own in self._watchers if new or (own and first)]
-        _tell(some, zone, release)
+        _notify(some, zone, release)
 
     def follow(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Add a release of another process; whoever made it tells its subscribers."""
+        """Append a release of another process, which notifies its own subscribers."""
         with self._mutex:
             new = self._add(zone.id, release)
             some = [one for one, own in self._watchers if new and not own]
-        _tell(some, zone, release)
+        _notify(some, zone, release)
 
     def _add(self, zone: str, release: ReleaseRecord) -> bool:
         known = self._releases[zone]
@@ -432,7 +552,7 @@ class History:
         return known[low : bisect.bisect_left(known, until, key=_applies)]
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
-        """The release of step t, where it can be asked for."""
+        """The release of step t; None where it is not kept."""
         known = self._releases[zone]
         place = bisect.bisect_left(known, t, key=_step)
         return known[place] if place < len(known) and known[place].t == t else None
@@ -442,11 +562,11 @@ class History:
         return self._releases[zone][-number:] if number > 0 else []
 
 
-def _tell(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: ReleaseRecord) -> None:
+def _notify(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: ReleaseRecord) -> None:
     for watcher in watchers:
         try:
             watcher(zone, release)
-        except Exception as error:  # a watcher's trouble is not the tick's
+        except Exception as error:  # a subscriber that fails must not stop the tick
             log.warning("watcher failed", extra={"error": type(error).__name__})
 
 
@@ -458,15 +578,23 @@ def _step(release: ReleaseRecord) -> int:
     return release.release.t
 
 
-FORM = 2  # counts on when a shape changes, so that no proxy keeps an old one
+# ---- bodies
+
+FORM = 2  # incremented when a shape changes, so that no proxy serves an old one
 HELD = 200  # bodies of a zone kept for other ranges than the usual one
-LARGE = 100_000  # [bytes] a larger body is made again for everyone who asks
+LARGE = 100_000  # [bytes] a larger body is not cached, unless its range is the usual one
 
 JSON, CSV = b"application/json", b"text/csv; charset=utf-8"
 
 
 class Feed(NamedTuple):
-    """One path: what it answers with, and of which type. `shape` None: the newest price alone."""
+    """One path of the price feeds.
+
+    Attributes:
+        path: The path.
+        media: Content type of its body.
+        shape: Makes the body; None: the newest price alone.
+    """
 
     path: str
     media: bytes
@@ -486,7 +614,14 @@ BY_PATH = {feed.path: feed for feed in FEEDS}
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A body and how long it holds: `due` is when the next release is [UTC epoch s]."""
+    """A body and how long it is valid.
+
+    Attributes:
+        body: The body.
+        media: Its content type.
+        etag: Its entity tag.
+        due: When the next release is due [UTC epoch s].
+    """
 
     body: bytes
     media: bytes
@@ -494,12 +629,16 @@ class Page:
     due: int
 
     def age(self, now: float) -> int:
-        """How long it may be kept [s]; a second where the next release is late."""
+        """How long it may be cached [s]; one second where the next release is late."""
         return max(math.ceil(self.due - now), 1)
 
 
 class Pages:
-    """The feeds of all zones."""
+    """The price feeds of all zones.
+
+    Args:
+        history: The releases.
+    """
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -513,7 +652,7 @@ class Pages:
         return tuple(self._history.zones)
 
     def ready(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
-        """A page that is made already."""
+        """A page that is in the cache."""
         newest = self._history.newest(zone)
         head, pages = self._kept.get(zone, ("", None))
         if newest is None or pages is None or head != newest.head:
@@ -521,7 +660,7 @@ class Pages:
         return pages.get((path, span))
 
     def page(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
-        """A page of the newest release; None before the first. It may take a while."""
+        """A page of the newest release; None before the first. It may have to be computed."""
         page = self.ready(path, zone, span)
         while page is None:
             newest = self._history.newest(zone)

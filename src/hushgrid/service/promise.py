@@ -1,6 +1,8 @@
-"""What a zone of a deployment promises and costs, from its models; no reading is asked.
+"""What a zone promises its homes and what that costs, computed from its models alone.
 
-Where the models are private, so are these figures: they are the operator's.
+Sentences, assumptions and figures of the promise, other promises and their error, and how many
+releases the budget pays for. No reading is used. Where models are private, figures computed from
+them are for the operator only.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
 from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import Secret, ZoneTerms, assumptions, examine
-from hushgrid.planning.tradeoff import ETAS, Point, Tradeoff, expected, tradeoff
+from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
 from hushgrid.report.promise import (
     Outlook,
     outlook_json,
@@ -31,42 +33,66 @@ from hushgrid.service.curator import utc
 from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.gaps import CLOSE
 from hushgrid.service.ledger.records import EpochRecord, LedgerState
-from hushgrid.service.replay import Replay, begun, brought_now
-
-# --------------------------------------------------------------------------------------------------
-# What a zone promises its homes: sentences, assumptions and figures. Public.
-
+from hushgrid.service.replay import Replay, brought_now, initial_state
 
 DAY = 86_400  # [s]
 
 
 def promise_of(zone: ZoneService) -> Promise:
-    """What is promised; without a promise of its own, what the policy's schedule keeps."""
+    """The zone's promise; without one in the file, the promise that the policy's schedule keeps.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Secret, epsilon and delta.
+    """
     policy = zone.policy
     own = Promise(policy.schedule.secret, policy.epsilon, policy.schedule.delta)
     return own if zone.promise is None else zone.promise
 
 
 def sentence(zone: ZoneService) -> str:
-    """The promise in plain words, with the adversary it holds for and what it rests on."""
+    """The promise in plain words, with the adversary it holds for and its assumptions.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        One or more sentences.
+    """
     promise = promise_of(zone)
     return promise_sentence(
         zone.policy,
         promise.secret,
-        stated(zone),
+        stated_epsilon(zone),
         delta=promise.delta,
         continued=zone.memory is not None,
     )
 
 
-def stated(zone: ZoneService) -> float:
-    """The epsilon that is stated in public: the promise's, or a larger leakage accepted for it."""
+def stated_epsilon(zone: ZoneService) -> float:
+    """The epsilon stated in public: the promise's, or a larger leakage that the operator accepted.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Epsilon.
+    """
     promise = promise_of(zone)
     return max(promise.epsilon, (zone.accepts or 0.0) if promise.secret == "interval" else 0.0)
 
 
-def assumed(zone: ZoneService) -> tuple[str, ...]:
-    """Every assumption of the zone's promise, a sentence each."""
+def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
+    """Every assumption of the zone's promise.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        A sentence for each.
+    """
     scenario = zone.scenario
     # the losses of a window add up like those of a trajectory, and rest on the same
     secret = promise_of(zone).secret
@@ -75,15 +101,23 @@ def assumed(zone: ZoneService) -> tuple[str, ...]:
 
 
 def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
-    """The promise under its public keys; `error` is what to expect of a price, relative."""
+    """The promise under its public keys.
+
+    Args:
+        zone: The zone.
+        mode: The service's mode.
+
+    Returns:
+        Values of GET /v1/promise; `error` is the expected relative error of a price.
+    """
     promise, tariff = promise_of(zone), zone.scenario.tariff
     return {
         "zone": zone.id,
         "mode": mode,
         "sentence": sentence(zone),
-        "assumptions": list(assumed(zone)),
+        "assumptions": list(zone_assumptions(zone)),
         "secret": promise.secret,
-        "epsilon": stated(zone),
+        "epsilon": stated_epsilon(zone),
         "delta": promise.delta,
         "eta": zone.policy.eta,
         "horizon": zone.policy.horizon,
@@ -104,8 +138,12 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
 def expected_error(zone: ZoneService) -> float | None:
     """Root mean square of the published price's relative error over the first day.
 
-    None where models are private, since what they expect tells of the homes they were fitted to,
-    or where no noise can be found for the terms.
+    Args:
+        zone: The zone.
+
+    Returns:
+        The error; None where models are private, since their expectations reveal something about
+        the homes they were fitted to, or where no noise can be found for the terms.
     """
     if zone.learned.private:
         return None
@@ -118,24 +156,41 @@ def expected_error(zone: ZoneService) -> float | None:
 
 
 def first_day(zone: ZoneService) -> Policy:
-    """The policy of the first day; a window's at an even share of its budget."""
+    """The policy of the first day; a window's at an even share of its budget.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        The policy over the steps of one day.
+    """
     return zone.policy.first(DAY // zone.seconds).at_even_share()
 
 
 def tradeoff_json(zone: ZoneService) -> dict[str, Any]:
-    """What other promises would cost, under public keys; PlanError where it may not be told."""
+    """What other promises would cost, under public keys.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Values of GET /v1/tradeoff: relative error by epsilon and eta.
+
+    Raises:
+        PlanError: The models are private.
+    """
     if zone.learned.private:
         raise PlanError(
-            f"the models of zone {zone.id!r} are private, so what they expect is not told."
+            f"the models of zone {zone.id!r} are private, so no figure of theirs is public."
         )
     promise, found = promise_of(zone), _tradeoff(zone)
     return {
         "zone": zone.id,
         "secret": promise.secret,
         "unit": "relative error",
-        "chosen": {"eta": found.eta, **_figures(found.chosen)},
+        "chosen": {"eta": found.eta, **found.chosen._asdict()},
         "curves": [
-            {"eta": curve.eta, "points": [_figures(point) for point in curve.points]}
+            {"eta": curve.eta, "points": [point._asdict() for point in curve.points]}
             for curve in found.curves
         ],
         "forecast": found.forecast,
@@ -158,10 +213,6 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
     )
 
 
-def _figures(point: Point) -> dict[str, float]:
-    return point._asdict()
-
-
 def _world(zone: ZoneService) -> ZoneTerms:
     scenario = zone.scenario
     return scenario.zone, scenario.tariff, scenario.models, scenario.consumption
@@ -176,12 +227,19 @@ _DAYS = 7  # that a policy is examined over: they hold a weekend
 
 
 def outlook(zone: ZoneService) -> Outlook:
-    """The zone's policy over its first week."""
+    """The zone's policy over its first week.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Losses, leakage and errors, from which JSON and prose are made.
+    """
     scenario = zone.own or zone.scenario
     promise = zone.promise or Promise("step", zone.policy.epsilon)
-    day = min(86_400 // zone.seconds, zone.policy.horizon)
+    day = min(DAY // zone.seconds, zone.policy.horizon)
     steps = zone.policy.schedule.covers(zone.policy.horizon)
-    policy = zone.policy.first(_DAYS * 86_400 // zone.seconds).at_even_share()
+    policy = zone.policy.first(_DAYS * DAY // zone.seconds).at_even_share()
     seen = examine(
         scenario.zone,
         scenario.tariff,
@@ -196,16 +254,15 @@ def outlook(zone: ZoneService) -> Outlook:
     if np.isfinite(seen.losses).all():
         leakage = worst_leakage(scenario.models, seen.losses[:day]).total
         week = worst_leakage(scenario.models, seen.losses).total
-    rho = RHO if promise.rho is None else promise.rho
     return Outlook(
         seen,
         promise.secret,
-        stated(zone),
+        stated_epsilon(zone),
         promise.delta,
         steps,
         leakage,
         day,
-        rho,
+        _rho(zone),
         zone.learned.private,
         week,
         zone.leakage,
@@ -214,7 +271,16 @@ def outlook(zone: ZoneService) -> Outlook:
 
 
 def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> dict[str, Any]:
-    """A zone's outlook and terms under their public keys; `on`: the epoch its ledger is in."""
+    """A zone's outlook and terms under their public keys.
+
+    Args:
+        zone: The zone.
+        found: Its outlook.
+        on: The epoch of its ledger; None: there is none.
+
+    Returns:
+        Values of `hushgrid check --json` for the zone.
+    """
     paid = affordable(zone, on)
     return {
         "zone": zone.id,
@@ -241,9 +307,12 @@ def zone_json(zone: ZoneService, found: Outlook, on: Running | None = None) -> d
 
 
 class Running(NamedTuple):
-    """An epoch as the ledger has it: the zone under its terms, and what is on record.
+    """An epoch as the ledger has it.
 
-    `new`: the epoch is not on record yet; `--new-epoch` would begin it.
+    Attributes:
+        zone: The zone under the epoch's terms.
+        standing: The zone's ledger state.
+        new: The epoch is not on record yet; `--new-epoch` would begin it.
     """
 
     zone: ZoneService
@@ -293,6 +362,9 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
         zone: The zone of the service file.
         on: The epoch of its ledger. The steps after the last release on record are counted, with
             all that is spent. None: a fresh epoch, into which no house brings spending along.
+
+    Returns:
+        The number of releases and of steps left.
     """
     spent, first = Spent().add(zone.learned.epsilon), 1
     if on is not None:
@@ -312,7 +384,9 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
     scheduler = first_state(zone).scheduler
     fixed = not planned.adaptive and (scheduler.ahead or not planned.per_release)
     if not fixed and scheduler.weaker:
-        why = "the rules bound less than a release tells, and what is published decides its cost"
+        why = (
+            "the rules bound less than a release discloses, and what is published decides its cost"
+        )
         return Affordable(None, steps, why=why)
     if not fixed and planned.epsilons:
         why = "what is published decides what each step costs, and so which steps still fit"
@@ -331,7 +405,7 @@ def affordable(zone: ZoneService, on: Running | None = None) -> Affordable:
 
 def _lost_before(zone: ZoneService, standing: LedgerState) -> bool:
     """Whether windows count releases before the epoch, or what houses brought along."""
-    return any(begun(zone, standing).carried) or brought_now(standing) > 0
+    return any(initial_state(zone, standing).carried) or brought_now(standing) > 0
 
 
 def _next(standing: LedgerState) -> int:
@@ -366,7 +440,16 @@ def _lasting(zone: ZoneService, on: Running | None) -> str:
 
 
 def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> str:
-    """A zone's outlook and terms in plain words; `on`: the epoch its ledger is in."""
+    """A zone's outlook and terms in plain words.
+
+    Args:
+        zone: The zone.
+        found: Its outlook.
+        on: The epoch of its ledger; None: there is none.
+
+    Returns:
+        Lines of text.
+    """
     every = duration_text(zone.seconds)
     lines = [
         f"Zone {zone.id}: {len(zone.meters)} houses, a price every {every}, times of"
@@ -374,7 +457,7 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
         outlook_prose(found),
     ]
     if zone.policy.eta < 1:
-        lines.append(f"Eta set by: {zone.eta_set_by or 'nobody'}.".replace("..", "."))
+        lines.append(f"Eta set by: {zone.eta_set_by or 'not stated'}.".replace("..", "."))
     lines.append(
         f"A price comes {duration_text(zone.grace)} after its interval; readings are kept for"
         f" {duration_text(zone.retention)}, then deleted."
@@ -399,8 +482,16 @@ def zone_prose(zone: ZoneService, found: Outlook, on: Running | None = None) -> 
     return "\n".join(lines)
 
 
-def too_wrong(zone: ZoneService, found: Outlook) -> str | None:
-    """Why a price is too far from the exact one to be worth publishing, if it is."""
+def error_problem(zone: ZoneService, found: Outlook) -> str | None:
+    """Why a price is too far from the exact one to be worth publishing.
+
+    Args:
+        zone: The zone.
+        found: Its outlook.
+
+    Returns:
+        One sentence; None where the expected error is acceptable.
+    """
     error = price_error(found)
     if error <= zone.accept_error:
         return None
@@ -414,11 +505,21 @@ def too_wrong(zone: ZoneService, found: Outlook) -> str | None:
 def deployment_prose(
     deployment: Deployment, zones: list[str], problems: list[str], remarks: list[str]
 ) -> str:
-    """The whole of it."""
+    """The result of `hushgrid check` in plain words.
+
+    Args:
+        deployment: The service.
+        zones: Text of each zone.
+        problems: What keeps the service from starting, a sentence each.
+        remarks: Warnings, a sentence each.
+
+    Returns:
+        Paragraphs of text.
+    """
     noise = (
         "noise is drawn from a secure source"
         if deployment.mode == "production"
-        else "noise is simulated and protects nobody; every release is marked"
+        else "noise is simulated and gives no protection; every release is marked"
     )
-    said = [*(f"Warning: {one}" for one in remarks), *(f"Problem: {one}" for one in problems)]
-    return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *said])
+    notes = [*(f"Warning: {one}" for one in remarks), *(f"Problem: {one}" for one in problems)]
+    return "\n\n".join([f"Mode {deployment.mode}: {noise}.", *zones, *notes])

@@ -1,7 +1,8 @@
-"""What `hushgrid serve` would refuse at its start, found without writing anything.
+"""What `hushgrid serve` would refuse at its start, found without writing anything; also the example
+service file, placeholders left in one, and the status of a service.
 
-Stores are opened for reading, or it is looked whether they can be made; a port is bound and let go
-at once. A broker that is away is nothing that serve refuses, so it is not asked.
+Stores are opened for reading, or it is checked that they can be created; a port is bound and
+released at once. serve does not refuse to start without a broker, so none is contacted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +35,7 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
+from hushgrid.service.access import clients
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.epoch import check_all_here, check_new, check_same
@@ -41,45 +44,37 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
 from hushgrid.service.ledger.witness import witness_to_read
-from hushgrid.service.ledger.writer import Ledger, Signer, verify_signature
+from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.folder import ZoneFolder
-from hushgrid.service.meters.ports import Roster
+from hushgrid.service.meters.ports import Roster, RosterEpoch
+from hushgrid.service.openadr import store as vtn
 from hushgrid.service.promise import Running
 from hushgrid.service.transfer import check_arrived
-
-# --------------------------------------------------------------------------------------------------
-# The service file that `hushgrid init` writes, and the key beside it.
-
 
 KEY_FILE = "hushgrid.key"
 
 
 def example(begins: int) -> str:
-    """A service file whose first interval starts at `begins` [UTC epoch s]."""
+    """The service file that `hushgrid init` writes.
+
+    Args:
+        begins: Start of its first interval [UTC epoch s].
+
+    Returns:
+        TOML.
+    """
     source = files("hushgrid.service").joinpath("example.toml").read_text("utf-8")
     at = datetime.fromtimestamp(begins, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return source.replace("{begins}", at)
 
 
-def make_key(path: Path) -> bool:
-    """A new signing key in a file; False where this build has no ledger to sign."""
-    try:
-        keys = import_module("hushgrid.service.ledger.writer")
-    except ModuleNotFoundError:
-        return False
-    keys.create(path)
-    return True
-
-
-# --------------------------------------------------------------------------------------------------
-# Example values that are still in a service file: those of the template, and others like them.
-
+# ---- example values that are still in a service file
 
 _WORDS = re.compile(
     r"\b(change[ _-]?me|todo|tbd|fixme|placeholder|nobody yet|this is an example|your name)\b",
     re.I,
 )
-# names that belong to nobody (RFC 2606, RFC 6761)
+# names reserved for documentation and tests (RFC 2606, RFC 6761)
 _NOWHERE = re.compile(
     r"://([^/]*\.)?(example|example\.(com|net|org)|invalid|test)(:\d+)?(/|$)", re.I
 )
@@ -88,23 +83,29 @@ _DIGESTS = {hashlib.sha256(word.encode()).hexdigest(): word for word in _SECRETS
 
 
 def placeholders(path: Path) -> list[Problem]:
-    """Every value of a service file, and of the zone files it names, that is only an example."""
+    """Every value of a service file, and of the zone files it names, that is only an example.
+
+    Args:
+        path: The service file.
+
+    Returns:
+        A problem for each, with its line.
+    """
     main = TomlFile(path)
     service = main.content.get("service")
     names = service.get("zones", ()) if isinstance(service, Mapping) else ()
     found: list[Problem] = []
     for file in (main, *(TomlFile(main.folder / name) for name in names)):
         for key, value in _of_zone(file.content):
-            fix = "which is an example's; give your own"
-            file.faults.add(key, f"{key} is {value}, {fix}.")
+            file.faults.add(key, f"{key} is {value}, which is an example's; give your own.")
         for key, value in _of_service(file.content):
-            file.faults.add(key, f"{key} is {value}, which belongs to nobody; give your own.")
+            file.faults.add(key, f"{key} is {value}, which is only an example; give your own.")
         found += file.problems()
     return found
 
 
 def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
-    """What a zone of the template has, and texts that say so themselves."""
+    """Values of the template's zone, and texts that call themselves placeholders."""
     template = tomllib.loads(example(0))
     policy = content.get("policy", {})
     texts = {"policy.eta_set_by": policy.get("eta_set_by", "") if policy.get("eta", 1) < 1 else ""}
@@ -125,7 +126,7 @@ def _of_zone(content: Table) -> Iterator[tuple[str, str]]:
 
 
 def _of_service(content: Table) -> Iterator[tuple[str, str]]:
-    """Addresses of nobody, and tokens that anybody would try."""
+    """Reserved addresses (RFC 2606, RFC 6761), and tokens that are easy to guess."""
     openadr: Any = content.get("openadr", {})
     for key in ("url", "mqtt_uris"):
         given = openadr.get(key, ())
@@ -138,6 +139,8 @@ def _of_service(content: Table) -> Iterator[tuple[str, str]]:
             yield "http.token_digests", f"the digest of the token {word!r}"
 
 
+# ---- what serve would refuse
+
 _MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client")
 
 
@@ -147,12 +150,12 @@ def refusals(
     new_epoch: bool = False,
     running: dict[str, Running] | None = None,
 ) -> tuple[list[str], list[str]]:
-    """What keeps a service from starting, and what only deserves a look.
+    """What keeps a service from starting, and warnings.
 
     Args:
         deployment: The service as its file describes it.
         new_epoch: Whether it would be started with `--new-epoch`.
-        running: Gets the epoch of every zone that has a ledger which serve would go on with.
+        running: Gets the epoch of every zone whose ledger serve would continue.
 
     Returns:
         Problems, on each of which serve stops; and remarks. One sentence each, after its key.
@@ -162,8 +165,6 @@ def refusals(
         _modules()
     key: Signer | None = None
     with found.at("service.key"):
-        from hushgrid.service.ledger.writer import load
-
         key = load(deployment.key)
     with found.at("stores.ledger"):
         _ledger(deployment, key, new_epoch, found, {} if running is None else running)
@@ -174,10 +175,10 @@ def refusals(
         _meters(deployment, new_epoch, found)
     if deployment.http is not None:
         with found.at("stores.clients"):
-            _side(deployment.client_store, "hushgrid_clients", _clients)
+            _side(deployment.client_store, "hushgrid_clients", "clients", clients)
         if deployment.openadr is not None:
             with found.at("stores.vtn"):
-                _side(deployment.vtn_store, "hushgrid_vtn_version", _vtn)
+                _side(deployment.vtn_store, "hushgrid_vtn_version", "vtn", vtn)
         with found.at("http"):
             _http(deployment, found)
     if deployment.mqtt is not None and deployment.mqtt.username is not None:
@@ -210,8 +211,6 @@ class _Found:
 
 
 def _modules() -> None:
-    from importlib import import_module
-
     for module in _MODULES:
         try:
             import_module(module)
@@ -231,7 +230,7 @@ def _ledger(
     found: _Found,
     running: dict[str, Running],
 ) -> None:
-    """Every record as serve would read it, and the terms against those of the epoch."""
+    """Check every record as serve reads it, and the terms against those of the epoch."""
     url = deployment.ledger
     opened: Callable[[], AbstractContextManager[LedgerStore | None]] = nullcontext
     if _is_postgres(url):
@@ -258,7 +257,7 @@ def _ledger(
 
 
 def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> Running:
-    """As a curator opens the zone: the epoch it would go on with."""
+    """Check a zone as its curator would; the epoch it would continue."""
     standing = ledger.standing
     if new_epoch or standing.epoch is None:
         opening(zone, standing)
@@ -286,7 +285,7 @@ def _witness(folder: Path) -> None:
 
 
 def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
-    """A folder that can be used, or a database; and the rosters kept there."""
+    """Check that a folder or database can be used, and the rosters in it."""
     url = deployment.meters
     if _is_postgres(url):
         if _in_database(url, "hushgrid_meter_zone") and not new_epoch:
@@ -311,8 +310,6 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
 def _check_rosters(
     deployment: Deployment, kept: dict[str, tuple[int, int, str]], found: _Found
 ) -> None:
-    from hushgrid.service.meters.ports import RosterEpoch
-
     for zone in deployment.zones:
         if zone.id in kept:
             with found.at("stores.meters"):
@@ -350,7 +347,7 @@ def _session(url: str) -> Iterator[Any]:
 
 
 def _in_database(url: str, table: str) -> bool:
-    """Whether the table is there; where it is not, it must be possible to make it."""
+    """Whether the table exists; if not, it must be possible to create it."""
     with _session(url) as session:
         (sync,) = session.execute("SHOW fsync").fetchone()
         if sync != "on":
@@ -377,7 +374,7 @@ def _holds(path: Path) -> bool:
 
 
 def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
-    """A file that can be written, in a folder in which others can be made beside it."""
+    """Require a file that can be written, in a folder where others can be created."""
     if not path.parent.is_dir():
         raise error(f"is in no folder; make {path.parent} first.")
     if path.exists() and not path.is_file():
@@ -387,12 +384,11 @@ def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
         raise error("cannot be written; see whose it and its folder are.")
 
 
-def _side(url: str, table: str, kind: tuple[str, int, int]) -> None:
-    """A store beside the ledger: absent, or of the right kind."""
+def _side(url: str, table: str, name: str, kind: ModuleType) -> None:
+    """Require a store next to the ledger to be absent, or of the right kind."""
     if _is_postgres(url):
         _in_database(url, table)
         return
-    name, application, version = kind
     path = Path(url.removeprefix("sqlite:").removeprefix("//"))
     _check_file(path, lambda why: ServiceError(f"{name} {path} {why}"))
     if not _holds(path):
@@ -409,32 +405,18 @@ def _side(url: str, table: str, kind: tuple[str, int, int]) -> None:
             database.close()
     except sqlite3.Error as error:
         raise ServiceError(f"{name} {path} cannot be used ({error}); give another name.") from None
-    if found != [application, version]:
+    if found != [kind.APPLICATION, kind.VERSION]:
         raise ServiceError(
             f"{name} {path} is a database of something else, or of another version of hushgrid;"
             " give another name."
         )
 
 
-def _kinds() -> tuple[tuple[str, int, int], tuple[str, int, int]]:
-    from hushgrid.service.access import clients
-    from hushgrid.service.openadr import store as vtn
-    from hushgrid.service.openadr.store import VERSION
-
-    return (
-        ("clients", clients.APPLICATION, clients.VERSION),
-        ("vtn", vtn.APPLICATION, VERSION),
-    )
-
-
-_clients, _vtn = _kinds()
-
-
 # ---- ways in
 
 
 def _http(deployment: Deployment, found: _Found) -> None:
-    """Certificates that can be used and a port that is free, or taken by this very service."""
+    """Require usable certificates and a port that is free, or taken by this very service."""
     from hushgrid.service.http.server import bind_socket, check_tls
 
     assert deployment.http is not None
@@ -473,12 +455,22 @@ def _locked(path: Path) -> bool:
     return False
 
 
-# --------------------------------------------------------------------------------------------------
-# Where zones stand, read from a ledger that others may be writing, or from a running service.
+# ---- status of zones, from a ledger that others may be writing, or from a running service
 
 
 def from_ledger(deployment: Deployment, now: float) -> list[Status]:
-    """Every zone by its records, each checked; takes no lock."""
+    """Status of every zone from its records, each verified; takes no lock.
+
+    Args:
+        deployment: The service.
+        now: The time [UTC epoch s].
+
+    Returns:
+        A status for each zone.
+
+    Raises:
+        LedgerError: A record is bad.
+    """
     with open_store(deployment.ledger, create=False) as store:
         found = []
         for zone in deployment.zones:
@@ -498,7 +490,18 @@ def from_ledger(deployment: Deployment, now: float) -> list[Status]:
 
 
 def from_service(url: str, token: str = "") -> list[Status]:
-    """Every zone as a running service answers; `missing` where the token is an operator's."""
+    """Status of every zone as a running service answers.
+
+    Args:
+        url: The service's address.
+        token: A bearer token; with an operator's, `missing` is included.
+
+    Returns:
+        A status for each zone.
+
+    Raises:
+        ServiceError: The service cannot be reached, or gives another answer.
+    """
     import httpx
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -509,6 +512,6 @@ def from_service(url: str, token: str = "") -> list[Status]:
         return [Status(**({"missing": None} | zone)) for zone in zones]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ServiceError(
-            f"service {url} does not tell its status ({type(error).__name__}); give the address"
+            f"cannot get the status of service {url} ({type(error).__name__}); give the address"
             " of a running hushgrid serve, or its service file."
         ) from None

@@ -164,7 +164,7 @@ class Replay:
         epoch, standing = self.epoch, self._standing
         assert standing is not None
         if self._state is None or self._public is None:
-            self._state = begun(self._service, standing)
+            self._state = initial_state(self._service, standing)
             self._public = PublicReplay(self._service, epoch.first)
         while self._pending:
             self._take(self._state, self._public, self._pending[0])
@@ -186,7 +186,7 @@ class Replay:
         self._state = state
 
 
-def begun(service: ZoneService, standing: LedgerState) -> State:
+def initial_state(service: ZoneService, standing: LedgerState) -> State:
     """The mechanism's state before step 1 of the present epoch, with earlier losses of its windows.
 
     Args:

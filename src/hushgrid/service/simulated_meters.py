@@ -1,4 +1,4 @@
-"""A simulated fleet: the people of a service's zones, their meters, and a way to a curator."""
+"""Simulated meters: the people of a service's zones, their readings, and channels to a curator."""
 
 from __future__ import annotations
 
@@ -27,20 +27,31 @@ class MeterChannel(Protocol):
     """Where a fleet sends its readings."""
 
     def send(self, readings: Readings) -> Receipt | None:
-        """Deliver; the receipt where the way gives one."""
+        """Deliver; the receipt where the channel gives one."""
         ...
 
     def rate(self, zone: str) -> float | None:
-        """The rate that holds, as far as the way tells it."""
+        """The current rate [currency/kWh]; None where the channel does not provide it."""
         ...
 
     def shut(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         ...
 
 
 class Fleet:
-    """The meters of one zone, interval by interval from the one that `now` lies in."""
+    """The meters of one zone, interval by interval from the one that `now` lies in.
+
+    Args:
+        zone: The zone.
+        seed: Random seed of its people.
+        now: The time [UTC epoch s].
+
+    Attributes:
+        zone: The zone.
+        start: Start of the next interval [UTC epoch s].
+        world: The simulated people.
+    """
 
     def __init__(self, zone: ZoneService, seed: int, now: float) -> None:
         self.zone = zone
@@ -56,16 +67,16 @@ class Fleet:
         return self.start + self.zone.seconds
 
     def interval(self, rate: float | None) -> Readings:
-        """Everybody's reading of the next interval, after hearing a rate."""
+        """All readings of the next interval, after `rate` was published (None: no new rate)."""
         if rate is not None:
             self._heard.append(rate)
         self.world.step(self._heard)
-        alike = np.full(len(self._codes), 1, np.int64)
+        ones = np.full(len(self._codes), 1, np.int64)
         made = Readings(
             self.zone.meters,
             self._codes,
-            start=self.start * alike,
-            duration=self.zone.seconds * alike,
+            start=self.start * ones,
+            duration=self.zone.seconds * ones,
             wh=self.world.readings.astype(np.int64),
         )
         self.start = self.end
@@ -73,7 +84,15 @@ class Fleet:
 
 
 def parts(readings: Readings, size: int) -> Iterator[Readings]:
-    """The same readings, so many at a time."""
+    """Split readings into batches.
+
+    Args:
+        readings: The readings.
+        size: Readings of a batch.
+
+    Yields:
+        Batches in order.
+    """
     ids = readings.ids
     for at in range(0, len(readings), size):
         some = slice(at, at + size)
@@ -88,10 +107,16 @@ def parts(readings: Readings, size: int) -> Iterator[Readings]:
 
 
 def ndjson(readings: Readings) -> bytes:
-    """One object a line.
+    r"""Readings as NDJSON, one object a line.
 
     >>> ndjson(Readings.of(["a"], [0], [900], [7]))
-    b'{"meter_id": "a", "start_utc": "1970-01-01T00:00:00Z", "duration_s": 900, "wh": 7}\\n'
+    b'{"meter_id": "a", "start_utc": "1970-01-01T00:00:00Z", "duration_s": 900, "wh": 7}\n'
+
+    Args:
+        readings: The readings.
+
+    Returns:
+        UTF-8 text.
     """
     at = {start: utc(start) for start in np.unique(readings.start).tolist()}
     return "".join(
@@ -101,7 +126,14 @@ def ndjson(readings: Readings) -> bytes:
 
 
 def arrow_stream(readings: Readings) -> bytes:
-    """An Arrow IPC stream."""
+    """Readings as an Arrow IPC stream.
+
+    Args:
+        readings: The readings.
+
+    Returns:
+        The stream.
+    """
     from hushgrid.intake.tables import arrow
 
     pa = arrow()
@@ -119,8 +151,14 @@ def arrow_stream(readings: Readings) -> bytes:
     return sink.getvalue()
 
 
-class HttpWay:
-    """POST /v1/readings, tried again while the service is away or its store is."""
+class HttpChannel:
+    """POST /v1/readings, repeated while the service or its store is unavailable.
+
+    Args:
+        url: The service's address.
+        token: A bearer token; empty: none.
+        form: "ndjson" or "arrow".
+    """
 
     def __init__(self, url: str, token: str, form: str = "ndjson") -> None:
         import httpx
@@ -144,25 +182,25 @@ class HttpWay:
     def _post(self, body: bytes) -> Receipt:
         import httpx
 
-        said = "no answer"
+        reason = "no answer"
         for attempt in range(ATTEMPTS):
             try:
                 answer = self._client.post("/v1/readings", content=body, headers=self._headers)
             except (httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
-                said = type(error).__name__
+                reason = type(error).__name__
                 break
             except httpx.TransportError as error:
-                said = type(error).__name__
+                reason = type(error).__name__
             else:
                 if answer.status_code == 200:
                     found = answer.json()
                     return Receipt(*(found[name] for name in Receipt._fields))
-                said = f"{answer.status_code} {_detail(answer)}"
+                reason = f"{answer.status_code} {_detail(answer)}"
                 if answer.status_code < 500:
                     break
             time.sleep(PAUSE * 2**attempt)
         raise ServiceError(
-            f"service {self._client.base_url} took no readings ({said}); see that it runs and"
+            f"service {self._client.base_url} took no readings ({reason}); see that it runs and"
             " that the token is one of its own."
         )
 
@@ -177,7 +215,7 @@ class HttpWay:
             return None
 
     def shut(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._client.close()
 
 
@@ -188,8 +226,14 @@ def _detail(answer: Any) -> str:
         return ""
 
 
-class MqttWay:
-    """Messages of NDJSON, QoS 1, each confirmed by the broker; it tells no receipts."""
+class MqttChannel:
+    """NDJSON messages, QoS 1, each confirmed by the broker; there are no receipts.
+
+    Args:
+        host: The broker's host.
+        port: Its port.
+        topic: The topic of the messages.
+    """
 
     def __init__(self, host: str, port: int, topic: str) -> None:
         import paho.mqtt.client as paho
@@ -215,25 +259,38 @@ class MqttWay:
                 raise ServiceError(f"broker {self._place} confirms nothing; see that it runs.")
 
     def rate(self, zone: str) -> None:
-        """Not told."""
+        """Always None: the channel is for readings only."""
         del zone
 
     def shut(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
 
 
-def way_to(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
-    """The way to a URL; `pattern` is the topic that the service listens to."""
+def open_channel(target: str, token: str, form: str, pattern: str | None) -> MeterChannel:
+    """Open a channel to a curator.
+
+    Args:
+        target: http://HOST:PORT, https://HOST:PORT or mqtt://HOST:PORT.
+        token: A bearer token for HTTP; empty: none.
+        form: "ndjson" or "arrow", over HTTP.
+        pattern: The topic that the service subscribes to over MQTT; None: the usual one.
+
+    Returns:
+        The channel.
+
+    Raises:
+        ServiceError: The target is no such URL.
+    """
     found = urlsplit(target)
     try:
         host, port = found.hostname or "", found.port
     except ValueError:
         host, port = "", None
     if found.scheme in ("http", "https") and host:
-        return HttpWay(target, token, form)
+        return HttpChannel(target, token, form)
     if found.scheme == "mqtt" and host:
         topic = (pattern or "hushgrid/+/readings").replace("+", "fleet").replace("#", "fleet")
-        return MqttWay(host, port or 1883, topic)
+        return MqttChannel(host, port or 1883, topic)
     raise ServiceError(f"to is {target!r}; give http://HOST:PORT or mqtt://HOST:PORT.")

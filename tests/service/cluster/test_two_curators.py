@@ -18,7 +18,8 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.files.service_file import load_deployment
 from hushgrid.service.clock import SystemClock
-from hushgrid.service.readiness import example, from_ledger, make_key
+from hushgrid.service.ledger.writer import create
+from hushgrid.service.readiness import example, from_ledger
 from hushgrid.service.run import serve
 from tests.service.brokers import free_port, until
 from tests.services import Postgres
@@ -63,7 +64,7 @@ def service_file(folder: Path, *edits: tuple[str, str]) -> Path:
     ):
         assert old in text
         text = text.replace(old, new)
-    make_key(folder / "hushgrid.key")
+    create(folder / "hushgrid.key")
     (folder / "service.toml").write_text(text)
     return folder / "service.toml"
 

@@ -401,7 +401,7 @@ class SharedProcess(Process):
             replay=self._replays[zone.id],
             witness=self._witness(zone.id),
         ) as curator:
-            self.history.fill(zone.id, curator.releases, told=False)
+            self.history.fill(zone.id, curator.releases, notified=False)
             yield curator
 
     # ---- the start
@@ -615,7 +615,7 @@ class SharedProcess(Process):
             if zone.id in anew:
                 self._statuses.pop(zone.id, None)
                 releases = self._following.folds[zone.id].standing.releases
-                self.history.fill(zone.id, releases, told=False)
+                self.history.fill(zone.id, releases, notified=False)
             self._show(zone, found.get(zone.id, []))
             if zone.id in found or zone.id not in self._statuses:
                 fold = self._following.folds[zone.id]

@@ -48,7 +48,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.process import Process
 from hushgrid.service.promise import sentence
-from hushgrid.service.simulated_meters import Fleet, HttpWay
+from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
 
 # --------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class DemoRun:
             made.open(self._clock.now(), self._new_epoch)
             stack.callback(made.history.watch(self._saw))
             made.listen(self._clock, self._stage)
-            self._way = HttpWay(self._url, self._token)
+            self._way = HttpChannel(self._url, self._token)
             stack.callback(self._way.shut)
             self._process, self._panel = made, Panel(self.zone)
             self._fleet = Fleet(self.zone, people(self._seed), self.zone.begins)

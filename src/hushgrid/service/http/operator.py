@@ -38,7 +38,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.ports import Interval
 from hushgrid.service.prices import History
-from hushgrid.service.promise import assumed, promise_of, sentence
+from hushgrid.service.promise import promise_of, sentence, zone_assumptions
 
 DAY = 86_400  # [s]
 MANY, MOST = 0.1, 0.5  # shares of meters missing: a warning, an error
@@ -467,7 +467,7 @@ class Operator:
         promise = promise_of(zone)
         return {
             "sentence": sentence(zone),
-            "assumptions": list(assumed(zone)),
+            "assumptions": list(zone_assumptions(zone)),
             "secret": promise.secret,
             "epsilon": promise.epsilon,
             "delta": promise.delta,
