@@ -99,7 +99,7 @@ def test_files_are_for_their_owner(tmp_path: Path) -> None:
 
 
 def test_postgres_commits_wait_for_the_disk(postgres: Postgres) -> None:
-    from hushgrid.service.meters.sql import PostgresMeters
+    from hushgrid.service.meters.postgres import PostgresMeters
 
     store: MeterStore = PostgresMeters(postgres.url + "?options=-c%20synchronous_commit%3Doff")
     with store, store._write() as link:  # type: ignore[attr-defined]
@@ -116,9 +116,13 @@ def test_sqlite_commits_wait_for_the_disk(tmp_path: Path) -> None:
         assert link.execute("PRAGMA secure_delete").fetchone() == (overwritten,)
 
 
-def test_postgres_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_says_which_extra_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "hushgrid.service.meters.sql", raising=False)
+    for name in ("sql", "postgres"):
+        monkeypatch.delitem(sys.modules, f"hushgrid.service.meters.{name}", raising=False)
+    open_meters(f"sqlite:///{tmp_path / 'meters.db'}").shut()
     with pytest.raises(ExtraError, match=r"install hushgrid\[postgres\]"):
         open_meters("postgresql://user@host/name")
 

@@ -1,4 +1,4 @@
-"""Meter stores: the secret side of the curator, where readings wait for their interval to close.
+"""Meter stores: readings, which are secret, until their interval is closed and purged.
 
     with open_meters("/var/lib/hushgrid/meters") as meters:
         meters.open_zone("elm-street", ["m1", "m2"], 900)
@@ -20,7 +20,17 @@ __all__ = ["Counts", "Interval", "MeterStore", "open_meters"]
 
 
 def open_meters(place: str | os.PathLike[str]) -> MeterStore:
-    """Open a meter store: a folder, `sqlite:///path` or `postgresql://user@host/name`."""
+    """Open a meter store.
+
+    Args:
+        place: A folder, `sqlite:///path` or `postgresql://user@host/name`.
+
+    Returns:
+        The store, a context manager.
+
+    Raises:
+        MeterError: The scheme is unknown, or the store cannot be opened.
+    """
     text = os.fspath(place)
     scheme, found, rest = text.partition("://")
     if not found:
@@ -28,7 +38,7 @@ def open_meters(place: str | os.PathLike[str]) -> MeterStore:
 
         return SegmentMeters(text)
     if scheme in ("postgresql", "postgres"):
-        from hushgrid.service.meters.sql import PostgresMeters
+        from hushgrid.service.meters.postgres import PostgresMeters
 
         return PostgresMeters(text)
     if scheme == "sqlite" and rest.startswith("/"):

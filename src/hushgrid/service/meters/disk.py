@@ -1,4 +1,4 @@
-"""A meter store that can be opened again under those who use it."""
+"""Files that survive a crash, group commit, and a meter store that can be reopened while in use."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from hushgrid.service.meters.ports import (
     marks_of,
 )
 
-# --------------------------------------------------------------------------------------------------
-# Files that survive a crash: synced appends, synced folders, files replaced whole.
-
-
-_MODE = 0o600  # readings are nobody else's business
+_MODE = 0o600  # readings are secret
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner alone, with those above it, durably."""
+    """Create a folder for its owner alone, with those above it, durably.
+
+    Args:
+        path: The folder.
+    """
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -47,7 +47,11 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make names that came and went in a folder durable."""
+    """Make created and deleted names of a folder durable.
+
+    Args:
+        path: The folder.
+    """
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -56,7 +60,17 @@ def sync_folder(path: Path) -> None:
 
 
 def lock(path: Path) -> int:
-    """Lock a file for this process until the descriptor is closed; refused when another has it."""
+    """Lock a file for this process until the descriptor is closed.
+
+    Args:
+        path: The lock file; created where it is absent.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        MeterError: Another process holds the lock.
+    """
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +83,12 @@ def lock(path: Path) -> int:
 
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Replace a small file whole, with a check of its content."""
+    """Replace a small file durably as a whole, with a checksum.
+
+    Args:
+        path: The file.
+        state: JSON values.
+    """
     text = json.dumps({**state, "crc": _crc(state)}, indent=1) + "\n"
     fresh = path.with_suffix(".tmp")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE)
@@ -83,7 +102,17 @@ def write_state(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """What `write_state` wrote."""
+    """Read what `write_state` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The JSON values.
+
+    Raises:
+        MeterError: The file is damaged.
+    """
     try:
         state = json.loads(path.read_bytes())
         if state.pop("crc") == _crc(state):
@@ -98,7 +127,13 @@ def _crc(state: Mapping[str, Any]) -> int:
 
 
 class Appender:
-    """A file that grows by whole synced appends. `end` is where the durable part ends."""
+    """A file that grows by whole synced appends.
+
+    Args:
+        file: Descriptor, open for appending.
+        salt: Random bytes of the file's frames.
+        end: Where the durable part ends [bytes].
+    """
 
     __slots__ = ("_file", "end", "salt")
 
@@ -107,7 +142,7 @@ class Appender:
 
     @classmethod
     def create(cls, path: Path, salt: bytes, head: bytes) -> Appender:
-        """A new file that begins with `head`; a leftover of that name goes."""
+        """A new file that begins with `head`; an old file of that name is replaced."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         made = cls(os.open(path, flags, _MODE), salt, 0)
         try:
@@ -135,11 +170,11 @@ class Appender:
         try:
             os.fdatasync(self._file)
         except OSError as error:
-            raise NotCut from error  # nobody knows what a failed sync leaves on the disk
+            raise NotCut from error  # what a failed sync leaves on the disk is unknown
         self.end += written
 
     def cut(self, end: int) -> None:
-        """Go back to an earlier end."""
+        """Truncate to an earlier end."""
         try:
             os.ftruncate(self._file, end)
         except OSError as error:
@@ -152,11 +187,19 @@ class Appender:
 
 
 class NotCut(Exception):  # noqa: N818
-    """A file whose content is not known any more."""
+    """The content of a file is not known any more."""
 
 
 def write_all(file: int, buffers: Sequence[Any]) -> int:
-    """Write all buffers, however many calls it takes; the number of bytes."""
+    """Write all buffers, with as many calls as needed.
+
+    Args:
+        file: A descriptor.
+        buffers: Buffers, written in order.
+
+    Returns:
+        The number of bytes.
+    """
     total = sum(memoryview(part).nbytes for part in buffers)
     done = os.writev(file, buffers)
     if done < total:
@@ -164,10 +207,6 @@ def write_all(file: int, buffers: Sequence[Any]) -> int:
         while done < total:
             done += os.write(file, memoryview(rest)[done:])
     return total
-
-
-# --------------------------------------------------------------------------------------------------
-# Group commit: callers that wait for the same disk share one trip to it.
 
 
 class _WaitingCommit:
@@ -180,9 +219,14 @@ class _WaitingCommit:
 
 
 class GroupCommit:
-    """`commit` stores several batches at once and answers with the code of every reading.
+    """Callers that wait for the same disk share one write.
 
-    Whoever gets the lock stores everything that waits; those behind it find their work done.
+    The thread that gets the lock stores the batches of all that wait; the others then find theirs
+    stored.
+
+    Args:
+        lock: Serialises writes.
+        commit: Stores several batches at once; returns the code of every reading.
     """
 
     def __init__(self, lock: threading.RLock, commit: Callable[[Sequence[Columns]], Int8s]) -> None:
@@ -192,9 +236,9 @@ class GroupCommit:
     def put(
         self, columns: Columns, ends: Sequence[int], marked: ArrayLike | None = None
     ) -> list[Counts]:
-        """Store deliveries that end at `ends`, alone or with others' ones.
+        """Store deliveries that end at `ends`, alone or with those of other threads.
 
-        Counted by their own caller, outside the lock.
+        Each caller counts its own deliveries, outside the lock.
         """
         marks = marks_of(marked, columns.house.size)
         check_ends(ends, columns.house.size)
@@ -230,7 +274,7 @@ class GroupCommit:
 
 
 def _own(error: BaseException) -> Exception:
-    """An error of each caller's own: raised in two threads, one object mixes their traces."""
+    """An error for each caller: one object raised in two threads would mix their traces."""
     if isinstance(error, MeterError):
         return type(error)(*error.args)
     if isinstance(error, Exception):
@@ -242,12 +286,17 @@ log = logging.getLogger("hushgrid.meters")
 
 
 class HeldMeters:
-    """A MeterStore that passes everything on to one behind it.
+    """A MeterStore that delegates to another one and can reopen it. Safe for threads.
 
-    That one is opened with the first zone: whoever asks holds the zone's lock by then, so a second
-    process hears which zone is taken. Where it cannot be used any more, `doubtful` is set and
-    senders are told to send again later; `renew` opens another with the same zones. Safe for
-    threads, as the one behind it.
+    The store behind it is opened with the first zone: by then the caller holds the zone's lock, so
+    that a second process gets an error that names the zone. When the store fails, `doubtful` is set
+    and senders are asked to send again later; `renew` opens it again with the same zones.
+
+    Args:
+        make: Opens the store.
+
+    Attributes:
+        doubtful: Whether the store failed and must be reopened.
     """
 
     def __init__(self, make: Callable[[], MeterStore]) -> None:
@@ -264,7 +313,7 @@ class HeldMeters:
             return self._opened
 
     def renew(self) -> None:
-        """Shut the store and open it again."""
+        """Close the store and open it again."""
         with self._mutex:
             if self._opened is not None:
                 with suppress(MeterError, OSError):
@@ -309,7 +358,7 @@ class HeldMeters:
         *,
         marked: ArrayLike | None = None,
     ) -> Counts:
-        """Take readings; MeterRetryError whenever they should be sent again."""
+        """Store readings; MeterRetryError whenever they should be sent again."""
         everything = [np.size(house)]
         return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
 
@@ -324,7 +373,7 @@ class HeldMeters:
         ends: Sequence[int],
         marked: ArrayLike | None = None,
     ) -> list[Counts]:
-        """Take several deliveries; MeterRetryError whenever they should be sent again."""
+        """Store several deliveries; MeterRetryError whenever they should be sent again."""
         try:
             with self._trying() as store:
                 return store.put_each(zone, house, start, duration, wh, ends=ends, marked=marked)
@@ -342,9 +391,9 @@ class HeldMeters:
             return store.get(zone, start)
 
     def peek(self, zone: str, start: int) -> Interval | None:
-        """The readings of an interval for somebody who only looks; None where there are none.
+        """The readings of an interval for display; None where there are none.
 
-        Nothing follows from it: a look that fails casts no doubt on the store.
+        A failure is ignored and does not set `doubtful`.
         """
         try:
             return self._store.get(zone, start)
@@ -372,7 +421,7 @@ class HeldMeters:
             return store.purge(zone, before)
 
     def shut(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         with self._mutex:
             if self._opened is not None:
                 self._opened.shut()

@@ -1,7 +1,21 @@
 """The embedded meter store: append-only logs in a folder, open intervals in memory.
 
-One process at a time. A folder holds `lock` and one folder for each zone (`zonefolder.py`); the
-logs are described in `frames.py`.
+One process at a time. A folder holds `lock` and a folder for each zone, with `zone.json` (the
+epoch) and `START.log` for each interval with readings. A log is a head, then frames that hold
+accepted readings, all little-endian:
+
+    head     "hushgrid-meters/2", salt (8 random bytes), start, interval [s], houses, roster
+             digest, CRC-32
+    frame    salt, length of the payload, its XXH64 (of its head, which is the seed for that of
+             the first column, and so on), CRC-32 of this frame head and its offset in the file;
+             then the payload
+    payload  number of readings, start and duration [s] if all have the same (else -1, 0), then
+             the columns house (int32), start (int64) and duration (int32) if they differ, Wh
+             (int64)
+
+A frame is synced before the next one is written, so only the last one can be torn. A bad frame
+before a good one is damage, and its content is not guessed. The salt keeps readings from looking
+like frames.
 """
 
 from __future__ import annotations
@@ -60,15 +74,19 @@ from hushgrid.service.meters.ports import (
     sort,
 )
 
-# --------------------------------------------------------------------------------------------------
-# One interval of a zone in memory: what was accepted for each house.
+# ---- one interval in memory
 
 
 class IntervalMemory:
-    """21 bytes a house, and 9 for each piece of a house whose readings are shorter.
+    """One interval of a zone in memory: what was accepted for each house.
 
-    Whole readings wait in the order they came until somebody asks for them. Arrays begin as zeros,
-    which take up memory only where they are touched.
+    21 bytes a house, and 9 for each piece of a house whose readings are shorter. Whole readings
+    are kept in the order they came until they are requested. Arrays begin as zeros, which take up
+    memory only where they are touched.
+
+    Args:
+        opens: Start of the interval [epoch s].
+        roster: The zone's roster.
     """
 
     __slots__ = (
@@ -84,36 +102,35 @@ class IntervalMemory:
         self._waiting_house = np.zeros(houses, np.int32)
         self._waiting_wh = np.zeros(houses, np.int64)
         self._used = self._waiting = 0  # places of `_piece`, whole readings that wait
-        self._before = (0, 0)  # both, before the last `weigh`
+        self._before = (0, 0)  # both, before the last `merge`
 
     def reuse(self, opens: int) -> None:
-        """Become the empty memory of another interval: pages that are there need no zeroing."""
+        """Become the empty memory of another interval: allocated pages need no zeroing."""
         self._opens = opens
         self._begun.fill(0)
         if self._used:
             self._kind.fill(0)
         self._used = self._waiting = 0
 
-    def weigh(self, share: Share) -> Columns:
-        """Write into the share's codes which readings are accepted, keep those and return them."""
+    def merge(self, share: Share) -> Columns:
+        """Write into the share's codes which readings are accepted; keep those and return them."""
         self._before = self._used, self._waiting
         accepted = share.columns
-        if self._judge(share):
+        if self._set_codes(share):
             accepted = share.columns.at(share.codes == ACCEPTED)
-        self._await(accepted, share.alike)
+        self._queue(accepted, share.uniform)
         repeated = np.flatnonzero(share.codes == REPEATED) if accepted is not share.columns else ()
         if len(repeated):
-            self._settle()
+            self._apply_waiting()
             same = self._cell[share.columns.house[repeated]] == share.columns.wh[repeated]
             share.codes[repeated] = np.where(same, DUPLICATE, CONFLICTING)
         return accepted
 
-    def _judge(self, share: Share) -> int:
-        """How many readings are not accepted."""
-        if share.alike and share.columns.duration[0] == self._roster.interval:
-            return int(
-                merge_whole_readings(share.columns.house, share.codes, self._begun, self._kind)
-            )
+    def _set_codes(self, share: Share) -> int:
+        """Set codes; the number of readings that are not accepted."""
+        house, codes = share.columns.house, share.codes
+        if share.uniform and share.columns.duration[0] == self._roster.interval:
+            return int(merge_whole_readings(house, codes, self._begun, self._kind))
         begin, end, refused = 0, share.codes.size, 0
         while True:
             begin, self._used, more = merge_readings(
@@ -125,9 +142,9 @@ class IntervalMemory:
                 return refused
             self._grow(self._roster.interval // int(share.columns.duration[begin]))
 
-    def _await(self, accepted: Columns, alike: bool) -> None:
+    def _queue(self, accepted: Columns, uniform: bool) -> None:
         house, _, duration, wh = accepted
-        if not alike:
+        if not uniform:
             whole = duration == self._roster.interval
             house, wh = house[whole], wh[whole]
         elif house.size and duration[0] != self._roster.interval:
@@ -136,12 +153,12 @@ class IntervalMemory:
         self._waiting_house[begin:end], self._waiting_wh[begin:end] = house, wh
         self._waiting = end
 
-    def _settle(self) -> None:
+    def _apply_waiting(self) -> None:
         self._cell[self._waiting_house[: self._waiting]] = self._waiting_wh[: self._waiting]
         self._waiting = 0
 
     def forget(self, share: Share) -> None:
-        """Take back what the last `weigh` kept."""
+        """Undo the last `merge`."""
         house, start, duration, _ = share.columns
         self._used, waiting = self._before
         self._waiting = min(self._waiting, waiting)  # 0 when they were asked for meanwhile
@@ -155,7 +172,7 @@ class IntervalMemory:
         codes, shares, _ = sort(columns, RosterEpoch(self._roster))
         if len(shares) != 1 or shares[0].opens != self._opens:
             return not codes.size
-        self.weigh(shares[0])
+        self.merge(shares[0])
         return bool((codes == ACCEPTED).all())
 
     def __bool__(self) -> bool:
@@ -164,7 +181,7 @@ class IntervalMemory:
 
     def interval(self) -> Interval:
         """The readings, added up."""
-        self._settle()
+        self._apply_waiting()
         houses = self._roster.houses
         wh, present = np.empty(houses, np.int64), np.empty(houses, np.bool_)
         gather(
@@ -182,25 +199,7 @@ class IntervalMemory:
         self._piece, self._taken = piece, taken
 
 
-# --------------------------------------------------------------------------------------------------
-# The log of one interval: a head, then frames that hold accepted readings.
-#
-#     head     "hushgrid-meters/2", salt (8 random bytes), start, interval [s], houses, roster
-#     digest,
-#              CRC-32
-#     frame    salt, length of the payload, its XXH64 (of its head, which is the seed for that of
-#     the
-#              first column, and so on), CRC-32 of this frame head and its offset in the file; then
-#              the payload
-#     payload  number of readings, start and duration [s] if all have the same (else -1, 0), then
-#     the
-#              columns house (int32), start (int64) and duration (int32) if they differ, Wh (int64)
-#
-# All little-endian. A frame is synced before the next one is written, so only the last one can be
-# torn. A bad frame with another one behind it is damage, and nobody may guess what it held. The
-# salt
-# keeps readings from looking like frames.
-
+# ---- the log of one interval
 
 MAGIC = b"hushgrid-meters/2\n"
 _HEAD = struct.Struct("<18s8sqii32s")
@@ -214,25 +213,41 @@ _TYPES = {"house": "<i4", "start": "<i8", "duration": "<i4", "wh": "<i8"}
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """What a log is about."""
+    """Header of a log.
+
+    Attributes:
+        salt: 8 random bytes.
+        start: Start of the interval [epoch s].
+        roster: The zone's roster.
+    """
 
     salt: bytes
     start: int
     roster: Roster
 
     def pack(self) -> bytes:
-        """As it stands at the beginning of the file."""
+        """The header as bytes at the beginning of the file."""
         roster = self.roster
         digest = bytes.fromhex(roster.digest)
         head = _HEAD.pack(MAGIC, self.salt, self.start, roster.interval, roster.houses, digest)
         return head + _CRC.pack(zlib.crc32(head))
 
 
-def frame(salt: bytes, offset: int, columns: Columns, alike: bool) -> list[Any]:
-    """Buffers of a frame that will stand at `offset`; `alike`: one start and duration for all."""
-    start, duration = (int(columns.start[0]), int(columns.duration[0])) if alike else (-1, 0)
+def frame(salt: bytes, offset: int, columns: Columns, uniform: bool) -> list[Any]:
+    """Encode readings as a frame.
+
+    Args:
+        salt: The log's salt.
+        offset: Where the frame begins in the file [bytes].
+        columns: The readings.
+        uniform: Whether all have the same start and duration.
+
+    Returns:
+        Buffers to be written in order.
+    """
+    start, duration = (int(columns.start[0]), int(columns.duration[0])) if uniform else (-1, 0)
     payload: list[Any] = [_PAYLOAD.pack(columns.house.size, start, duration)]
-    payload += [columns.house, columns.wh] if alike else columns
+    payload += [columns.house, columns.wh] if uniform else columns
     length = sum(memoryview(part).nbytes for part in payload)
     head = _FRAME.pack(salt, length, _digest(payload))
     return [head + _CRC.pack(_frame_crc(head, offset)), *payload]
@@ -255,7 +270,17 @@ def _frame_crc(head: bytes, offset: int) -> int:
 
 
 class LogReader:
-    """A log as it lies on disk: its head, its readings frame by frame, where the good part ends."""
+    """A log on disk.
+
+    Args:
+        path: The file.
+        data: Its content.
+        head: Its header.
+
+    Attributes:
+        head: The header.
+        end: Where the last whole frame ends, once all frames are read [bytes].
+    """
 
     def __init__(self, path: Path, data: mmap.mmap, head: LogHeader) -> None:
         self._path, self._data, self.head = path, data, head
@@ -263,7 +288,7 @@ class LogReader:
 
     @classmethod
     def open(cls, path: Path) -> LogReader | None:
-        """None when not even the head is whole, so that nothing was ever accepted."""
+        """Open a log; None when its header is incomplete, so that nothing was ever accepted."""
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < HEAD_SIZE:
                 return None
@@ -273,7 +298,7 @@ class LogReader:
 
     @property
     def torn(self) -> int:
-        """Bytes behind the last whole frame, once all frames are read."""
+        """Bytes after the last whole frame, once all frames are read."""
         return len(self._data) - self.end
 
     def frames(self) -> Iterator[Columns]:
@@ -297,7 +322,15 @@ class LogReader:
 
 
 def damaged(path: Path, offset: int) -> MeterError:
-    """The error for a log that nobody may guess about."""
+    """The error for a damaged log.
+
+    Args:
+        path: The file.
+        offset: Where the damage begins [bytes].
+
+    Returns:
+        The error, to be raised.
+    """
     return MeterError(f"meter log {path} is damaged at byte {offset}; restore it from a copy.")
 
 
@@ -312,7 +345,7 @@ def _head(data: mmap.mmap, path: Path) -> LogHeader | None:
 
 
 def _frame_at(data: mmap.mmap, offset: int, salt: bytes) -> tuple[int, int] | None:
-    """(length, digest of the payload) when a good frame head stands there."""
+    """(length, digest of the payload) of a valid frame head at `offset`; None: there is none."""
     raw = data[offset : offset + FRAME_SIZE]
     if len(raw) < FRAME_SIZE:
         return None
@@ -323,7 +356,7 @@ def _frame_at(data: mmap.mmap, offset: int, salt: bytes) -> tuple[int, int] | No
 
 
 def _frame_behind(data: mmap.mmap, offset: int, salt: bytes) -> bool:
-    """Whether another frame begins somewhere behind a bad one."""
+    """Whether another frame begins somewhere after a bad one."""
     while (offset := data.find(salt, offset + 1)) >= 0:
         if _frame_at(data, offset, salt) is not None:
             return True
@@ -351,9 +384,7 @@ def _columns(payload: memoryview, length: int, digest: int) -> Columns | None:
     return Columns(**found)
 
 
-# --------------------------------------------------------------------------------------------------
-# One zone on disk: `zone.json` with its epoch, and `START.log` for each interval with readings.
-
+# ---- the files of one zone
 
 FORMAT = "hushgrid-meter-zone/1"
 _LOG = re.compile(r"(\d+)\.log")
@@ -363,7 +394,12 @@ _logger = logging.getLogger(__name__)
 
 
 class ZoneFolder:
-    """The files of a zone. Not safe for threads: one writer at a time."""
+    """The files of a zone. Not safe for threads: one writer at a time.
+
+    Args:
+        root: The store's folder.
+        zone: The zone.
+    """
 
     def __init__(self, root: Path, zone: str) -> None:
         self._zone = zone
@@ -407,15 +443,15 @@ class ZoneFolder:
     # ---- readings
 
     def append(self, shares: Sequence[tuple[int, Columns, bool]], roster: Roster) -> None:
-        """Make readings durable: (interval, readings, whether alike) of each. All or none."""
+        """Make readings durable: (interval, readings, whether uniform) of each. All or none."""
         self.check_sound()
         done: list[tuple[int, int]] = []
         opens = -1
         try:
-            for opens, columns, alike in shares:
+            for opens, columns, uniform in shares:
                 writer = self._writer(opens, roster)
                 end = writer.end
-                writer.append(frame(writer.salt, end, columns, alike))
+                writer.append(frame(writer.salt, end, columns, uniform))
                 done.append((opens, end))
         except NotCut as error:
             self.distrust()
@@ -434,11 +470,11 @@ class ZoneFolder:
             self.distrust()
 
     def distrust(self) -> None:
-        """Memory and disk may differ: nothing goes on until the store is opened again."""
+        """Refuse everything until the store is reopened: memory and disk may differ."""
         self._broken = True
 
     def check_sound(self) -> None:
-        """Refuse to go on where memory and disk may differ."""
+        """Refuse where memory and disk may differ."""
         if self._broken:
             raise MeterError(f"meter store {self._folder} failed halfway; shut and open it again.")
 
@@ -464,7 +500,7 @@ class ZoneFolder:
     def load(self, opens: int, roster: Roster) -> IntervalMemory | None:
         """An open interval from its log; None when it holds no readings.
 
-        What a crash tore off the end is cut and logged.
+        A torn end is cut off and logged.
         """
         path = self._path(opens)
         try:
@@ -516,7 +552,7 @@ class ZoneFolder:
         return sorted(found for found in self._starts() if found >= start)
 
     def release_to(self, opens: int) -> None:
-        """Close the files of intervals up to one that takes no more readings."""
+        """Close the files of intervals up to one that accepts no more readings."""
         for old in [found for found in self._writers if found <= opens]:
             self._writers.pop(old).release()
 
@@ -560,11 +596,17 @@ def _unavailable(path: Path, error: BaseException | None) -> MeterRetryError:
     )
 
 
+# ---- the store
+
 MOST_OPEN = 1000  # intervals of a zone that may be open at a time
 
 
 class SegmentMeters:
-    """Meter store in a folder. See `MeterStore` for what each method promises."""
+    """Meter store in a folder. See `MeterStore` for each method.
+
+    Args:
+        folder: The folder; created where it is absent.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._root = Path(folder).absolute()
@@ -697,8 +739,8 @@ class SegmentMeters:
 class _Zone:
     """A zone with its open intervals, and the last closed one, in memory.
 
-    Who writes holds `_writing`, also while it waits for the disk, and so does who reads an open
-    interval: it sees nothing that is not durable.
+    A writer holds `_writing`, also while it waits for the disk, and so does a reader of an open
+    interval: it sees only what is durable.
     """
 
     def __init__(self, zone: str, folder: ZoneFolder, epoch: RosterEpoch) -> None:
@@ -716,22 +758,22 @@ class _Zone:
     def _commit(self, batches: Sequence[Columns]) -> Int8s:
         self._check_open()
         batch = sort(joined(batches), self.epoch)
-        weighed: list[Share] = []
+        merged: list[Share] = []
         try:
             kept = [
-                (share.opens, self._weigh(share, weighed), share.alike) for share in batch.shares
+                (share.opens, self._merge(share, merged), share.uniform) for share in batch.shares
             ]
             self._folder.append([each for each in kept if each[1].house.size], self.epoch.roster)
         except MeterError:
-            for share in weighed:
+            for share in merged:
                 self._forget(share)
             raise
-        except BaseException:  # no memory, Ctrl-C: nobody knows how far it came
+        except BaseException:  # no memory, Ctrl-C: how much is done is unknown
             self._folder.distrust()
             raise
         return batch.gather_codes()
 
-    def _weigh(self, share: Share, weighed: list[Share]) -> Columns:
+    def _merge(self, share: Share, merged: list[Share]) -> Columns:
         """The readings of a share that are to be stored."""
         memory = self._memories.get(share.opens)
         if memory is None:
@@ -739,8 +781,8 @@ class _Zone:
                 share.codes[share.codes == ACCEPTED] = MALFORMED
                 return share.columns.at(share.codes == ACCEPTED)
             memory = self._memories[share.opens] = self._fresh(share.opens)
-        weighed.append(share)
-        return memory.weigh(share)
+        merged.append(share)
+        return memory.merge(share)
 
     def _fresh(self, opens: int) -> IntervalMemory:
         if not self._spare:
@@ -802,7 +844,7 @@ class _Zone:
                 self._enter(ended.renewed(roster), keep_from=END)
 
     def _enter(self, epoch: RosterEpoch, keep_from: int) -> None:
-        """Make an epoch durable, then true; older intervals leave memory."""
+        """Make an epoch durable, then use it; older intervals leave memory."""
         self._check_open()
         if epoch == self.epoch:
             return

@@ -1,8 +1,8 @@
-"""What a meter store promises: the secret side, where readings wait for their interval to close.
+"""The interface of meter stores, with rosters, columns of readings, and counts.
 
-Accepted means durable: when `put` has returned, no crash loses what it counted as accepted. What is
-counted otherwise changed nothing. Intervals begin at multiples of their length since 1970 (UTC) and
-are named by their start [epoch s].
+Accepted means durable: when `put` has returned, no crash loses what it counted as accepted. A
+reading counted otherwise has changed nothing. Intervals begin at multiples of their length since
+1970 (UTC) and are named by their start [epoch s].
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from hushgrid._numbers import Bools, Indices, Int8s, Int32s, Ints, is_whole
 from hushgrid.errors import MeterError
 from hushgrid.model.zone import Tally, tally
 
-# --------------------------------------------------------------------------------------------------
-# Who is in a zone and how long its intervals are, fixed for an epoch.
-
-
 LONGEST = 86_400  # [s] a day
 _MOST = 2**31 - 1  # houses
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """`digest` (SHA-256, hex) stands for the meter ids in house order and the interval [s]."""
+    """The houses of a zone and the length of its intervals, fixed for an epoch.
+
+    Attributes:
+        houses: Number of houses.
+        interval: Length of an interval [s].
+        digest: SHA-256 (hex) over the meter ids in house order and the interval.
+        divisors: Divisors of the interval [s], the largest first.
+    """
 
     houses: int
     interval: int
@@ -44,7 +47,7 @@ class Roster:
 
     @classmethod
     def of(cls, zone: str, meters: Sequence[str], interval: int) -> Roster:
-        """Of meter ids in house order.
+        """The roster of meter ids in house order.
 
         >>> Roster.of("elm-street", ["m1", "m2"], 900).houses
         2
@@ -63,7 +66,7 @@ class Roster:
         return cls(len(meters), int(interval), _digest(meters, int(interval)))
 
     def interval_at(self, start: int, zone: str) -> int:
-        """The start of an interval [epoch s], checked."""
+        """Check the start of an interval [epoch s]."""
         if not is_whole(start) or not 0 <= start < END or start % self.interval:
             raise MeterError(
                 f"interval of zone {zone!r} is asked at {start};"
@@ -73,7 +76,14 @@ class Roster:
 
 
 def check_zone(zone: str) -> None:
-    """A zone id is text, short enough for a file name."""
+    """Require a zone id to be text, short enough for a file name.
+
+    Args:
+        zone: The id.
+
+    Raises:
+        MeterError: It is not.
+    """
     if not isinstance(zone, str) or not zone or "\0" in zone or len(zone.encode()) > 64:
         raise MeterError(f"zone is {zone!r}; give a name of 1 to 64 bytes.")
 
@@ -86,10 +96,13 @@ def _digest(meters: Sequence[str], interval: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RosterEpoch:
-    """What a store remembers of a zone beside its readings.
+    """A roster, and which of its intervals are closed or purged.
 
-    Times in [epoch s], -1 for never. Intervals that begin before `closed_end` are closed; those
-    that begin before `floor` are purged or were kept for another roster.
+    Attributes:
+        roster: The roster.
+        closed_end: Intervals that begin before it are closed [epoch s]; -1: none.
+        floor: Intervals that begin before it are purged or of an earlier roster [epoch s]; -1:
+            none.
     """
 
     roster: Roster
@@ -127,7 +140,7 @@ class RosterEpoch:
         return RosterEpoch(roster, self.closed_end, max(self.floor, self.closed_end))
 
     def check_readable(self, start: int, zone: str) -> None:
-        """Refuse an interval whose readings are gone, so that nobody takes them for missing."""
+        """Refuse an interval whose readings are gone, so that they are not taken for missing."""
         if start < self.floor:
             raise MeterError(
                 f"interval {start} of zone {zone!r} is purged or of an earlier roster;"
@@ -144,7 +157,7 @@ class RosterEpoch:
             )
 
     def check_renewable(self, opened: Sequence[int], zone: str) -> None:
-        """Refuse a new epoch that would strand accepted readings."""
+        """Refuse a new epoch while accepted readings are still open."""
         if opened:
             raise MeterError(
                 f"zone {zone!r} cannot be reopened while interval {opened[0]} is open;"
@@ -152,12 +165,18 @@ class RosterEpoch:
             )
 
 
-# --------------------------------------------------------------------------------------------------
-# Readings on their way into a store: columns of one length, sorted by interval.
+# ---- readings to be stored: columns of equal length, sorted by interval
 
 
 class Columns(NamedTuple):
-    """Reading i: house `house[i]` counted `wh[i]` in `duration[i]` [s] from `start[i]`."""
+    """Readings as columns of equal length.
+
+    Attributes:
+        house: Place in the roster.
+        start: [epoch s]
+        duration: [s]
+        wh: Energy [Wh].
+    """
 
     house: Int32s
     start: Ints
@@ -166,7 +185,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike) -> Columns:
-        """Checked; numbers too large for their column become such that are refused anyway."""
+        """Check and convert columns; numbers too large for one become such that are refused."""
         made = cls(
             _column(house, "house", np.int32),
             _column(start, "start", np.int64),
@@ -184,7 +203,14 @@ class Columns(NamedTuple):
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """All readings in one, in their order."""
+    """Concatenate readings in their order.
+
+    Args:
+        parts: One or more batches.
+
+    Returns:
+        All readings.
+    """
     if len(parts) == 1:
         return parts[0]
     return Columns(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
@@ -204,41 +230,60 @@ def _column(values: ArrayLike, what: str, dtype: type[np.signedinteger[Any]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The readings of a batch that belong to the interval at `opens`, and their codes.
+    """The readings of a batch that belong to one interval.
 
-    `alike`: all have the same start and duration.
+    Attributes:
+        opens: Start of the interval [epoch s].
+        columns: The readings.
+        codes: Their codes; changed where a reading is not accepted.
+        uniform: Whether all have the same start and duration.
     """
 
     opens: int
     columns: Columns
     codes: Int8s
-    alike: bool
+    uniform: bool
 
 
 class Sorted(NamedTuple):
-    """A batch by intervals. `codes` are those of the batch once `gather_codes` has run."""
+    """A batch sorted by interval.
+
+    Attributes:
+        codes: The codes of the batch, complete once `gather_codes` has run.
+        shares: The readings of each open interval.
+        rows: Rows of each share; none where the share is the whole batch.
+    """
 
     codes: Int8s
     shares: tuple[Share, ...]
     rows: tuple[Indices, ...]  # of each share; none where the share is the whole batch
 
     def gather_codes(self) -> Int8s:
-        """The codes of the batch, with those that were changed in the shares."""
+        """The codes of the batch, including those changed in the shares."""
         for share, rows in zip(self.shares, self.rows, strict=False):
             self.codes[rows] = share.codes
         return self.codes
 
 
 def sort(columns: Columns, epoch: RosterEpoch) -> Sorted:
-    """Codes from what each reading alone tells, and the shares of the intervals that are open."""
+    """Sort a batch by interval.
+
+    Args:
+        columns: The readings.
+        epoch: The roster and which intervals are closed.
+
+    Returns:
+        The code of each reading as far as it is known without the others, and the readings of each
+        open interval.
+    """
     house, start, duration, _ = columns
     codes = np.empty(house.size, np.int8)
     houses, interval = epoch.roster.houses, epoch.roster.interval
-    low, high, alike = sieve(house, start, duration, houses, interval, epoch.closed_end, codes)
+    low, high, uniform = sieve(house, start, duration, houses, interval, epoch.closed_end, codes)
     if high < 0:
         return Sorted(codes, (), ())
     if low == high:
-        return Sorted(codes, (Share(low, columns, codes, alike),), ())
+        return Sorted(codes, (Share(low, columns, codes, uniform),), ())
     rows = tuple(_groups(codes, start - start % interval))
     shares = tuple(
         Share(int(start[some[0]] - start[some[0]] % interval), columns.at(some), codes[some], False)
@@ -248,14 +293,25 @@ def sort(columns: Columns, epoch: RosterEpoch) -> Sorted:
 
 
 def _groups(codes: Int8s, opens: Ints) -> list[Indices]:
-    """Rows of each interval, in the order they came."""
+    """Rows of each interval, in their order."""
     kept = np.flatnonzero(codes == ACCEPTED)
     order = kept[np.argsort(opens[kept], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(opens[order])) + 1)
 
 
 def marks_of(marked: ArrayLike | None, readings: int) -> Bools | None:
-    """Marks as an array; None where no reading is marked."""
+    """Marks as an array.
+
+    Args:
+        marked: True or False for each reading, or None.
+        readings: Number of readings.
+
+    Returns:
+        The marks; None where no reading is marked.
+
+    Raises:
+        MeterError: There is not one for each reading.
+    """
     if marked is None:
         return None
     marks = np.asarray(marked)
@@ -265,7 +321,15 @@ def marks_of(marked: ArrayLike | None, readings: int) -> Bools | None:
 
 
 def check_ends(ends: Sequence[int], readings: int) -> None:
-    """Refuse ends of deliveries that leave readings out or go back."""
+    """Refuse ends of deliveries that leave readings out or decrease.
+
+    Args:
+        ends: Where each delivery ends.
+        readings: Number of readings.
+
+    Raises:
+        MeterError: They do.
+    """
     if not ends or list(ends) != sorted(ends) or ends[0] < 0 or ends[-1] != readings:
         raise MeterError(
             f"ends are no rising numbers up to {readings}; say where each delivery ends."
@@ -273,7 +337,16 @@ def check_ends(ends: Sequence[int], readings: int) -> None:
 
 
 def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Counts]:
-    """Of each delivery how many readings of each code, and how many of the accepted are marked."""
+    """Counts of each delivery.
+
+    Args:
+        codes: The code of every reading.
+        ends: Where each delivery ends.
+        marks: Which readings are marked; None: none.
+
+    Returns:
+        For each delivery how many readings have each code, and how many accepted ones are marked.
+    """
     fine, made, begin = not codes.any(), [], 0
     for end in ends:
         some = codes[begin:end]
@@ -286,15 +359,20 @@ def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Co
 
 
 class Counts(NamedTuple):
-    """What became of each reading of a `put`; each is counted once.
+    """Results of a `put`; each reading is counted once.
 
-    malformed: a house outside the roster, a duration that does not divide the interval, or a start
-    that is no multiple of the duration (such a reading would straddle a border or overlap).
-    late: its interval is closed. duplicate: the same was accepted before. conflicting: another Wh
-    was accepted for the same time, or another duration for the same house and interval; the first
-    stays. Whether a repeated reading is a duplicate or conflicting tells whether a guess of it is
-    right: answer senders with the sum of the two. marked: how many of the accepted ones were
-    marked by the caller.
+    Whether a repeated reading is a duplicate or conflicting would let a sender check a guess of it:
+    answer senders with the sum of the two.
+
+    Attributes:
+        accepted: Stored.
+        duplicate: The same was accepted before.
+        conflicting: Another Wh was accepted for the same time, or another duration for the same
+            house and interval; the first is kept.
+        late: Its interval is closed.
+        malformed: A house outside the roster, a duration that does not divide the interval, or a
+            start that is no multiple of the duration (it would straddle a border or overlap).
+        marked: How many of the accepted ones were marked by the caller.
     """
 
     accepted: int = 0
@@ -307,9 +385,13 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """One interval of a zone in house order: `wh` [Wh], 0 where not `present`. Secret.
+    """The readings of one interval of a zone in house order. Secret.
 
     A house is present when its readings cover the interval; shorter ones are added up.
+
+    Attributes:
+        wh: [Wh], 0 where not present.
+        present: Whether the readings of a house cover the interval.
     """
 
     wh: Ints
@@ -329,7 +411,7 @@ class Interval:
         return int((~self.present).sum())
 
     def tally(self, bound: Int32s, expected: Expected) -> Tally:
-        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        """Clamp to 0..bound and add, with `expected` where a reading is missing."""
         if not self.missing:
             return tally(self.wh, bound)
         return tally(np.where(self.present, self.wh, expected()), bound)
@@ -339,7 +421,7 @@ Expected = Callable[[], Ints]  # of every house [Wh]; asked only where one is mi
 
 
 class Closed(Protocol):
-    """All that a tick asks of a closed interval. Secret but for how many houses there are."""
+    """A closed interval as a tick uses it. Secret except for the number of houses."""
 
     @property
     def houses(self) -> int:
@@ -352,7 +434,7 @@ class Closed(Protocol):
         ...
 
     def tally(self, bound: Int32s, expected: Expected) -> Tally:
-        """Clamped to 0..bound and added, with what is `expected` where a reading is missing."""
+        """Clamp to 0..bound and add, with `expected` where a reading is missing."""
         ...
 
 
@@ -419,11 +501,11 @@ class MeterStore(Protocol):
         *,
         marked: ArrayLike | None = None,
     ) -> Counts:
-        """Take readings: house (place in the roster), start [epoch s], duration [s], Wh.
+        """Store readings: house (place in the roster), start [epoch s], duration [s], Wh.
 
-        `marked`: True or False for each; how many of the marked are accepted is counted, and
-        nothing else comes of it. Durable on return. The first reading for a house and time stays.
-        Raises MeterRetryError when nothing was counted and the same should be sent again.
+        `marked`: True or False for each; how many marked ones are accepted is counted, with no
+        other effect. Durable on return. The first reading for a house and time is kept. Raises
+        MeterRetryError when nothing was counted and the same should be sent again.
         """
         ...
 
@@ -438,7 +520,7 @@ class MeterStore(Protocol):
         ends: Sequence[int],
         marked: ArrayLike | None = None,
     ) -> list[Counts]:
-        """Take several deliveries one behind another, each ending before `ends[i]`; counts of each.
+        """Store several deliveries, each ending before `ends[i]`; counts of each.
 
         As `put` for one after the other, but all or none of them are counted.
         """
@@ -449,7 +531,7 @@ class MeterStore(Protocol):
         ...
 
     def close(self, zone: str, start: int) -> None:
-        """Close an interval and all before it, durably: what comes for them now is late."""
+        """Close an interval and all before it, durably: later readings of them are late."""
         ...
 
     def last_closed(self, zone: str) -> int | None:
@@ -468,7 +550,7 @@ class MeterStore(Protocol):
         ...
 
     def shut(self) -> None:
-        """Let go of files and connections; the store cannot be used afterwards."""
+        """Close files and connections; the store cannot be used afterwards."""
         ...
 
     def __enter__(self) -> MeterStore: ...
