@@ -29,9 +29,9 @@ from hushgrid.service.prices import (
     Pages,
     PriceRange,
     discovery,
+    latest_by_interval,
     object_id,
     series,
-    standing,
 )
 from tests.service.http.test_web import Face, refused, shown
 from tests.service.worlds import START, service
@@ -265,7 +265,7 @@ def test_a_series_is_ordered_limited_and_within(
     last = {one.applies_start: one.rate for one in releases}
     assert all(entry.forecast or entry.rate == last[entry.start] for entry in found.entries)
     assert found.following is None or found.following > starts[-1]
-    assert len(standing(releases)) == len(last)
+    assert len(latest_by_interval(releases)) == len(last)
 
 
 # the forecast
