@@ -414,20 +414,20 @@ def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> Non
 
     with ExitStack() as bar:
         tick = bar.enter_context(progress("opening 1,000 houses", 2))
-        from hushgrid.service.demo.living import Opening, live
+        from hushgrid.service.demo.living import DemoOptions, run_demo
         from hushgrid.service.demo.panel import DAY
         from hushgrid.service.demo.setting import Dials
 
         tick()
         midnight = int(time.time()) // DAY * DAY
-        opening = Opening(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
+        options = DemoOptions(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
 
         def told(line: str) -> None:
             tick()
             bar.close()
             say(line, None)
 
-        live(opening, _wishes(), told)
+        run_demo(options, _requests(), told)
 
 
 def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) -> None:
@@ -443,7 +443,7 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
 
         asked = Dials(*dials)
         make_folder(out)
-        kept = play_once(asked, out, _wishes(), seed=seed, tick=tick)
+        kept = play_once(asked, out, _requests(), seed=seed, tick=tick)
     figures = save_figures(out, {"demo": report.demo_figure(kept.day)})
     values = report.demo_json(kept.day) | {
         "seconds": round(time.monotonic() - begun, 3),
@@ -458,16 +458,16 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
         raise typer.Exit(1)
 
 
-def _wishes() -> Any:
+def _requests() -> Any:
     """Signals become a wish to stop; logs are told where something is wrong."""
     import logging
     import signal
 
     from hushgrid.service.clock import log_lines
-    from hushgrid.service.demo.living import Wishes
+    from hushgrid.service.demo.living import DemoRequests
 
-    wishes = Wishes()
+    requests = DemoRequests()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: wishes.stop())
+        signal.signal(number, lambda *_: requests.stop())
     log_lines(level=logging.WARNING)
-    return wishes
+    return requests

@@ -21,7 +21,7 @@ import pytest
 from hushgrid.cli import main
 from hushgrid.errors import ServiceError
 from hushgrid.service.demo import living
-from hushgrid.service.demo.living import Opening, Wishes, live
+from hushgrid.service.demo.living import DemoOptions, DemoRequests, run_demo
 from hushgrid.service.demo.setting import PLACES, Dials
 from tests.service.brokers import until
 from tests.service.test_mqtt import heard
@@ -36,12 +36,12 @@ class Living:
     """A demo in a thread of this process: epochs of six steps, as fast as the work allows."""
 
     def __init__(self, **changes: Any) -> None:
-        self.wishes, self.lines = Wishes(), []
-        opening = Opening(
+        self.requests, self.lines = DemoRequests(), []
+        options = DemoOptions(
             Dials(), BEGINS, **({"port": 0, "speed": 1e9, "horizon": HORIZON} | changes)
         )
         self._thread = threading.Thread(
-            target=live, args=(opening, self.wishes, self.lines.append), daemon=True
+            target=run_demo, args=(options, self.requests, self.lines.append), daemon=True
         )
         self._thread.start()
         assert until(lambda: len(self.lines) == 4, 120)
@@ -60,7 +60,7 @@ class Living:
         return httpx.post(f"{self.url}/demo/day", json=body, headers=headers, timeout=60)
 
     def stop(self) -> None:
-        self.wishes.stop()
+        self.requests.stop()
         self._thread.join(60)
         assert not self._thread.is_alive()
 
@@ -218,7 +218,7 @@ def test_bad_dials_are_refused_in_one_sentence(
 def test_a_port_that_is_taken_is_told(slow: Living, folder: Path) -> None:
     taken = int(slow.url.rpartition(":")[2])
     with pytest.raises(ServiceError, match=f"'127.0.0.1' and {taken}, which cannot be bound"):
-        live(Opening(Dials(), BEGINS, port=taken), Wishes(), lambda _: None)
+        run_demo(DemoOptions(Dials(), BEGINS, port=taken), DemoRequests(), lambda _: None)
     assert list(folder.iterdir()) == []
 
 

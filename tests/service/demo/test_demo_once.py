@@ -19,8 +19,15 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import ServiceError
-from hushgrid.service.demo.living import BEGINS, HOST, DemoRun, SimulatedPace, Wishes, play_once
-from hushgrid.service.demo.setting import Dials, Secrets, lay_out
+from hushgrid.service.demo.living import (
+    BEGINS,
+    HOST,
+    DemoRequests,
+    DemoRun,
+    SimulatedPace,
+    play_once,
+)
+from hushgrid.service.demo.setting import Dials, Secrets, write_service
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.statistics import next_one
 
@@ -94,7 +101,7 @@ class Small:
         stage = SwappableApp()
         server = Server(stage, HOST, 0)
         server.start()
-        made = lay_out(
+        made = write_service(
             folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=server.port, horizon=4
         )
         clock, url = SimulatedPace(BEGINS, math.inf), f"http://{HOST}:{server.port}"
@@ -121,11 +128,13 @@ def test_a_day_that_is_stopped_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("hushgrid.service.demo.living.lay_out", partial(lay_out, horizon=4))
-    wishes = Wishes()
-    wishes.stop()
+    monkeypatch.setattr(
+        "hushgrid.service.demo.living.write_service", partial(write_service, horizon=4)
+    )
+    requests = DemoRequests()
+    requests.stop()
     with pytest.raises(KeyboardInterrupt):
-        play_once(Dials(), tmp_path / "out", wishes, seed=1, tick=lambda: None)
+        play_once(Dials(), tmp_path / "out", requests, seed=1, tick=lambda: None)
     assert list(tmp_path.iterdir()) == []
 
 

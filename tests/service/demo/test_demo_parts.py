@@ -25,8 +25,8 @@ from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.service.demo.living import SimulatedPace
-from hushgrid.service.demo.panel import BINS, KNOWS, SHOWN, Panel, Rolling
-from hushgrid.service.demo.setting import Dials, Secrets, lay_out
+from hushgrid.service.demo.panel import BINS, KNOWS, VIEWS, Panel, Rolling
+from hushgrid.service.demo.setting import Dials, Secrets, write_service
 from hushgrid.service.http import server as staging
 from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -42,7 +42,7 @@ NEVER = threading.Event()
 @pytest.fixture(scope="module")
 def zone(tmp_path_factory: pytest.TempPathFactory) -> ZoneService:
     folder = tmp_path_factory.mktemp("demo")
-    made = lay_out(folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=8080, horizon=40)
+    made = write_service(folder, Dials(), Secrets("t", "o"), begins=BEGINS, port=8080, horizon=40)
     return made.zones[0]
 
 
@@ -98,18 +98,18 @@ def test_the_panel_is_the_attack_on_the_whole_day(zone: ZoneService) -> None:
     seen = [
         panel.fold(published(one, zone), truth.readings[t], truth.occupancy[t])
         for t, one in enumerate(day.releases)
-        if t != left_out  # a release that never came: she only predicts
+        if t != left_out  # a release that never came: the adversary only predicts
     ]
     assert [one.t for one in seen] == [t + 1 for t in range(40) if t != left_out]
     pairs = zip(day.releases, truth.readings, strict=True)
     bare = tuple(without_noise(*each, zone.scenario) for each in pairs)
     for knows in KNOWS:
-        for shown, releases in zip(SHOWN, (bare, day.releases), strict=True):
+        for view, releases in zip(VIEWS, (bare, day.releases), strict=True):
             some = [one for one in releases if one.t != left_out + 1]
             others = KnownReadings(truth.readings) if knows == "others" else None
             world = (zone.scenario.zone, zone.scenario.models, zone.scenario.consumption)
             whole = watch(Factored(Knowledge(*world, others=others)), some).averaged
-            mine = np.array([one.home[f"{knows} {shown}"] for one in seen])
+            mine = np.array([one.home[f"{knows} {view}"] for one in seen])
             np.testing.assert_allclose(mine, np.delete(whole, left_out, axis=0), atol=1e-12)
     prior = np.delete(prior_of(zone.scenario.models, 40), left_out, axis=0)
     np.testing.assert_allclose(np.array([one.home["prior"] for one in seen]), prior, atol=1e-12)

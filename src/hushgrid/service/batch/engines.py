@@ -1,8 +1,11 @@
-"""From a URL to an engine that ibis speaks to.
+"""Engines of a batch: from a URL to an ibis backend, and the readings that it scans.
 
-duckdb, duckdb:///file.db           in this process; ?threads=2&memory_limit=2GB and the like
-spark:local-cluster[2,1,1024]       any Spark master; ?spark.executor.memory=4g and the like
-trino://..., postgres://...         whatever ibis.connect takes
+    duckdb, duckdb:///file.db           in this process; ?threads=2&memory_limit=2GB and the like
+    spark:local-cluster[2,1,1024]       any Spark master; ?spark.executor.memory=4g and the like
+    trino://..., postgres://...         whatever ibis.connect takes
+
+Readings are Parquet files, folders of them, object storage, or a table. Statistics in the footer
+of a Parquet file replace checks of each row.
 """
 
 from __future__ import annotations
@@ -27,19 +30,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-
-# --------------------------------------------------------------------------------------------------
-# What a Parquet file says of its readings in its footer, so that nobody need look at each.
-
-
 Schema = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """`first`, `last` [epoch s] and `duration` [s] of all readings; None where it is not said.
+    """What a Parquet file's footer says of its readings.
 
-    `schema` has the columns that are read and their types. `full`: no start and no Wh is missing.
+    Attributes:
+        path: The file.
+        schema: The columns that are read and their types.
+        first: Earliest start [epoch s]; None: not known.
+        last: Latest start [epoch s]; None: not known.
+        duration: Duration of all readings [s]; None: they differ, or it is not known.
+        full: Whether no start and no Wh is missing.
     """
 
     path: str
@@ -50,20 +54,30 @@ class Footer:
     full: bool
 
     def meets(self, first: int, end: int) -> bool:
-        """Whether a reading may start from `first` to `end` [epoch s]."""
+        """Whether a reading may start from `first` to before `end` [epoch s]."""
         if self.first is None or self.last is None:
             return True
         return self.last >= first and self.first < end
 
     def lies_within(self, first: int, end: int) -> bool:
-        """Whether every row is a reading that starts from `first` to `end` [epoch s]."""
+        """Whether every row is a reading that starts from `first` to before `end` [epoch s]."""
         if self.first is None or self.last is None:
             return False
         return self.full and self.first >= first and self.last < end
 
 
 def footer_of(path: Path) -> Footer:
-    """The footer of a file; BatchError where there is none, or a column is missing."""
+    """The footer of a Parquet file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What it says of the readings.
+
+    Raises:
+        BatchError: The file is no Parquet file, or a column is missing.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -92,7 +106,7 @@ def footer_of(path: Path) -> Footer:
 
 
 def _range(found: pq.FileMetaData, column: str) -> tuple[int, int] | None:
-    """The least and the largest value; None where a value is missing or something is not said."""
+    """Least and largest value; None where a value or a statistic is missing."""
     low, high = [], []
     for one in _statistics(found, column):
         if one is None or one.null_count != 0 or not one.has_min_max:
@@ -113,7 +127,7 @@ def _is_full(found: pq.FileMetaData, column: str) -> bool:
 
 
 def _statistics(found: pq.FileMetaData, column: str) -> Iterator[Any]:
-    """Of each row group; none where the column has parts."""
+    """Statistics of each row group; None where the column is nested."""
     names = [found.schema.column(k).path for k in range(found.num_columns)]
     if column not in names:
         yield None
@@ -135,7 +149,11 @@ _NAMES = iter(range(1 << 62))  # of tables, in one process
 
 
 class Engine:
-    """An ibis backend, and what differs between backends."""
+    """An ibis backend, and what differs between backends.
+
+    Args:
+        backend: The ibis backend.
+    """
 
     name = "engine"
 
@@ -143,7 +161,7 @@ class Engine:
         self.backend = backend
 
     def put(self, table: pa.Table) -> Any:
-        """A table of the driver, for the time of the connection."""
+        """Upload a table, for the time of the connection."""
         return self.backend.create_table(_name(), table, temp=True)
 
     def parquet(self, paths: Sequence[str]) -> Any:
@@ -151,21 +169,21 @@ class Engine:
         return self.backend.read_parquet(list(paths))
 
     def table(self, name: str) -> Any:
-        """A table that the engine knows."""
+        """A table of the engine by its name."""
         return self.backend.table(name)
 
     def distinct(self, width: int) -> Callable[[Any], Any]:
-        """How to count the different whole numbers from 0 to below `width`."""
+        """An aggregate that counts distinct whole numbers from 0 to below `width`."""
         del width
         return lambda column: column.nunique()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Disconnect."""
         self.backend.disconnect()
 
 
 class DuckDb(Engine):
-    """Embedded; one process, all cores."""
+    """DuckDB in this process, on all cores."""
 
     name = "duckdb"
 
@@ -174,7 +192,7 @@ class DuckDb(Engine):
         return self.backend.read_parquet(list(paths), hive_partitioning=False)
 
     def distinct(self, width: int) -> Callable[[Any], Any]:
-        """By a bitmap: a bit is set as often as it likes, in memory that is known ahead."""
+        """By a bitmap, whose memory is known in advance."""
         import ibis
 
         @ibis.udf.agg.builtin  # type: ignore[untyped-decorator]
@@ -189,7 +207,12 @@ class DuckDb(Engine):
 
 
 class Spark(Engine):
-    """A Spark session that is ours."""
+    """A Spark session that this process started.
+
+    Args:
+        backend: The ibis backend.
+        session: The Spark session.
+    """
 
     name = "spark"
 
@@ -198,7 +221,7 @@ class Spark(Engine):
         self._session = session
 
     def put(self, table: pa.Table) -> Any:
-        """A table of the driver, for the time of the connection."""
+        """Upload a table, for the time of the connection."""
         name = _name()
         self._session.createDataFrame(table).createOrReplaceTempView(name)
         return self.backend.table(name)
@@ -236,7 +259,18 @@ def _name() -> str:
 
 
 def open_engine(url: str) -> Engine:
-    """The engine of a URL; BatchError where there is none, ExtraError where it is not installed."""
+    """Open the engine of a URL.
+
+    Args:
+        url: duckdb, spark:MASTER, or a URL of ibis.
+
+    Returns:
+        The engine.
+
+    Raises:
+        BatchError: The URL is none of these, or the engine cannot be opened.
+        ExtraError: It is not installed.
+    """
     scheme = re.split("[^a-z0-9+]", url, maxsplit=1)[0]
     rest = url.removeprefix(scheme).removeprefix(":")
     if scheme == "duckdb":
@@ -313,8 +347,19 @@ def _opening(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def asking(engine: Engine, what: str) -> Iterator[None]:
-    """Whatever goes wrong in an engine is one sentence: its own words may hold a reading."""
+def engine_errors(engine: Engine, what: str) -> Iterator[None]:
+    """Turn any error of an engine into one sentence: its own text may hold a reading.
+
+    Args:
+        engine: The engine.
+        what: What it was asked for.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        BatchError: The engine failed.
+    """
     try:
         yield
     except HushgridError:
@@ -328,7 +373,14 @@ def asking(engine: Engine, what: str) -> Iterator[None]:
 
 @contextmanager
 def engine_at(url: str) -> Iterator[Engine]:
-    """An engine that is let go of at the end."""
+    """An engine that is closed at the end.
+
+    Args:
+        url: As for `open_engine`.
+
+    Yields:
+        The engine.
+    """
     engine = open_engine(url)
     try:
         yield engine
@@ -337,30 +389,30 @@ def engine_at(url: str) -> Iterator[Engine]:
             engine.close()
 
 
-# --------------------------------------------------------------------------------------------------
-# Where the readings of a batch lie: Parquet files, folders of them, object storage, a table.
-
-
 class BatchSource(Protocol):
-    """Some of the readings."""
+    """Some of the readings of a batch."""
 
     def near(self, first: int, end: int) -> Any:
-        """Those that start from `first` to `end` [epoch s], as a table of the engine."""
+        """Readings that start from `first` to before `end` [epoch s], as a table of the engine."""
 
 
 class BatchReadings:
-    """All readings of a batch."""
+    """All readings of a batch.
+
+    Args:
+        sources: Where they are.
+    """
 
     def __init__(self, sources: Sequence[BatchSource]) -> None:
         self._sources = sources
 
     def near(self, first: int, end: int) -> Any:
-        """Those that start from `first` to `end` [epoch s], as one table of the engine."""
+        """Readings that start from `first` to before `end` [epoch s], as one table."""
         return joined([source.near(first, end) for source in self._sources])
 
 
 class _EngineTable:
-    """What the engine has a name for."""
+    """A table that the engine has by name."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -370,7 +422,7 @@ class _EngineTable:
 
 
 class _Files:
-    """Files of one schema. What their footers say is not asked of each reading."""
+    """Files of one schema; what their footers say is not checked row by row."""
 
     def __init__(self, engine: Engine, files: Sequence[Footer]) -> None:
         self._engine, self._files = engine, files
@@ -388,24 +440,32 @@ class _Files:
 
     def _read(self, files: Sequence[Footer]) -> Any:
         paths = [one.path for one in files]
-        with asking(self._engine, paths[0]):
+        with engine_errors(self._engine, paths[0]):
             return canonical(self._engine.parquet(paths), paths[0])
 
 
 def open_readings(engine: Engine, places: Sequence[str]) -> BatchReadings:
-    """All readings of the places.
+    """All readings of some places.
 
-    A place is a file, a folder, a pattern such as day/*.parquet, a URL such as s3://bucket/day/, or
-    table:NAME. Files may differ in the width of their columns and in further ones.
+    Args:
+        engine: The engine.
+        places: Files, folders, patterns such as day/*.parquet, URLs such as s3://bucket/day/, or
+            table:NAME. Files may differ in the width of their columns and in further ones.
+
+    Returns:
+        The readings.
+
+    Raises:
+        BatchError: A place has none, or a column is missing or of another type.
     """
     sources = list[BatchSource]()
     for place in places:
         if place.startswith("table:"):
             name = place.removeprefix("table:")
-            with asking(engine, f"table {name}"):
+            with engine_errors(engine, f"table {name}"):
                 sources.append(_EngineTable(canonical(engine.table(name), f"table {name}")))
         elif "://" in place and not place.startswith("file://"):
-            with asking(engine, place):
+            with engine_errors(engine, place):
                 sources.append(_EngineTable(canonical(engine.parquet([place]), place)))
         else:
             sources += _by_schema(engine, place)

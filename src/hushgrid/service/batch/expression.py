@@ -1,13 +1,14 @@
-"""Readings x roster -> whole Wh and counts by zone and interval, as ibis expressions.
+"""Readings and roster to whole Wh and counts by zone and interval, as ibis expressions.
 
-    looked    one pass: readings grouped by segment, start and duration as they are written
-    spans     from that alone: which intervals are sound, that is, hold one whole reading a house
-    mended    the others, house by house: repeated readings dropped, shorter ones added up
-    totals    by zone and interval
+    group_readings  one pass: readings grouped by segment, start and duration as they are written
+    spans           from that alone: which intervals are sound, that is, hold one whole reading for
+                    each house
+    by_house        the others, house by house: repeated readings dropped, shorter ones added up
+    totals          by zone and interval
 
-A segment is a run of houses of one zone that the models cannot tell apart. House h is number
-h % width of segment h // width; width is a power of two. Nothing but `totals` leaves the engine:
-it tells of no house.
+A segment is a run of houses of one zone that the models do not distinguish. House h is number
+h % width of segment h // width; width is a power of two. Only `totals` leaves the engine: it
+contains nothing of a single house.
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ from hushgrid.mechanism.support import grouped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-# --------------------------------------------------------------------------------------------------
-# Who is in which zone, as an engine joins it: every meter with its house, bound and interval.
-
-
 LEAST, MOST = 64, 1 << 15  # houses of a segment
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """The segments of one zone: the first is number `first` of all.
+    """The segments of one zone.
 
-    `sizes` are their houses; `speakers` the number of one house of each: all houses of a segment
-    are expected to consume the same. `bound` [Wh] is what each house's readings are cut at.
+    Attributes:
+        service: The zone.
+        first: Number of its first segment among all.
+        sizes: Houses of each segment.
+        speakers: One house of each segment; all houses of a segment are expected to consume the
+            same.
+        bound: Upper bound of each house's readings [Wh].
+        expectations: Public expectations of `speakers`.
     """
 
     service: ZoneService
@@ -56,7 +58,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRoster:
-    """All zones. `houses` has a row for each meter, `segments` one for each segment."""
+    """The houses of all zones.
+
+    Attributes:
+        parts: The segments of each zone.
+        width: The most houses of a segment; house h is of segment h // width.
+        houses: A row for each meter.
+        segments: A row for each segment.
+    """
 
     parts: tuple[Part, ...]
     width: int  # the most houses of a segment; house h is of segment h // width
@@ -64,12 +73,18 @@ class BatchRoster:
     segments: pa.Table
 
     def expected(self, first: int, end: int) -> ImputedSums:
-        """The public expectations of all intervals from `first` to `end` [epoch s]."""
+        """Public expectations of all intervals from `first` to before `end` [epoch s]."""
         return ImputedSums(self.parts, first, end)
 
 
 class ImputedSums:
-    """What stands for missing readings, by segment and interval, and all houses' sum of it."""
+    """Imputed values of missing readings by segment and interval, and their sum over all houses.
+
+    Args:
+        parts: The segments of each zone.
+        first: Start of the first interval [epoch s].
+        end: Intervals start before it [epoch s].
+    """
 
     def __init__(self, parts: Sequence[Part], first: int, end: int) -> None:
         self._columns: list[tuple[Int32s, Ints, Ints]] = []
@@ -105,7 +120,14 @@ def _steps(part: Part, first: int, end: int) -> Iterator[tuple[int, Ints]]:
 
 
 def cut_bounds(service: ZoneService) -> Int32s:
-    """What readings are cut at: the contract's bounds, or the policy's clamp below them [Wh]."""
+    """Upper bounds of readings: the contract's, or the policy's clamp below them.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        [Wh] of each house.
+    """
     scenario, clamp = service.scenario, service.policy.clamp
     if not clamp:
         return scenario.zone.bound
@@ -113,7 +135,14 @@ def cut_bounds(service: ZoneService) -> Int32s:
 
 
 def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
-    """The roster of some zones; a zone has its place among them as its number."""
+    """The roster of some zones.
+
+    Args:
+        zones: The zones; a zone's number is its place here.
+
+    Returns:
+        Tables of houses and segments.
+    """
     import pyarrow as pa
 
     groups = [_groups(service) for service in zones]
@@ -140,7 +169,7 @@ def roster_of(zones: Sequence[ZoneService]) -> BatchRoster:
 
 
 def _groups(service: ZoneService) -> tuple[Int32s, int]:
-    """Houses that are expected to consume the same: alike to every model, and of one class."""
+    """Groups of houses that are expected to consume the same: equal in all models and class."""
     scenario = service.scenario
     labels = [np.ascontiguousarray(scenario.consumption.class_of, np.int32)]
     if not service.learned.private:
@@ -149,7 +178,7 @@ def _groups(service: ZoneService) -> tuple[Int32s, int]:
 
 
 def _width(groups: Sequence[int], houses: Sequence[int]) -> int:
-    """Places of a segment: about as many as a group has houses, so that bitmaps stay full."""
+    """Houses of a segment: about as many as a group has, so that bitmaps stay full."""
     usual = sum(houses) // max(sum(groups), 1)
     return min(max(1 << max(usual - 1, 0).bit_length(), LEAST), MOST)
 
@@ -198,7 +227,18 @@ _LOW = (1 << 32) - 1
 
 
 def canonical(table: IbisTable, name: str) -> IbisTable:
-    """The columns of readings alone, refused where one is missing or of another kind."""
+    """The columns of readings.
+
+    Args:
+        table: A table of the engine.
+        name: What errors call it.
+
+    Returns:
+        The table with these columns alone; Wh as whole numbers, meter ids as text.
+
+    Raises:
+        BatchError: A column is missing or of another type.
+    """
     schema = table.schema()
     kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
         "meter_id": (lambda t: t.is_string() or t.is_integer(), "text"),
@@ -224,9 +264,9 @@ def canonical(table: IbisTable, name: str) -> IbisTable:
 
 
 def _rounded(wh: Column) -> Column:
-    """Floats as whole Wh, halves to even; null where they are no number up to 10^12 either way.
+    """Floats as whole Wh, halves to even; null where they are no number within 10^12.
 
-    Engines round halves in different ways, so none is asked to.
+    Engines round halves in different ways, so the rounding is written out.
     """
     wh = wh.cast("float64")
     usable = (wh.abs() <= MAX_WH + 0.5) & ~wh.isnan()
@@ -239,7 +279,14 @@ def _rounded(wh: Column) -> Column:
 
 
 def joined(tables: list[IbisTable]) -> IbisTable:
-    """Readings of all tables; what they write in different ways becomes one."""
+    """The union of tables of readings, with columns of common types.
+
+    Args:
+        tables: One or more tables.
+
+    Returns:
+        One table.
+    """
     if len(tables) == 1:
         return tables[0]
     names = [name for name in (*COLUMNS, RECEIVED) if any(name in t.columns for t in tables)]
@@ -268,18 +315,38 @@ def _as(table: IbisTable, name: str, kind: str) -> Column:
 
 
 def within(readings: IbisTable, first: int, end: int) -> IbisTable:
-    """Readings that start from `first` to `end` [epoch s] and have a value."""
+    """Readings of a time span that have a value.
+
+    Args:
+        readings: A table of readings.
+        first: Earliest start [epoch s].
+        end: Readings start before it [epoch s].
+
+    Returns:
+        The table, filtered.
+    """
     start = readings.start_utc
     return readings.filter(
         start >= _moment(start, first), start < _moment(start, end), readings.wh.notnull()
     )
 
 
-def looked(readings: IbisTable, roster: IbisTable, width: int, distinct: Distinct) -> IbisTable:
-    """Readings grouped as they are written; those of meters that nobody knows have no segment.
+def group_readings(
+    readings: IbisTable, roster: IbisTable, width: int, distinct: Distinct
+) -> IbisTable:
+    """Readings grouped by segment, start and duration as they are written.
 
-    No time is computed here, row by row: there are few starts and durations. `distinct` counts the
-    different houses of a group, by their numbers below `width`.
+    No time is computed here, row by row: there are few starts and durations. Readings of unknown
+    meters have no segment.
+
+    Args:
+        readings: A table of readings.
+        roster: The table of houses.
+        width: The most houses of a segment.
+        distinct: Counts the distinct houses of a group, by their numbers below `width`.
+
+    Returns:
+        A row for each group: readings, load [Wh], clamped readings, houses.
     """
     rows = readings.left_join(roster, "meter_id")
     rows = rows.mutate(segment=_segment(rows.house, width))
@@ -299,9 +366,15 @@ def looked(readings: IbisTable, roster: IbisTable, width: int, distinct: Distinc
 
 
 def spans(found: IbisTable, segments: IbisTable) -> IbisTable:
-    """By segment and interval: what there is of readings, and sums where all of it is sound.
+    """Groups added up by segment and interval.
 
-    Readings of meters that nobody knows are a row of no zone.
+    Args:
+        found: The result of `group_readings`.
+        segments: The table of segments.
+
+    Returns:
+        Counts for each segment and interval, with sums where all its readings are sound. Readings
+        of unknown meters are a row without zone.
     """
     known = found.left_join(segments, "segment")
     known = known.mutate(start=seconds_of(known.start_utc), duration=_wide(known.duration_s))
@@ -333,11 +406,20 @@ def spans(found: IbisTable, segments: IbisTable) -> IbisTable:
     )
 
 
-def mended(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTable) -> IbisTable:
-    """By segment and interval, house by house, for the intervals that are not sound.
+def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTable) -> IbisTable:
+    """Sums by segment and interval, house by house, for the intervals that are not sound.
 
-    Of readings for one house and time the first received stays, of those received together the
+    Of readings for one house and time the first received is kept, of those received together the
     smallest; of durations for one house and interval that of the first received, then the longest.
+
+    Args:
+        readings: A table of readings.
+        roster: The table of houses.
+        width: The most houses of a segment.
+        by_span: The result of `spans`.
+
+    Returns:
+        Load [Wh] and counts for each segment and interval.
     """
     rows = readings.inner_join(roster, "meter_id")
     rows = rows.mutate(
@@ -396,7 +478,17 @@ def mended(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTabl
 
 
 def totals(by_span: IbisTable, more: IbisTable | None, expected: IbisTable) -> IbisTable:
-    """By zone and interval; `expected` [Wh]: what stood for those present if they were missing."""
+    """Sums by zone and interval.
+
+    Args:
+        by_span: The result of `spans`.
+        more: The result of `by_house`, where an interval is not sound.
+        expected: The table of `ImputedSums`.
+
+    Returns:
+        `SUMS` for each zone and interval; `expected` [Wh] is the imputed value of the houses
+        present.
+    """
     keys = ("zone", "segment", "opens")
     sums = SUMS[:-1]
     rows = by_span.select(*keys, *(by_span[name].cast("int64") for name in sums))
@@ -412,7 +504,14 @@ def totals(by_span: IbisTable, more: IbisTable | None, expected: IbisTable) -> I
 
 
 def seconds_of(column: Column) -> Column:
-    """Epoch seconds of a time, without parts of a second."""
+    """Epoch seconds of a time, without fractions of a second.
+
+    Args:
+        column: Timestamps or epoch seconds.
+
+    Returns:
+        64-bit integers.
+    """
     if column.type().is_integer():
         return column.cast("int64")
     return column.truncate("s").epoch_seconds().cast("int64")
@@ -436,21 +535,21 @@ def _moment(column: Column, seconds: int) -> Any:
 
 
 def _fits(start: Column, duration: Column, seconds: Column) -> Column:
-    """Whether a reading lies inside one interval, on the grid of its own duration."""
+    """Whether a reading is inside one interval, at a multiple of its own duration."""
     length = ibis.greatest(duration, 1)  # engines may divide before they look
     fits = (duration >= 1) & (seconds % length == 0) & (start % length == 0)
     return fits.fill_null(False)
 
 
 def _late(rows: IbisTable) -> Column:
-    """Whether a reading came after its interval was closed; one without a time came in time."""
+    """Whether a reading came after its interval was closed; one without a time did not."""
     start, came = seconds_of(rows.start_utc), seconds_of(rows[RECEIVED])
     closes = start - start % rows.seconds + rows.seconds + rows.grace
     return (came > closes).fill_null(False)
 
 
 def _clipped(wh: Column, bound: Column) -> Column:
-    """Wh within 0..bound; for a meter that nobody knows, nothing whose sum needs 64 bits."""
+    """Wh clamped to 0..bound; 0 for unknown meters where a sum might need more than 64 bits."""
     known = bound.fill_null(0) if wh.type().nbytes > 4 else bound
     return ibis.least(ibis.greatest(wh, 0), known)
 

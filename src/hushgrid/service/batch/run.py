@@ -1,7 +1,8 @@
-"""A day, a month, all zones: aggregated by an engine, released by the curator, kept in the ledger.
+"""A batch: days of readings aggregated by an engine, released by the curator, kept in the ledger.
 
-The curator is the one of the running service; only what it closes comes from elsewhere. What is in
-the ledger is never drawn again: a run that was broken off is run again with the same arguments.
+The curator is the one of the running service; only its closed intervals come from the engine, as
+sums by zone. A release in the ledger is never drawn again: an interrupted run is repeated with the
+same arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, SecureNoise, Stepwise
 from hushgrid.model.zone import Tally
 from hushgrid.service.batch import expression
-from hushgrid.service.batch.engines import BatchReadings, Engine, asking, open_readings
+from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors, open_readings
 from hushgrid.service.batch.expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator
@@ -29,19 +30,22 @@ from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters.ports import Expected as EachHouse
 from hushgrid.service.transfer import check_arrived
 
-# --------------------------------------------------------------------------------------------------
-# One time span of readings through an engine: sums by zone and interval, nothing of a house.
-
-
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sums:
-    """A closed interval as `Closed` asks: the readings are added up already. Secret.
+    """A closed interval whose readings are already added up. Secret.
 
-    `load` [Wh] has the public expectation in it for each house that is missing. `repeated`, `late`
-    and `malformed` readings are counted and not in it.
+    Attributes:
+        houses: Number of houses.
+        missing: Houses without readings that cover the interval.
+        load: [Wh], with the public expectation for each missing house.
+        clamped: Readings that were clamped.
+        repeated: Repeated readings, not in the load.
+        late: Late readings, not in the load.
+        malformed: Malformed readings, not in the load.
+        bound: Upper bounds that readings were clamped to [Wh].
     """
 
     houses: int
@@ -55,52 +59,65 @@ class Sums:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody reported."""
+        """Whether no house reported."""
         return self.missing == self.houses
 
     def tally(self, bound: Int32s, expected: EachHouse) -> Tally:
-        """The sum; whoever takes it checks that the bounds are theirs."""
+        """The sum; the caller checks that the bounds are its own."""
         del bound, expected
         return Tally(self.load, self.clamped, self.bound)
 
 
 class Aggregated(NamedTuple):
-    """What an engine made of one time span: `rows` readings, `unknown` of them of no zone."""
+    """What an engine made of one time span.
+
+    Attributes:
+        rows: Readings.
+        unknown: Readings of no zone's meter.
+        sums: Sums by zone and start [epoch s].
+        by_house: Intervals of segments that were aggregated house by house.
+    """
 
     rows: int
     unknown: int
-    sums: dict[tuple[str, int], Sums]  # by zone and start [epoch s]
-    mended: int  # intervals of segments that were looked at house by house
+    sums: dict[tuple[str, int], Sums]
+    by_house: int
 
 
 class Aggregator:
-    """The engine with a roster in it."""
+    """Aggregates time spans with an engine.
+
+    Args:
+        engine: The engine.
+        readings: All readings.
+        roster: The houses of all zones.
+    """
 
     def __init__(self, engine: Engine, readings: BatchReadings, roster: BatchRoster) -> None:
         self._engine, self._readings, self._roster = engine, readings, roster
-        with asking(engine, "the roster"):
+        with engine_errors(engine, "the roster"):
             self._houses = engine.put(roster.houses)
             self._segments = engine.put(roster.segments)
 
     def over(self, first: int, end: int) -> Aggregated:
-        """The intervals that start from `first` to `end` [epoch s], of all zones."""
+        """The intervals that start from `first` to before `end` [epoch s], of all zones."""
         expected = self._roster.expected(first, end)
-        with asking(self._engine, f"readings from {first} to {end}"):
-            found = {(row["zone"], row["opens"]): row for row in self._asked(first, end, expected)}
+        with engine_errors(self._engine, f"readings from {first} to {end}"):
+            found = {(row["zone"], row["opens"]): row for row in self._totals(first, end, expected)}
         rows, broken = (sum(row[name] for row in found.values()) for name in ("rows", "broken"))
         unknown = found.get((None, None), _NOTHING)["rows"]
         return Aggregated(rows, unknown, self._sums(found, expected, first, end), broken)
 
-    def _asked(self, first: int, end: int, expected: ImputedSums) -> list[dict[str, Any]]:
-        """The totals; once more with what had to be mended, if anything had."""
+    def _totals(self, first: int, end: int, expected: ImputedSums) -> list[dict[str, Any]]:
+        """The totals; a second query where an interval has to be aggregated house by house."""
         width = self._roster.width
         where = (self._readings.near(first, end), self._houses, width)
         each = self._engine.put(expected.table())
-        with expression.looked(*where, self._engine.distinct(width)).cache() as found:
+        with expression.group_readings(*where, self._engine.distinct(width)).cache() as found:
             by_span = expression.spans(found, self._segments)
             made = expression.totals(by_span, None, each).to_pyarrow()
             if any(made["broken"].to_pylist()):
-                more = expression.mended(*where, by_span)
+                more = expression.by_house(*where, by_span)
                 made = expression.totals(by_span, more, each).to_pyarrow()
         return list(made.to_pylist())
 
@@ -140,11 +157,19 @@ Gaps = Literal["stop", "publish"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to run: intervals that start from `first` to `end` [epoch s], of some zones.
+    """What to run.
 
-    `gaps`: whether an interval of which a zone has no reading at all stops the zone, or gets the
-    public forecast as in the service. `leave_out`: whether intervals between what
-    is published and `first` may stay without a release for ever. `seed` is for simulations.
+    Attributes:
+        deployment: The service.
+        readings: Places of the readings.
+        first: Start of the first interval [epoch s].
+        end: Intervals start before it [epoch s].
+        zones: Zones to run; empty: all.
+        seed: Random seed, for simulations only.
+        gaps: Whether an interval without any reading of a zone stops the zone, or gets the public
+            forecast as in the service.
+        leave_out: Whether intervals between the last release and `first` may stay unpublished.
+        new_epoch: Begin a new epoch in every zone.
     """
 
     deployment: Deployment
@@ -160,10 +185,23 @@ class Job:
 
 @dataclass(slots=True)
 class BatchReport:
-    """What became of a run. Counts of readings are of the aggregated time alone.
+    """Results of a run; readings of the aggregated time only.
 
-    `stopped`: zones that were not run to the end, and the start of the interval they lack
-    [epoch s]. Counts of readings and houses are for the operator, not for the public.
+    Counts of readings and houses are for the operator, not for the public.
+
+    Attributes:
+        zones: Number of zones.
+        intervals: Releases made.
+        before: Intervals that were published already.
+        readings: Readings in the aggregated time.
+        unknown: Of no zone's meter.
+        repeated: Repeated.
+        late: Late.
+        malformed: Malformed.
+        clamped: Clamped.
+        missing: Missing readings.
+        stopped: Zones that were not run to the end, and the start of the interval they lack
+            [epoch s].
     """
 
     zones: int = 0
@@ -187,7 +225,7 @@ class SumsSource:
         self._closed = closed
 
     def fill(self, made: Aggregated) -> None:
-        """Take what was aggregated, in place of what there was."""
+        """Replace the sums by newly aggregated ones."""
         self._sums = made.sums
 
     def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
@@ -205,7 +243,7 @@ class SumsSource:
         return self._sums[zone, start]
 
     def close(self, zone: str, start: int) -> None:
-        """Nothing comes in any more."""
+        """Does nothing: no readings are received."""
 
     def last_closed(self, zone: str) -> int | None:
         """Start of the last interval that the service's meter store closed [epoch s].
@@ -215,7 +253,7 @@ class SumsSource:
         return self._closed.get(zone)
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """None: nothing comes in any more."""
+        """None: no readings are received."""
         del zone
         return ()
 
@@ -228,7 +266,17 @@ class SumsSource:
 def run(
     job: Job, engine: Engine, clock: Clock, advance: Callable[[int], None] = lambda _: None
 ) -> BatchReport:
-    """Run a job to its end. `advance` is told how many intervals are done."""
+    """Run a job to its end.
+
+    Args:
+        job: What to run.
+        engine: The engine.
+        clock: The wall clock.
+        advance: Called with the number of intervals just done.
+
+    Returns:
+        Counts.
+    """
     chosen = _chosen(job)
     _check(job, chosen, clock.now())
     report = BatchReport(zones=len(chosen))
@@ -245,7 +293,7 @@ def run(
 
 
 def _go_to(curator: Curator, job: Job) -> int:
-    """Let a zone go on where the job begins; how many of the job's intervals it is past."""
+    """Continue a zone where the job begins; how many of the job's intervals it has published."""
     service, at, first = curator.service, curator.start_of(curator.t), _from(job, curator.service)
     if at < first and curator.releases and not job.leave_out:
         raise BatchError(
@@ -257,7 +305,14 @@ def _go_to(curator: Curator, job: Job) -> int:
 
 
 def intervals(job: Job) -> int:
-    """How many releases a job asks for, those that are there already included."""
+    """How many releases a job asks for, including those that exist already.
+
+    Args:
+        job: What to run.
+
+    Returns:
+        The number over all zones.
+    """
     each = ((job.end - _from(job, service)) // service.seconds for service in _chosen(job))
     return sum(max(some, 0) for some in each)
 
@@ -303,7 +358,7 @@ def _ticks(
             yield None
             return
         simulated = job.deployment.mode == "simulation"
-        # a replay is told as the service would have: the same readings give the same records
+        # a simulation publishes at the time of the service: equal readings give equal records
         curator.tick(curator.next_due() if simulated else clock.now())
         yield sums
 
@@ -361,7 +416,7 @@ def _noise(job: Job, service: ZoneService) -> Noise | Stepwise:
 
 
 def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
-    """Days of UTC from where the first zone goes on."""
+    """Days of UTC from the first interval that a zone lacks."""
     first = min((one.start_of(one.t) for one in curators), default=job.end)
     while first < job.end:
         end = min((first // CHUNK + 1) * CHUNK, job.end)
@@ -370,7 +425,7 @@ def _chunks(job: Job, curators: Sequence[Curator]) -> Iterator[tuple[int, int]]:
 
 
 def _from(job: Job, service: ZoneService) -> int:
-    """The first interval of a zone that is asked for."""
+    """The first interval of a zone in the job."""
     return max(-(-job.first // service.seconds) * service.seconds, service.begins)
 
 

@@ -1,7 +1,8 @@
-"""Leases in PostgreSQL, beside the ledger and on its session.
+"""Leases in PostgreSQL, in the ledger's database and session: which curator runs which zone.
 
-A curator has one row that it renews; its leases hold as long as that row does and its session is
-there. Times are the server's alone.
+A curator has one row that it renews; its leases are valid as long as that row is and its session
+exists. Times are the server's alone. All curators plan by the same rules on what each has read, so
+that they take different leases; where two try to take one, the database lets one have it.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from typing import NamedTuple
 
 from hushgrid.service.ledger.postgres import SharedLedger
 
-# --------------------------------------------------------------------------------------------------
-# Who should take which lease, and who should give some back. Pure: the clock is in what is seen.
-#
-# All curators judge by the same rules on what each has seen, so that they reach for different
-# leases; where two reach for one all the same, the database lets one have it.
-
 
 class LeasePace(NamedTuple):
-    """How often a curator says that it lives, and how long that holds [s].
+    """How often a curator renews its row, and how long that is valid.
 
     >>> LeasePace.of(2), LeasePace.of(900)
     (LeasePace(beat=0.25, lease=2.0), LeasePace(beat=2.0, lease=16.0))
+
+    Attributes:
+        beat: Between two renewals [s].
+        lease: How long a renewal is valid [s].
     """
 
     beat: float
@@ -34,21 +33,25 @@ class LeasePace(NamedTuple):
 
     @classmethod
     def of(cls, seconds: int) -> LeasePace:
-        """For intervals of so many seconds: what a dead curator left is taken within one."""
+        """For intervals of so many seconds: zones of a dead curator are taken over within one."""
         lease = min(max(float(seconds), 2.0), 16.0)
         return cls(lease / 8, lease)
 
     @property
     def settled(self) -> float:
-        """How long a curator that joins waits for others who join as well [s]."""
+        """How long a curator that joins waits for others that join as well [s]."""
         return 2 * self.beat
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A curator: `service` says of which zones, `until` how long its word holds [s].
+    """A curator as the database knows it.
 
-    `connected`: whether its session with the database is there.
+    Attributes:
+        id: Its name.
+        service: Digest of its zones.
+        until: How long its row is valid [s, database clock].
+        connected: Whether its session with the database exists.
     """
 
     id: str
@@ -57,13 +60,19 @@ class Peer:
     connected: bool = True
 
     def lives(self, now: float) -> bool:
-        """Whether its leases are its own."""
+        """Whether its leases are valid."""
         return self.connected and now < self.until
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTable:
-    """All curators and leases (their curators, or None) at a time of the database's clock [s]."""
+    """All curators and leases at one time.
+
+    Attributes:
+        now: The time [s, database clock].
+        peers: All curators.
+        leases: The curator of each lease, or None.
+    """
 
     now: float
     peers: tuple[Peer, ...]
@@ -71,18 +80,18 @@ class LeaseTable:
 
     @property
     def living(self) -> frozenset[str]:
-        """The curators whose leases hold."""
+        """The curators whose leases are valid."""
         return frozenset(peer.id for peer in self.peers if peer.lives(self.now))
 
     def peers_of(self, me: str) -> list[str]:
-        """The living curators of the same zones, me among them."""
+        """The living curators of the same zones, `me` included."""
         own = next((peer.service for peer in self.peers if peer.id == me), None)
         some = {p.id for p in self.peers if p.lives(self.now) and p.service == own}
         return sorted(some | {me})
 
     @property
     def free(self) -> list[str]:
-        """Leases that nobody living has, in order."""
+        """Leases that no living curator has, in order."""
         living = self.living
         return sorted(name for name, owner in self.leases.items() if owner not in living)
 
@@ -92,7 +101,12 @@ class LeaseTable:
 
 
 class LeasePlan(NamedTuple):
-    """Leases to reach for, and how many to give back."""
+    """What a curator should do now.
+
+    Attributes:
+        take: Leases to take.
+        give: How many to give back.
+    """
 
     take: tuple[str, ...] = ()
     give: int = 0
@@ -103,12 +117,20 @@ def plan(
 ) -> LeasePlan:
     """What a curator should do now.
 
-    Nobody takes more than an equal share, rounded up; those with least take first. `overdue` are
-    leases that were free for long: somebody does not do his part, so they are taken beyond the
-    share. `refused`: what this one cannot run just now.
+    A curator takes at most an equal share, rounded up; those with least take first.
 
     >>> plan(LeaseTable(0.0, (Peer("a", "", 1.0), Peer("b", "", 1.0)), dict.fromkeys("xyz")), "b")
     LeasePlan(take=('y',), give=0)
+
+    Args:
+        seen: All curators and leases.
+        me: This curator.
+        overdue: Leases that were free for long because another curator did not take its share; they
+            are taken beyond the share.
+        refused: Leases that this curator cannot run now.
+
+    Returns:
+        Leases to take, and how many to give back.
     """
     peers = seen.peers_of(me)
     held = Counter(owner for owner in seen.leases.values() if owner in peers)
@@ -122,7 +144,7 @@ def plan(
 def _reach(
     free: Sequence[str], peers: Sequence[str], held: Counter[str], most: int, me: str
 ) -> Sequence[str]:
-    """My part of what is free: one after the other goes to whoever has least."""
+    """This curator's part of the free leases: each goes to the curator with the fewest."""
     count = {peer: held[peer] for peer in peers}
     mine = []
     for name in free:
@@ -189,7 +211,14 @@ WHERE one.until > clock_timestamp() AND EXISTS (
 
 
 class Leases:
-    """The leases of one curator and what it sees of others."""
+    """The leases of one curator in the database.
+
+    Args:
+        store: The ledger's session.
+        me: This curator.
+        names: All leases of the service.
+        pace: How often rows are renewed.
+    """
 
     def __init__(self, store: SharedLedger, me: str, names: Sequence[str], pace: LeasePace) -> None:
         self._store, self._me, self._pace = store, me, pace
@@ -197,7 +226,7 @@ class Leases:
         self._service = hashlib.sha256("\n".join(self._names).encode()).hexdigest()[:16]
 
     def join(self) -> None:
-        """Say that this curator is there, in the session that there is now."""
+        """Register this curator with the present session."""
         store = self._store
         store.run("SELECT pg_advisory_lock(%s)", _SCHEMA_LOCK)
         try:
@@ -209,9 +238,9 @@ class Leases:
         store.run(_JOIN, self._me, self._service, self._pace.lease)
 
     def beat(self) -> None:
-        """Renew what this curator has, and end every session of those whose time is over.
+        """Renew this curator's row, and end every session of curators whose row has expired.
 
-        They may be asleep with locks.
+        Such a session may be suspended while it holds locks.
         """
         self._store.run(_BEAT, self._pace.lease, self._me, self._me)
 
@@ -224,7 +253,7 @@ class Leases:
         return LeaseTable(now, tuple(Peer(*row[:4]) for row in curators), leases)
 
     def take(self, names: Collection[str], seen: LeaseTable) -> frozenset[str]:
-        """Take leases that are still as they were seen; those that were taken."""
+        """Take leases that have not changed since they were read; returns those taken."""
         if not names:
             return frozenset()
         before = [seen.leases.get(name) for name in names]
@@ -235,7 +264,7 @@ class Leases:
         self._store.run(_GIVE, list(names), self._me)
 
     def leave(self) -> None:
-        """Give everything back."""
+        """Give back all leases and unregister."""
         self.give(self._names)
         self._store.run("DELETE FROM hushgrid_curator WHERE id = %s", self._me)
 
@@ -243,17 +272,31 @@ class Leases:
 _SCHEMA_LOCK = int.from_bytes(hashlib.sha256(b"hushgrid-lease/1").digest()[:8], "big", signed=True)
 
 
-def marked(url: str, me: str) -> str:
-    """A store's URL for sessions that are known as this curator's, so that others can end them.
+def session_url(url: str, me: str) -> str:
+    """A store's URL whose sessions carry this curator's name, so that others can end them.
 
-    >>> marked("postgresql://hushgrid@localhost/prices", "8080-1f")
+    >>> session_url("postgresql://hushgrid@localhost/prices", "8080-1f")
     'postgresql://hushgrid@localhost/prices?application_name=hushgrid-8080-1f'
+
+    Args:
+        url: The store's URL.
+        me: This curator.
+
+    Returns:
+        The URL with an application name.
     """
     return f"{url}{'&' if '?' in url else '?'}application_name=hushgrid-{me}"
 
 
 def owners(url: str) -> dict[str, str]:
-    """Who has which lease, of those who live; nobody where there are no leases."""
+    """The living curator of each lease.
+
+    Args:
+        url: The ledger's URL.
+
+    Returns:
+        Curators by lease; empty where there are no leases.
+    """
     with SharedLedger(url, create=False) as store:
         if not store.run("SELECT to_regclass('hushgrid_lease')")[0][0]:
             return {}

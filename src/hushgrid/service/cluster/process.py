@@ -1,4 +1,15 @@
-"""The running process of one curator among several: its own zones tick, the others are followed."""
+"""The process of one curator among several: it runs the zones it has leases of, follows the others.
+
+    sharing = Sharing(url, zones, name="north", pace=LeasePace.of(900))
+    while ...:
+        sharing.turn()        # raises LedgerError while the database is unavailable
+        ... run the zones of sharing.ready, and no others
+    sharing.stop()
+
+The loop is one thread and alone decides which leases to take. Another thread renews the curator's
+row, however long a pass of the loop takes, and ends the sessions of expired curators: the loop may
+be waiting for what they locked.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +25,7 @@ from dataclasses import replace
 from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.clock import Clock
-from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, marked, plan
+from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, plan, session_url
 from hushgrid.service.curator import Curator, Status, status_of
 from hushgrid.service.epoch import check_all_here, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
@@ -27,19 +38,23 @@ from hushgrid.service.process import Process, ZoneRun, make_noise
 from hushgrid.service.replay import Replay
 from hushgrid.service.transfer import check_arrived
 
-# --------------------------------------------------------------------------------------------------
-# What the ledger holds of every zone, whoever writes it: one query for all of them.
-#
-# A zone's fold goes to its writer while this process is that, and comes back with what it wrote.
-
-
 log = logging.getLogger("hushgrid.share")
 
 
-class Following:
-    """The folds of all zones; every record is checked once, when it is read.
+class LedgerFollower:
+    """Ledgers of all zones, read with one query; every record is verified once, when it is read.
 
-    What is read goes into the zone's `witness` before it is returned.
+    A zone's fold is used by its writer while this process runs the zone, and includes what it
+    wrote. Records go into the zone's witness before they are returned.
+
+    Args:
+        zones: The zones.
+        verify: Verifies signatures.
+        witness: The witness of a zone.
+
+    Attributes:
+        folds: The fold of each zone.
+        bad: Zones whose next record breaks a rule.
     """
 
     def __init__(
@@ -54,15 +69,15 @@ class Following:
         self._doubtful: set[str] = set()
 
     def doubt(self) -> None:
-        """Another database server answers: what it holds may not be what was read."""
+        """Read all ledgers again: another database server answers, whose records may differ."""
         self._doubtful = set(self.folds)
         self.bad.clear()
 
     def reread(self, store: SharedLedger, but: Collection[str] = ()) -> set[str]:
-        """After `doubt`: the zones whose ledgers were read anew, from their beginning.
+        """After `doubt`: read ledgers again; returns the zones read from their beginning.
 
-        A ledger that is shorter than what was read is waited for; one that went on otherwise is
-        read anew where a gap on record has taken the place of what is missing, and else bad.
+        A ledger that is shorter than what was read is waited for. One with other records is read
+        again where a gap on record has taken the place of what is missing, and is bad otherwise.
         """
         anew = set()
         for zone in sorted(self._doubtful - set(but)):
@@ -99,7 +114,7 @@ class Following:
         found: dict[str, list[ReleaseRecord]] = {}
         behind = {zone for zone in self.folds if zone not in but and zone not in self.bad}
         while behind:
-            records = store.after({zone: self._seq(zone) for zone in behind})
+            records = store.after({zone: self.folds[zone].seq for zone in behind})
             counts = dict.fromkeys(behind, 0)
             read: dict[str, list[Record]] = {}
             for record in records:
@@ -122,44 +137,51 @@ class Following:
         return found
 
     def _note(self, zone: str, records: list[Record]) -> None:
-        """A witness that cannot be written is the writer's trouble, who does not go on then."""
+        """Add records to the witness. A failure is only logged: the zone's writer stops then."""
         try:
             if self._witness is not None:
                 self._witness(zone).follow(records)
         except LedgerError as error:
             log.warning("not witnessed", extra={"zone": zone, "reason": str(error)})
 
-    def _seq(self, zone: str) -> int:
-        return self.folds[zone].seq
 
-
-# --------------------------------------------------------------------------------------------------
-# One curator among several: it says that it lives, takes its part of the zones, and lets go.
-#
-#     sharing = Sharing(url, zones, name="north", pace=Pace.of(900))
-#     while ...:
-#         sharing.turn()        # raises LedgerError while the database is away
-#         ... run the zones of sharing.ready, and no others
-#     sharing.stop()
-#
-# The loop is one thread and alone decides what to take. Another says that the process lives,
-# however
-# long a pass of the loop takes, and ends the sessions of those who do not: what they locked may be
-# what the loop waits for.
-
-
-HANGS = 300.0  # [s] without a turn of the loop, then the curator no longer says that it lives
+HANGS = 300.0  # [s] without a turn of the loop, then the curator's row is no longer renewed
 REFUSED = 60.0  # [s] for which a lease that was given up is left to others
 
 
 def since_start() -> float:
-    """Seconds that never go back, with the time for which the machine was suspended."""
+    """Monotonic seconds that include the time for which the machine was suspended.
+
+    Returns:
+        [s]
+    """
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class Sharing:
-    """The leases of this process; `names` are the zones, and what else one of several does."""
+    """The leases of this process, renewed by a thread.
+
+    Args:
+        url: The ledger's URL.
+        zones: The zones.
+        more: Leases for other tasks that one of several curators does.
+        name: Prefix of the curator's name.
+        pace: How often rows are renewed.
+        steady: A clock that cannot be set [s].
+
+    Attributes:
+        me: This curator's name.
+        zones: The zones.
+        pace: How often rows are renewed.
+        store: The ledger's session.
+        seen: All curators and leases, as last read.
+        ready: Zones and tasks that this process may run now.
+        surplus: How many leases other curators wait for.
+        taken: Leases taken from others that did not give them back.
+        moves: How often another database server took over.
+        lapses: How often others may have taken what was leased here.
+    """
 
     def __init__(
         self,
@@ -174,7 +196,7 @@ class Sharing:
         self.me = f"{name}-{secrets.token_hex(3)}"
         self.zones, self._more = frozenset(zones), frozenset(more)
         self.pace, self._steady = pace, steady
-        self.store = SharedLedger(marked(url, self.me), self.me)
+        self.store = SharedLedger(session_url(url, self.me), self.me)
         self._leases = Leases(self.store, self.me, [*self.zones, *self._more], pace)
         self.seen = LeaseTable(0.0, (), {})
         self.ready: frozenset[str] = frozenset()  # what this process may do now
@@ -192,7 +214,7 @@ class Sharing:
         self._thread = threading.Thread(target=self._live, name="lease", daemon=True)
 
     def _join(self) -> None:
-        """From now on others count on this one."""
+        """Register this curator; from now on others count on it."""
         self._look_at_server()
         begun = self._steady()
         self._leases.join()
@@ -204,7 +226,7 @@ class Sharing:
         log.info("joined", extra={"curator": self.me})
 
     def _look_at_server(self) -> None:
-        """After a fail-over wait for one lease: who has records that the standby lacks, writes."""
+        """After a fail-over wait for one lease: curators append records that the standby lacks."""
         before, now = self._server, self.store.server()
         first = before is None
         if (first and self.store.any_moved(self.zones)) or (
@@ -221,13 +243,13 @@ class Sharing:
         return self._steady() < self._still
 
     def _spoke(self, begun: float) -> None:
-        """The database took this curator's word: had the one before run out by then?"""
+        """Note a renewal; count a lapse where the one before had expired."""
         if begun - self._word >= self.pace.lease:
             self.lapses += 1
         self._word = begun
 
     def turn(self) -> bool:
-        """Look around, if it is time, and take what is due to this curator; whether it did."""
+        """Read the leases if a beat has passed, and take this curator's share; whether it did."""
         self._turned = self._steady()
         if not self.store.connected:
             self.ready, self._joined = frozenset(), math.inf
@@ -243,11 +265,11 @@ class Sharing:
         return True
 
     def look_soon(self) -> None:
-        """Look around in the next turn."""
+        """Read the leases in the next turn."""
         self._next = 0.0
 
     def time_to_look(self) -> bool:
-        """Whether a beat has passed since this curator looked around."""
+        """Whether a beat has passed since the leases were read."""
         return self._steady() >= self._next
 
     def _look(self) -> LeaseTable:
@@ -275,7 +297,7 @@ class Sharing:
         self._keep(self._leases.take(wanted.take, self.seen))
 
     def take_all(self) -> list[str]:
-        """Take everything, unless another curator lives: then who that is."""
+        """Take all leases, unless another curator lives; returns those that do."""
         self._join()
         self.seen = self._look()
         others = sorted(self.seen.living - {self.me})
@@ -294,17 +316,17 @@ class Sharing:
         log.info("leases taken", extra={"curator": self.me, "zones": len(taken)})
 
     def _lock(self) -> None:
-        """A lease alone is not enough: the old writer's session may not have ended yet."""
+        """Lock the leased zones: the old writer's session may not have ended yet."""
         mine = self.seen.of(self.me)
         self.ready = self.store.lock(mine & self.zones) | (mine & self._more)
 
     def owner(self, zone: str) -> str:
-        """Who runs a zone; nobody where that is nobody living."""
+        """The living curator that runs a zone; empty where there is none."""
         found = self.seen.leases.get(zone)
         return found if found is not None and found in self.seen.living else ""
 
     def give(self, names: Iterable[str], *, refuse: bool = False) -> None:
-        """Leave to others what is closed here already."""
+        """Give back leases of zones that are closed here already."""
         some = list(names)
         for name in some:
             self.store.unlock(name)
@@ -317,7 +339,7 @@ class Sharing:
         log.info("leases given back", extra={"curator": self.me, "zones": len(some)})
 
     def leave(self) -> None:
-        """Give all back, and be counted no more: others need not wait."""
+        """Give back all leases and unregister, so that others need not wait."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(30)
@@ -353,7 +375,12 @@ FAILURES = 2  # of a zone in a row, then another curator may try
 
 
 class SharedProcess(Process):
-    """A process that runs the zones it has leases of."""
+    """A process that runs the zones it has leases of.
+
+    Args:
+        deployment: The service as its file describes it.
+        stack: Closes what the process opens.
+    """
 
     def __init__(self, deployment: Deployment, stack: ExitStack) -> None:
         mqtt = deployment.mqtt
@@ -365,13 +392,13 @@ class SharedProcess(Process):
             pace=LeasePace.of(min(zone.seconds for zone in deployment.zones)),
         )
         stack.callback(self._sharing.stop)
-        self._following = Following(self._sharing.zones, verify_signature, self._witness)
+        self._follower = LedgerFollower(self._sharing.zones, verify_signature, self._witness)
         self._moves = self._lapses = 0
         self._replays = {zone.id: Replay(zone) for zone in deployment.zones}
         self._statuses: dict[str, Status] = {}
         self._away = False
         self._broker: MqttReadings | None = None
-        super().__init__(_marked(deployment, self._sharing.me), stack)
+        super().__init__(_with_session_urls(deployment, self._sharing.me), stack)
         self._metrics.add_cluster()
 
     @property
@@ -397,7 +424,7 @@ class SharedProcess(Process):
             self.deployment.mode,
             now=now,
             new_epoch=new_epoch,
-            fold=self._following.folds[zone.id],
+            fold=self._follower.folds[zone.id],
             replay=self._replays[zone.id],
             witness=self._witness(zone.id),
         ) as curator:
@@ -407,7 +434,7 @@ class SharedProcess(Process):
     # ---- the start
 
     def open(self, now: float, new_epoch: bool) -> None:
-        """Read every zone's ledger; what is wrong with one is raised. The loop joins the others."""
+        """Read every zone's ledger; raises the first error. Leases are taken by the loop."""
         for run in self._zones:
             self._stack.callback(run.close)
         self._put_back()
@@ -417,9 +444,9 @@ class SharedProcess(Process):
         standings = {}
         for zone in self.deployment.zones:
             self._meters.open_zone(zone.id, zone.meters, zone.seconds)
-            if zone.id in self._following.bad or self._following.folds[zone.id].place is None:
+            if zone.id in self._follower.bad or self._follower.folds[zone.id].place is None:
                 continue
-            standings[zone.id] = self._following.folds[zone.id].standing
+            standings[zone.id] = self._follower.folds[zone.id].standing
             self._check(zone, standings[zone.id])
         check_arrived({zone: one.transfers for zone, one in standings.items()})
 
@@ -434,7 +461,7 @@ class SharedProcess(Process):
             zone.open(now, new_epoch=True)
 
     def _check(self, zone: ZoneService, standing: LedgerState) -> None:
-        """What a curator would find when it opens the zone is found at the start."""
+        """Check at the start what a curator would check when it opens the zone."""
         if (standing.mode, standing.key) != (self.deployment.mode, self._key.public):
             raise LedgerError(
                 f"the ledger of zone {zone.id!r} is for {standing.mode} with the key"
@@ -450,7 +477,7 @@ class SharedProcess(Process):
     # ---- the loop
 
     def turn(self, clock: Clock) -> None:
-        """Take and give leases, follow others, and one pass over the zones that are here."""
+        """Take and give leases, follow others, and one pass over the zones run here."""
         self._reopen_meters()
         try:
             if self._sharing.turn():
@@ -474,9 +501,9 @@ class SharedProcess(Process):
             self._lose(error)
 
     def _run(self, clock: Clock) -> None:
-        """A pass over the zones that are here, the most urgent first, until it is time to look.
+        """A pass over the zones run here, most urgent first, until it is time to read the leases.
 
-        Who has more to do than it can would else not see others come who wait to take some of it.
+        A curator with too many zones would otherwise not notice others that wait to take some.
         """
         if self._sharing.still:
             return
@@ -497,7 +524,7 @@ class SharedProcess(Process):
         return (status.t + 2) * service.seconds + service.grace if status and status.t else 0.0
 
     def rest(self, clock: Clock) -> float:
-        """How long to sleep [s]: never longer than a beat."""
+        """How long to sleep [s]: at most a beat."""
         return min(super().rest(clock), self._sharing.pace.beat)
 
     def _with_curator(self, status: Status) -> Status:
@@ -511,16 +538,16 @@ class SharedProcess(Process):
                 self._witness(zone.service.id).disown()
 
     def _look_at_server(self) -> bool:
-        """After a fail-over: give the ledgers back what they lost, and doubt what was read."""
+        """After a fail-over: restore lost records of the ledgers, and read them again."""
         if self._sharing.moves == self._moves:
             return False
         self._moves = self._sharing.moves
         self._put_back()
-        self._following.doubt()
+        self._follower.doubt()
         return True
 
     def _put_back(self) -> None:
-        """Append again what the ledgers of zones that are not open here lack of the witnesses."""
+        """Append records of the witnesses that the ledgers of zones not open here lack."""
         store = self._sharing.store
         for zone in self._zones:
             name, witness = zone.service.id, self._witness(zone.service.id)
@@ -537,8 +564,7 @@ class SharedProcess(Process):
                     refold(store, name, fold)
                     recover(store, name, fold, witness, self._key.public)
             except LedgerError as error:
-                told = {"zone": name, "reason": str(error)}
-                log.warning("records not put back", extra=told)
+                log.warning("records not put back", extra={"zone": name, "reason": str(error)})
 
     def _close_lost(self) -> None:
         for zone in self._zones:
@@ -549,16 +575,16 @@ class SharedProcess(Process):
                 zone.close()
 
     def _resume(self, *, moved: bool) -> None:
-        """Go on with zones that a lost session cut off, unless their ledgers went on meanwhile.
+        """Continue zones whose session was lost, unless their ledgers have new records.
 
-        Where another server answers they are opened again, which judges what it may have lost.
+        Where another server answers they are reopened, which finds out what it may have lost.
         """
         store, found = self._sharing.store, {}
         cut = {z.service.id: z for z in self._zones if store.cut_off(z.service.id)}
         if cut:
-            found = self._following.catch_up(store, self._sharing.zones - set(cut))
+            found = self._follower.catch_up(store, self._sharing.zones - set(cut))
         for name, zone in cut.items():
-            head, place = store.head(name), self._following.folds[name].place
+            head, place = store.head(name), self._follower.folds[name].place
             same = head is not None and place is not None and head.digest == place.head.digest
             if moved or name in found or not same:
                 zone.close()  # and opened again, with what came
@@ -567,7 +593,7 @@ class SharedProcess(Process):
                 store.resume(name)
 
     def _lose(self, error: LedgerError) -> None:
-        """Without the session nothing may be recorded; the zones wait as they are."""
+        """Without the session nothing may be recorded; the zones wait."""
         if not self._away:
             log.error("database away", extra={"reason": str(error)})
         self._away = True
@@ -577,7 +603,7 @@ class SharedProcess(Process):
             self.board.failed(zone.service.id)
 
     def _give(self, now: float) -> None:
-        """Leave to others what they wait for, and what cannot be run here."""
+        """Give back leases that others wait for, and zones that fail here."""
         sharing = self._sharing
         if len(sharing.seen.living) > 1:
             for zone in self._zones:
@@ -595,7 +621,7 @@ class SharedProcess(Process):
                 sharing.give([zone.service.id for zone in some])
 
     def _spare(self, now: float) -> list[ZoneRun]:
-        """Zones that another can open before they are due; then those that are late by one."""
+        """Zones that another can open before they are due; then those late by an interval."""
         mine = [zone for zone in self._zones if zone.service.id in self._sharing.ready]
         idle = [z for z in mine if self._due(z) - now > z.service.seconds / 4]
         late = [z for z in mine if now - self._due(z) > z.service.seconds]
@@ -604,21 +630,21 @@ class SharedProcess(Process):
     # ---- what others do
 
     def _follow(self, now: float) -> None:
-        """Show what other curators recorded, and say where their zones stand."""
+        """Publish what other curators recorded, and the status of their zones."""
         sharing, here = self._sharing, {z.service.id for z in self._zones if z.curator is not None}
-        anew = self._following.reread(sharing.store, here)
-        found = self._following.catch_up(sharing.store, here)
+        anew = self._follower.reread(sharing.store, here)
+        found = self._follower.catch_up(sharing.store, here)
         for zone in self.deployment.zones:
             if zone.id in here:
                 self._statuses.pop(zone.id, None)
                 continue
             if zone.id in anew:
                 self._statuses.pop(zone.id, None)
-                releases = self._following.folds[zone.id].standing.releases
+                releases = self._follower.folds[zone.id].standing.releases
                 self.history.fill(zone.id, releases, notified=False)
             self._show(zone, found.get(zone.id, []))
             if zone.id in found or zone.id not in self._statuses:
-                fold = self._following.folds[zone.id]
+                fold = self._follower.folds[zone.id]
                 standing = fold.standing if fold.place else None
                 self._statuses[zone.id] = status_of(zone, standing, now)
                 if standing is not None and standing.epoch is not None:
@@ -635,10 +661,10 @@ class SharedProcess(Process):
         self._metrics.cluster(living, len(sharing.ready), sharing.taken)
 
     def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
-        """Fold what came, so that the zone can be taken over at once."""
+        """Replay new records, so that the zone can be taken over at once."""
         try:
             self._replays[zone.id].follow(standing).fold()
-        except HushgridError:  # other terms than ours; who opens the zone says so
+        except HushgridError:  # other terms than here; opening the zone raises the error
             self._replays[zone.id] = Replay(zone)
 
     def _show(self, zone: ZoneService, releases: list[ReleaseRecord]) -> None:
@@ -648,7 +674,9 @@ class SharedProcess(Process):
             try:
                 self._price_file.publish(zone, releases[-1])
             except OSError as error:  # the next one is written again
-                log.warning("not shown", extra={"zone": zone.id, "error": type(error).__name__})
+                log.warning(
+                    "price file not written", extra={"zone": zone.id, "error": type(error).__name__}
+                )
 
     def _use_broker(self) -> None:
         if BROKER not in self._sharing.ready:
@@ -664,19 +692,19 @@ class SharedProcess(Process):
             self._broker = None
 
     def leave(self) -> None:
-        """Others go on with the zones before the ways in are closed."""
+        """Give back all zones before HTTP and MQTT are closed."""
         for zone in self._zones:
             zone.close()
         self._leave_broker()
         self._sharing.leave()
 
 
-def _marked(deployment: Deployment, me: str) -> Deployment:
-    """Every session of the process is known as this curator's."""
+def _with_session_urls(deployment: Deployment, me: str) -> Deployment:
+    """The deployment with this curator's name in every database session."""
     return replace(
         deployment,
-        ledger=marked(deployment.ledger, me),
-        meters=marked(deployment.meters, me),
-        clients=marked(deployment.client_store, me),
-        vtn=marked(deployment.vtn_store, me),
+        ledger=session_url(deployment.ledger, me),
+        meters=session_url(deployment.meters, me),
+        clients=session_url(deployment.client_store, me),
+        vtn=session_url(deployment.vtn_store, me),
     )

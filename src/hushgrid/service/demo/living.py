@@ -1,4 +1,7 @@
-"""The living zone: day after day on a fast clock, until it is told to stop or to begin again."""
+"""The demo: a simulated zone with a real curator, on a fast clock, or one day at once.
+
+One run can be restarted with other dials. A single day is played as fast as possible, then audited.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,19 @@ from hushgrid.service.demo.panel import (
     DAY,
     Channel,
     Panel,
+    PanelFigures,
     PanelStep,
-    Show,
     by_adversary,
     demo_routes,
 )
-from hushgrid.service.demo.setting import HORIZON, OPERATOR, Dials, Secrets, lay_out, private_broker
+from hushgrid.service.demo.setting import (
+    HORIZON,
+    OPERATOR,
+    Dials,
+    Secrets,
+    private_broker,
+    write_service,
+)
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
@@ -51,18 +61,19 @@ from hushgrid.service.promise import sentence
 from hushgrid.service.simulated_meters import Fleet, HttpChannel
 from hushgrid.statistics import next_one
 
-# --------------------------------------------------------------------------------------------------
-# The demo's clock: so many times as fast as life, and never past the work in hand.
-
-
-LOOK = 0.25  # [s] between two looks at whether to stop
+LOOK = 0.25  # [s] between two checks whether to stop
 
 
 class SimulatedPace:
-    """Simulated time from `origin` [UTC epoch s] on, at most `speed` times as fast as life.
+    """Simulated time, at most `speed` times as fast as real time.
 
-    It goes as far as `reach` was told to and waits there, so a slow machine makes a slow day, not
-    one with holes. Infinite speed: as fast as the work allows, without any sleep.
+    It does not pass the instant that `reach` was called with, so a slow machine makes a slow day,
+    not one with holes. At infinite speed there is no sleep.
+
+    Args:
+        origin: Its first instant [UTC epoch s].
+        speed: Times faster than real time.
+        steady: A clock that cannot be set [s].
     """
 
     def __init__(
@@ -79,17 +90,13 @@ class SimulatedPace:
         return min(run, self._limit)
 
     def reach(self, at: float, wake: threading.Event) -> bool:
-        """Go on to an instant; False where `wake` was set before."""
+        """Advance to an instant; False where `wake` was set before."""
         self._limit = max(at, self._limit)
         while (left := at - self.now()) > 0:
             if wake.wait(min(left / self._speed, LOOK)):
                 return False
         self._mark, self._since = self.now(), self._steady()
         return not wake.is_set()
-
-
-# --------------------------------------------------------------------------------------------------
-# One zone of the demo, open: a real process, its houses, and those who watch.
 
 
 TRIES, PAUSE = 100, 0.2  # how often a release is waited for, and how long each time [s]
@@ -99,7 +106,21 @@ _PEOPLE, _NOISE = 0, 1  # what a seed is for
 class DemoRun:
     """The zone of one deployment from its first interval on; `with` opens and closes it.
 
-    `step` plays one interval: readings go in over HTTP, the curator publishes, the panel watches.
+    `step` plays one interval: readings are sent over HTTP, the curator publishes, the panel is
+    updated.
+
+    Args:
+        deployment: The demo's service.
+        stage: The app that the server answers with.
+        clock: The simulated time.
+        url: The server's address.
+        token: The meters' token.
+        seed: Random seed of people and noise.
+        more: Further routes.
+        new_epoch: Begin a new epoch.
+
+    Attributes:
+        zone: The zone.
     """
 
     def __init__(
@@ -151,7 +172,7 @@ class DemoRun:
         return self._fleet.start >= zone.begins + zone.policy.horizon * zone.seconds
 
     def step(self, wake: threading.Event) -> PanelStep | None:
-        """The next interval, whole; None where `wake` was set before it ended."""
+        """Play the next interval; None where `wake` was set before it ended."""
         t = self._fleet.start // self.zone.seconds
         if not self._clock.reach(self._fleet.end, wake):
             return None
@@ -164,7 +185,7 @@ class DemoRun:
         )
 
     def _publish(self, clock: Clock, t: int, wake: threading.Event) -> None:
-        """Turn until the release is out: a zone that failed is opened again after a pause."""
+        """Run the loop until the release is published; a zone that failed is reopened later."""
         for _ in range(TRIES):
             self._process.turn(clock)
             if self._newest is not None and self._newest.t >= t:
@@ -173,26 +194,41 @@ class DemoRun:
                 return
         raise ServiceError(f"the demo's zone published nothing for step {t}; see the log above.")
 
-    def _saw(self, zone: ZoneService, shown: ReleaseRecord) -> None:
+    def _saw(self, zone: ZoneService, release: ReleaseRecord) -> None:
         del zone
-        self._newest = shown
+        self._newest = release
 
 
 def people(seed: int) -> int:
-    """The seed of the houses, apart from that of the noise."""
+    """The seed of the houses, which differs from that of the noise.
+
+    Args:
+        seed: The demo's seed.
+
+    Returns:
+        A seed.
+    """
     return int(np.random.SeedSequence([seed, _PEOPLE]).generate_state(1, np.uint32)[0])
 
 
 def _seeded(seed: int) -> Callable[[], Noise]:
-    """A source for each curator that is opened; no two of them draw the same."""
+    """A noise source for each curator that is opened; no two of them draw the same."""
     numbers = count()
     return lambda: SimulatedNoise(np.random.SeedSequence([seed, _NOISE, next(numbers)]))
 
 
-def telling_house(zone: ZoneService, seed: int, steps: int) -> int:
-    """A house to watch: one that is out for a third of its first day, in one piece if there is one.
+def house_to_display(zone: ZoneService, seed: int, steps: int) -> int:
+    """A house to display: out for about a third of its first day, if possible in one piece.
 
-    The houses' own randomness says so before the day is played.
+    Known before the day is played, since it depends only on the seed.
+
+    Args:
+        zone: The zone.
+        seed: The demo's seed.
+        steps: Steps of a day.
+
+    Returns:
+        The number of the house, from 0.
     """
     lives = simulate_steps(zone.scenario, steps, (people(seed),))
     day = np.array([world.occupancy.copy() for world in lives], np.int8)
@@ -206,8 +242,13 @@ log = logging.getLogger("hushgrid.demo")
 HOST = "127.0.0.1"
 
 
-class Wishes:
-    """What somebody asks of the running demo, from any thread: other dials, or its end."""
+class DemoRequests:
+    """Requests to the running demo, from any thread: other dials, or its end.
+
+    Attributes:
+        wake: Set while there is a request.
+        stopping: Whether the demo should end.
+    """
 
     def __init__(self) -> None:
         self.wake = threading.Event()
@@ -215,17 +256,17 @@ class Wishes:
         self._dials: Dials | None = None
 
     def ask(self, dials: Dials) -> None:
-        """Have the day begin again; of several wishes the last one counts."""
+        """Restart the day; of several requests the last one counts."""
         self._dials = dials
         self.wake.set()
 
     def stop(self) -> None:
-        """Have the demo end."""
+        """End the demo."""
         self.stopping = True
         self.wake.set()
 
     def take(self) -> Dials | None:
-        """What is asked, once."""
+        """The pending request; clears it."""
         if not self.stopping:
             self.wake.clear()
         found, self._dials = self._dials, None
@@ -233,8 +274,17 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """How a demo begins; `begins` [UTC epoch s] is its first midnight."""
+class DemoOptions:
+    """Options of a demo.
+
+    Attributes:
+        dials: What to promise.
+        begins: Its first midnight [UTC epoch s].
+        seed: Random seed.
+        port: Port of the HTTP server.
+        speed: Times faster than real time.
+        horizon: Steps of an epoch.
+    """
 
     dials: Dials
     begins: int
@@ -244,42 +294,50 @@ class Opening:
     horizon: int = HORIZON
 
 
-def live(opening: Opening, wishes: Wishes, say: Callable[[str], None]) -> None:
-    """Serve the zone until `wishes` says stop; then nothing of it is left."""
+def run_demo(options: DemoOptions, requests: DemoRequests, say: Callable[[str], None]) -> None:
+    """Serve the zone until it is stopped; all its files are then deleted.
+
+    Args:
+        options: The options.
+        requests: Requests to the demo.
+        say: Prints a line.
+    """
     with ExitStack() as stack:
         name = stack.enter_context(
             TemporaryDirectory(prefix="hushgrid-demo-", ignore_cleanup_errors=True)
         )
-        demo = _Living(opening, wishes, Path(name), stack)
+        demo = _Living(options, requests, Path(name), stack)
         for line in demo.lines:
             say(line)
-        while not wishes.stopping:
+        while not requests.stopping:
             demo.play()
 
 
 class _Living:
     """The server and broker, and one run after another on them."""
 
-    def __init__(self, opening: Opening, wishes: Wishes, folder: Path, stack: ExitStack) -> None:
-        self._opening, self._wishes, self._folder = opening, wishes, folder
+    def __init__(
+        self, options: DemoOptions, requests: DemoRequests, folder: Path, stack: ExitStack
+    ) -> None:
+        self._options, self._requests, self._folder = options, requests, folder
         self._secrets = Secrets(token_urlsafe(), new_secret())
         channel = Channel()
-        self._show = Show(channel, self._secrets.operator)
-        self._routes = demo_routes(self._show, channel, wishes.ask)
+        self._figures = PanelFigures(channel, self._secrets.operator)
+        self._routes = demo_routes(self._figures, channel, requests.ask)
         self._stage = SwappableApp(self._routes, stale=True)
-        server = Server(self._stage, HOST, opening.port)  # a port that is taken is told at once
+        server = Server(self._stage, HOST, options.port)  # an error at once if the port is taken
         stack.callback(server.stop)
         self._port, self._broker = server.port, stack.enter_context(private_broker(folder))
         self._number, self._new_epoch = 0, False
-        self._next = self._planned(opening.dials)
-        self._begin(opening.dials)
+        self._next = self._planned(options.dials)
+        self._begin(options.dials)
         server.start()
         stack.callback(channel.close)
 
     @property
     def lines(self) -> list[str]:
-        """What whoever started it should know."""
-        minutes = DAY / self._opening.speed / 60
+        """Lines to print at the start: addresses and the operator's secret."""
+        minutes = DAY / self._options.speed / 60
         (zone,) = self._next.zones
         prices = f"hushgrid/{zone.id}/price"
         return [
@@ -293,32 +351,32 @@ class _Living:
         ]
 
     def _planned(self, dials: Dials) -> Deployment:
-        """A folder of its own for a new run of days."""
+        """Plan a new run of days in its own folder."""
         self._number += 1
         (folder := self._folder / str(self._number)).mkdir()
-        return self._laid_out(folder, dials, self._opening.begins)
+        return self._laid_out(folder, dials, self._options.begins)
 
     def _laid_out(self, folder: Path, dials: Dials, begins: int) -> Deployment:
-        return lay_out(
+        return write_service(
             folder,
             dials,
             self._secrets,
             begins=begins,
             port=self._port,
             mqtt=self._broker,
-            horizon=self._opening.horizon,
+            horizon=self._options.horizon,
         )
 
     def _begin(self, dials: Dials) -> None:
-        """A new day under new dials."""
+        """Begin a new day with new dials."""
         (zone,) = self._next.zones
         self._dials, self._new_epoch = dials, False
-        self._clock = SimulatedPace(zone.begins, self._opening.speed)
-        house = telling_house(zone, self._opening.seed, DAY // zone.seconds)
-        self._show.begin(zone, house, dials, sentence(zone))
+        self._clock = SimulatedPace(zone.begins, self._options.speed)
+        house = house_to_display(zone, self._options.seed, DAY // zone.seconds)
+        self._figures.begin(zone, house, dials, sentence(zone))
 
     def play(self) -> None:
-        """Days under one epoch, and the plan of what comes after them."""
+        """Play days of one epoch, and plan what comes after them."""
         deployment = self._next
         with DemoRun(
             deployment,
@@ -326,12 +384,12 @@ class _Living:
             self._clock,
             url=f"http://{HOST}:{self._port}",
             token=self._secrets.token,
-            seed=self._opening.seed + (deployment.zones[0].begins - self._opening.begins),
+            seed=self._options.seed + (deployment.zones[0].begins - self._options.begins),
             more=self._routes,
             new_epoch=self._new_epoch,
         ) as run:
             wanted = self._days(run)
-            if wanted is None and not self._wishes.stopping:
+            if wanted is None and not self._requests.stopping:
                 self._next_epoch(run)
         if wanted is not None:
             self._begin(wanted)
@@ -340,39 +398,37 @@ class _Living:
     def _days(self, run: DemoRun) -> Dials | None:
         """Play until the horizon ends (None), the demo does, or a plan for other dials is made."""
         while not run.over:
-            seen = run.step(self._wishes.wake)
+            seen = run.step(self._requests.wake)
             if seen is not None:
-                self._show.add(seen)
-            if self._wishes.stopping:
+                self._figures.add(seen)
+            if self._requests.stopping:
                 return None
-            dials = self._wishes.take() if self._wishes.wake.is_set() else None
+            dials = self._requests.take() if self._requests.wake.is_set() else None
             if dials is not None and self._replanned(dials):
                 return dials
         return None
 
     def _replanned(self, dials: Dials) -> bool:
-        """Plan for other dials; meanwhile the old day stands still and its pages answer."""
-        self._show.restart(dials)
+        """Plan for other dials; meanwhile the old day is paused and its pages answer."""
+        self._figures.restart(dials)
         try:
             self._next = self._planned(dials)
         except HushgridError as error:
             log.error("dials not usable", extra={"error": type(error).__name__})
-            self._show.stay()
+            self._figures.stay()
             return False
         return True
 
     def _next_epoch(self, run: DemoRun) -> None:
-        """The horizon has ended: the same terms again, from where it ended."""
+        """Begin the next epoch with the same terms after the horizon has ended."""
         zone, folder = run.zone, self._next.key.parent
         begins = zone.begins + zone.policy.horizon * zone.seconds
         self._next = self._laid_out(folder, self._dials, begins)
         self._new_epoch = True
-        self._show.go_on(self._next.zones[0])
+        self._figures.go_on(self._next.zones[0])
 
 
-# --------------------------------------------------------------------------------------------------
-# One day of the demo without a page, as fast as the work allows; then judged.
-
+# ---- one day without pages
 
 BEGINS = 1_767_571_200  # 2026-01-05T00:00:00Z, a Monday
 DAYS = 24  # simulated to foresee one day's error
@@ -381,7 +437,13 @@ _FORESEEN = 2**31  # keeps the simulated days' seeds apart from the played one's
 
 @dataclass(frozen=True, slots=True)
 class DayFigures:
-    """What is left of the day: its figures, and the files that were written."""
+    """Results of one day.
+
+    Attributes:
+        day: Its figures.
+        files: The files that were written.
+        ledger: The exported ledger.
+    """
 
     day: Played
     files: tuple[Path, ...]
@@ -389,9 +451,20 @@ class DayFigures:
 
 
 def play_once(
-    dials: Dials, out: Path, wishes: Wishes, *, seed: int, tick: Callable[[], None]
+    dials: Dials, out: Path, requests: DemoRequests, *, seed: int, tick: Callable[[], None]
 ) -> DayFigures:
-    """Play a day through real parts, check ledger and promise, and write what others can check."""
+    """Play a day through the real service, audit ledger and promise, and write files to check.
+
+    Args:
+        dials: What to promise.
+        out: Where files are written.
+        requests: Ends the day early.
+        seed: Random seed.
+        tick: Called after each piece of work.
+
+    Returns:
+        Figures and files.
+    """
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(
@@ -403,12 +476,12 @@ def play_once(
         server.start()
         stack.callback(server.stop)
         secrets = Secrets(token_urlsafe(), new_secret())
-        made = lay_out(folder, dials, secrets, begins=BEGINS, port=server.port)
+        made = write_service(folder, dials, secrets, begins=BEGINS, port=server.port)
         (zone,) = made.zones
         tick()
         url, clock = f"http://{HOST}:{server.port}", SimulatedPace(BEGINS, math.inf)
         with DemoRun(made, stage, clock, url=url, token=secrets.token, seed=seed) as run:
-            seen = [_step(run, wishes, tick) for _ in range(DAY // zone.seconds)]
+            seen = [_step(run, requests, tick) for _ in range(DAY // zone.seconds)]
         foreseen = foresee(zone, seed, len(seen), tick)
         found, records, files = _audited(folder, made.ledger, zone.id, out)
         tick()
@@ -417,10 +490,10 @@ def play_once(
         )
 
 
-def _step(run: DemoRun, wishes: Wishes, tick: Callable[[], None]) -> PanelStep:
-    seen = run.step(wishes.wake)
+def _step(run: DemoRun, requests: DemoRequests, tick: Callable[[], None]) -> PanelStep:
+    seen = run.step(requests.wake)
     if seen is None:
-        if wishes.stopping:
+        if requests.stopping:
             raise KeyboardInterrupt
         raise ServiceError("the demo's zone left an interval out; see the log above.")
     tick()
@@ -428,7 +501,17 @@ def _step(run: DemoRun, wishes: Wishes, tick: Callable[[], None]) -> PanelStep:
 
 
 def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> Foreseen:
-    """The error that one day of the zone's policy should have, from public models alone."""
+    """The error that one day of the zone's policy should have, from public models alone.
+
+    Args:
+        zone: The zone.
+        seed: Random seed of the simulated days.
+        steps: Steps of a day.
+        tick: Called after each simulated day.
+
+    Returns:
+        The planned error, and the mean and range of simulated days.
+    """
     policy = zone.policy.first(steps)
     world = zone.scenario
     terms = (world.zone, world.tariff, world.models, world.consumption)
@@ -445,7 +528,7 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
 def _audited(
     folder: Path, ledger: str, zone: str, out: Path
 ) -> tuple[Certificate, int, tuple[Path, ...]]:
-    """Copy out what anybody needs for an audit, and make one from the copies."""
+    """Export what an audit needs, and audit the copies."""
     with open_store(ledger, create=False) as store:
         lines = [record.line for record in store.records(zone)]
     written = write_text(out / "ledger.ndjson", "".join(f"{line}\n" for line in lines))
@@ -485,7 +568,7 @@ def _played(
         eta=dials.eta,
         promise=sentence(zone),
         seed=seed,
-        house=telling_house(zone, seed, len(seen)),
+        house=house_to_display(zone, seed, len(seen)),
         optimal=np.array([one.optimal for one in seen]),
         published=np.array([one.rate for one in seen]),
         occupancy=np.array([one.occupancy for one in seen]),

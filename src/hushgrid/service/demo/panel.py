@@ -1,6 +1,8 @@
-"""What the adversary panel shows: one house's day so far, what is believed of it, and the scores.
+"""The demo's adversary panel: beliefs about one house over its day, scores, and events for pages.
 
-Written by the demo's loop, read by the server's thread.
+Two adversaries, each with protection and without. They get releases, and the strong one every
+other reading; the true occupancy is used for scoring only. Written by the demo's loop, read by
+the server's thread. Paths: /demo/state, /demo/stream and /demo/day.
 """
 
 from __future__ import annotations
@@ -36,16 +38,15 @@ from hushgrid.service.http.common import RETRY, ParameterError, problem
 from hushgrid.service.http.prices import HEADERS, HEARTBEAT
 from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord
 
-# --------------------------------------------------------------------------------------------------
-# News of the demo as server-sent events: one queue a listener, and none holds up the day.
-
-
 QUEUE, MOST = 16, 200  # events a listener may be behind, and listeners
 END = b""
 
 
 class Channel:
-    """All listeners; `tell` and `close` may be called from any thread, the rest by the server."""
+    """Server-sent events to all listeners, with a queue for each; none delays the loop.
+
+    `send` and `close` may be called from any thread, the rest by the server.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,12 +55,12 @@ class Channel:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def tell(self, name: str, data: dict[str, Any]) -> None:
-        """Send an event to everybody; returns at once."""
+    def send(self, name: str, data: dict[str, Any]) -> None:
+        """Send an event to all listeners; returns at once."""
         self._later(f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode())
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Disconnect all listeners."""
         self._later(END)
 
     def _later(self, event: bytes) -> None:
@@ -91,12 +92,12 @@ class Channel:
         return queue
 
     def leave(self, queue: asyncio.Queue[bytes]) -> None:
-        """A listener has gone."""
+        """Remove a listener."""
         self._listeners.discard(queue)
 
 
 class _DemoListening(Response):
-    """The answer to one listener, until either side ends it."""
+    """The response to one listener, until either side ends it."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
@@ -129,21 +130,20 @@ async def _gone(receive: Receive, queue: asyncio.Queue[bytes]) -> None:
     queue.put_nowait(END)
 
 
-# --------------------------------------------------------------------------------------------------
-# How well beliefs told those at home from those away over the last day, kept up step by step.
-
-
 BINS = 1 << 13  # beliefs nearer than half of 1 / BINS to each other are ties
 
 
 class Rolling:
-    """AUC over all houses and the last `steps` steps; as cheap after a week as after an hour.
+    """AUC over all houses and the last `steps` steps; its cost does not grow with time.
 
     >>> rolling = Rolling(steps=4)
     >>> for home, belief in ((0, 0.2), (1, 0.9), (1, 0.6), (0, 0.7)):
     ...     rolling.add(np.array([home]), np.array([belief]))
     >>> rolling.auc
     0.75
+
+    Args:
+        steps: Length of the window.
     """
 
     def __init__(self, steps: int) -> None:
@@ -152,7 +152,7 @@ class Rolling:
         self._counts = np.zeros((2, BINS + 1), np.int64)  # of away and at home
 
     def add(self, occupancy: NDArray[np.integer], belief: Floats) -> None:
-        """One step of all houses: 0 or 1, and the chance that was given."""
+        """Add one step of all houses: occupancy 0 or 1, and the believed chance of 1."""
         row = np.rint(belief * BINS).astype(np.intp), occupancy == 1
         self._rows.append(row)
         self._put(row, 1)
@@ -167,7 +167,7 @@ class Rolling:
 
     @property
     def auc(self) -> float | None:
-        """Chance that one at home is believed in more than one away; None before both were seen."""
+        """Chance that a house at home is believed more than one away; None: not both seen."""
         away, home = self._counts
         pairs = int(away.sum()) * int(home.sum())
         if not pairs:
@@ -176,23 +176,22 @@ class Rolling:
         return float((home * (below + away / 2)).sum() / pairs)
 
 
-# --------------------------------------------------------------------------------------------------
-# Two adversaries beside the demo, each with protection and without: what they believe, live.
-#
-# They are handed releases, and the strong one every other reading. The truth is kept for scoring.
-
-
 KNOWS = ("none", "others")  # the paper's adversary, and the strong one
-SHOWN = ("open", "private")  # the load itself, and what was published
-BELIEFS = ("prior", *(f"{knows} {shown}" for knows in KNOWS for shown in SHOWN))
+VIEWS = ("open", "private")  # the load itself, and what was published
+BELIEFS = ("prior", *(f"{knows} {view}" for knows in KNOWS for view in VIEWS))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PanelStep:
-    """One step: who was at home, and the chance that each adversary gives it, for every house.
+    """One step of all houses.
 
-    `home` has an array (houses,) for each of BELIEFS. `load` [Wh]; `optimal` and `rate`
-    [currency/kWh].
+    Attributes:
+        t: The step, from 1.
+        occupancy: Who was at home, (houses,).
+        home: Believed chance of being at home, (houses,) for each of `BELIEFS`.
+        load: [Wh]
+        optimal: The optimal rate [currency/kWh].
+        rate: The published rate [currency/kWh].
     """
 
     t: int
@@ -204,7 +203,11 @@ class PanelStep:
 
 
 class Panel:
-    """Folds releases one by one; `t` counts from the epoch's first step, as the zone's own does."""
+    """Updates the adversaries' beliefs release by release.
+
+    Args:
+        zone: The zone.
+    """
 
     def __init__(self, zone: ZoneService) -> None:
         self._zone = zone
@@ -216,17 +219,17 @@ class Panel:
         self._beliefs: dict[str, Beliefs] = dict.fromkeys(BELIEFS, private.start())
         self._first = zone.begins // zone.seconds
 
-    def fold(self, shown: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> PanelStep:
-        """Let everybody see one release; readings [Wh] and occupancy are the truth behind it."""
-        t = shown.t - self._first + 1
-        releases = dict(self._releases(shown, readings))
+    def fold(self, record: ReleaseRecord, readings: Int32s, occupancy: UInt8s) -> PanelStep:
+        """Update all beliefs with one release; readings [Wh] and occupancy are the truth."""
+        t = record.t - self._first + 1
+        releases = dict(self._releases(record, readings))
         for name in BELIEFS:
             self._beliefs[name] = self._after(name, t, releases, readings)
         load, rate = 0, 0.0
         if releases:
             load, rate = releases["open"].load_hat, releases["open"].rate
         home = {name: self._home(name) for name in BELIEFS}
-        return PanelStep(t, occupancy.copy(), home, load, rate, shown.rate)
+        return PanelStep(t, occupancy.copy(), home, load, rate, record.rate)
 
     def _after(self, name: str, t: int, releases: dict[str, Release], readings: Int32s) -> Beliefs:
         beliefs = self._beliefs[name]
@@ -240,16 +243,16 @@ class Panel:
             who = who.with_others(KnownReadings(readings[None, :], first=t))
         return who.step(beliefs, releases[kind])
 
-    def _releases(self, shown: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
-        """The release as the mechanism made it, and without its noise; none of a stand-in."""
-        if shown.source != "readings":
+    def _releases(self, record: ReleaseRecord, readings: Int32s) -> Iterator[tuple[str, Release]]:
+        """The mechanism's release, and the same without noise; none of a forecast or fallback."""
+        if record.source != "readings":
             return
         zone, policy = self._zone, self._zone.policy
         roster, exact = roster_digest(zone), policy.on_empty == "publish_exact"
         epoch = EpochRecord(
-            shown.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
+            record.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
         )
-        release = shown.in_epoch(epoch)
+        release = record.in_epoch(epoch)
         yield "private", release
         yield "open", without_noise(release, readings, zone.scenario)
 
@@ -263,39 +266,50 @@ class Panel:
 
 
 def by_adversary(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """{knows: {open, private}} of what is kept under the names of BELIEFS.
+    """Regroup values by what the adversary knows.
 
     >>> by_adversary({name: i for i, name in enumerate(BELIEFS)})
     {'none': {'open': 1, 'private': 2}, 'others': {'open': 3, 'private': 4}}
+
+    Args:
+        values: Values under the names of `BELIEFS`.
+
+    Returns:
+        {knows: {open, private}}.
     """
-    return {knows: {shown: values[f"{knows} {shown}"] for shown in SHOWN} for knows in KNOWS}
+    return {knows: {view: values[f"{knows} {view}"] for view in VIEWS} for knows in KNOWS}
 
 
 DAY = 86_400  # [s]
 _DIGITS = 6
 
 
-class Show:
-    """The panel's figures; told to listeners step by step."""
+class PanelFigures:
+    """The panel's figures, sent to listeners step by step.
+
+    Args:
+        channel: The listeners.
+        operator: The operator's secret, which the demo's page displays.
+    """
 
     def __init__(self, channel: Channel, operator: str) -> None:
         self._channel, self._operator = channel, operator
         self._mutex = threading.Lock()
 
     def restart(self, dials: Dials) -> None:
-        """Say that the day begins again, under these dials."""
+        """Announce that the day begins again with these dials."""
         with self._mutex:
             self._restarting = True
-        self._channel.tell("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+        self._channel.send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
 
     def stay(self) -> None:
-        """Say that the day goes on after all, under the dials it had."""
+        """Announce that the day continues with the dials it had."""
         with self._mutex:
             self._restarting, dials = False, self._dials
-        self._channel.tell("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+        self._channel.send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
 
     def begin(self, zone: ZoneService, house: int, dials: Dials, promise: str) -> None:
-        """A new run of days, from its first interval on."""
+        """Begin a new run of days."""
         with self._mutex:
             self._zone, self._house, self._dials = zone, house, dials
             self._promise, self._restarting = promise, False
@@ -304,18 +318,18 @@ class Show:
             self._clear(1)
 
     def go_on(self, zone: ZoneService) -> None:
-        """The same days under the zone's next epoch."""
+        """Continue the same days in the zone's next epoch."""
         with self._mutex:
             self._zone = zone
 
     def _clear(self, day: int) -> None:
-        """A day begins: nothing is drawn yet."""
+        """Begin a day without figures."""
         self._day, self._t = day, 0
         self._occupancy: list[int] = []
         self._home: dict[str, list[float]] = {name: [] for name in BELIEFS}
 
     def add(self, seen: PanelStep) -> None:
-        """Draw one step more, and tell it."""
+        """Add one step and send it to listeners."""
         start = self._zone.begins + (seen.t - 1) * self._zone.seconds
         day, t = divmod((start - self._begins) // self._zone.seconds, self._steps)
         with self._mutex:
@@ -335,7 +349,7 @@ class Show:
                 **by_adversary(last),
                 "auc": self._auc(),
             }
-        self._channel.tell("step", event)
+        self._channel.send("step", event)
 
     def _auc(self) -> dict[str, dict[str, float | None]]:
         found = {
@@ -346,7 +360,7 @@ class Show:
         return {knows: {**each[knows], "prior": found["prior"]} for knows in KNOWS}
 
     def state(self) -> dict[str, Any]:
-        """All of it, for a page that begins."""
+        """All figures, for a page that loads."""
         with self._mutex:
             return {
                 "zone": self._zone.id,
@@ -369,20 +383,27 @@ class Show:
             }
 
 
-# --------------------------------------------------------------------------------------------------
-# The demo's own paths: /demo/state, /demo/stream and /demo/day.
-
-
 LARGEST, PATIENCE = 10_000, 10.0  # [bytes] of a body, [s] for it to come
 JSON = "application/json"
 
 
-def demo_routes(show: Show, channel: Channel, ask: Callable[[Dials], None]) -> list[BaseRoute]:
-    """The paths of the adversary panel; `ask` has the day begin again under other dials."""
+def demo_routes(
+    figures: PanelFigures, channel: Channel, ask: Callable[[Dials], None]
+) -> list[BaseRoute]:
+    """The paths of the adversary panel.
+
+    Args:
+        figures: The figures.
+        channel: The listeners.
+        ask: Restarts the day with other dials.
+
+    Returns:
+        Routes of the HTTP server.
+    """
 
     async def state(request: Request) -> Response:
         del request
-        return JSONResponse(show.state(), headers={"Cache-Control": "no-store"})
+        return JSONResponse(figures.state(), headers={"Cache-Control": "no-store"})
 
     async def day(request: Request) -> Response:
         try:
@@ -392,8 +413,8 @@ def demo_routes(show: Show, channel: Channel, ask: Callable[[Dials], None]) -> l
         except (ClientDisconnect, TimeoutError):
             return problem(408, "The body did not come; send it at once.")
         ask(dials)
-        told = {"epsilon": dials.epsilon, "eta": dials.eta}
-        return JSONResponse(told, 202, {"Cache-Control": "no-store"})
+        values = {"epsilon": dials.epsilon, "eta": dials.eta}
+        return JSONResponse(values, 202, {"Cache-Control": "no-store"})
 
     return [
         Route("/demo/state", state, methods=["GET"]),
@@ -403,7 +424,7 @@ def demo_routes(show: Show, channel: Channel, ask: Callable[[Dials], None]) -> l
 
 
 async def _body(request: Request) -> Any:
-    # A page of another origin cannot send this type without asking first, and nobody answers it.
+    # A page of another origin cannot send this type without a preflight, which is not answered.
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != JSON:
         raise ParameterError("Content-Type", media, f"send {JSON}", 415)

@@ -1,4 +1,4 @@
-"""The demo's service in a folder: its file, its key, its operator; from two dials."""
+"""Setup of the demo: its service in a folder (file, key, operator) from two dials, and a broker."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from hushgrid.service.curator import utc
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.readiness import KEY_FILE
 
-# --------------------------------------------------------------------------------------------------
-# A broker of the demo's own on a free port, where mosquitto is installed.
-
-
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
 PATIENCE, LOOK = 10.0, 0.05  # [s] until it answers, and between two looks
 
 
 @contextmanager
 def private_broker(folder: Path) -> Iterator[int | None]:
-    """The port of a broker that only this machine reaches; None where there is none to be had."""
+    """A mosquitto broker that only this machine reaches.
+
+    Args:
+        folder: Where its configuration is written.
+
+    Yields:
+        Its port; None where mosquitto is not installed or does not start.
+    """
     program = shutil.which("mosquitto", path=PLACES) or shutil.which("mosquitto")
     if program is None:
         yield None
@@ -53,7 +56,7 @@ def private_broker(folder: Path) -> Iterator[int | None]:
         [program, "-c", str(file)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for us: we end it when prices no longer go out
+        start_new_session=True,  # Ctrl-C ends the demo first, then the broker
     ) as process:
         try:
             yield port if _answers(port, process) else None
@@ -85,11 +88,15 @@ _FOR_EVER = 10**9  # [s] of the demo's clock: tokens must outlast its fast days
 
 @dataclass(frozen=True, slots=True)
 class Dials:
-    """What the demo promises: epsilon about any quarter hour of a week, and the trust eta.
+    """What the demo promises.
 
     >>> Dials(epsilon=1.0, eta=2.0)
     Traceback (most recent call last):
     hushgrid.errors.ServiceError: eta is 2.0; give a number from 0 to 1.
+
+    Attributes:
+        epsilon: Of the promise about any quarter hour of a week.
+        eta: Trust in the consumption model.
     """
 
     epsilon: float = 1.0
@@ -104,13 +111,18 @@ class Dials:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What the demo's own parts show each other: the meters' token, the operator's secret."""
+    """Secrets of the demo's own parts.
+
+    Attributes:
+        token: The meters' token.
+        operator: The operator's secret.
+    """
 
     token: str
     operator: str
 
 
-def lay_out(
+def write_service(
     folder: Path,
     dials: Dials,
     secrets: Secrets,
@@ -120,10 +132,21 @@ def lay_out(
     mqtt: int | None = None,
     horizon: int = HORIZON,
 ) -> Deployment:
-    """Write service file and key into a folder, add its operator, and plan; some seconds.
+    """Write service file and key into a folder, add its operator, and plan; takes some seconds.
 
-    `mqtt` is the port of a broker on this machine. A folder may be laid out again for a later
-    `begins`: its key, ledger and operator stay.
+    A folder may be used again for a later `begins`: its key, ledger and operator are kept.
+
+    Args:
+        folder: The folder.
+        dials: What to promise.
+        secrets: Secrets of the demo's parts.
+        begins: Start of the first interval [UTC epoch s].
+        port: Port of the HTTP server.
+        mqtt: Port of a broker on this machine; None: no broker.
+        horizon: Steps of the epoch.
+
+    Returns:
+        The service.
     """
     digest = hashlib.sha256(secrets.token.encode()).hexdigest()
     broker = (
@@ -156,7 +179,14 @@ def lay_out(
 
 
 def budget_of(zone: ZoneService) -> float:
-    """Enough for every release of the horizon, in round figures."""
+    """A budget for every release of the horizon, rounded up to a tenth.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        Epsilon.
+    """
     return float(math.ceil(10 * zone.policy.epsilon * zone.policy.horizon + 1) / 10)
 
 
