@@ -61,7 +61,37 @@ def begin(
     if new_epoch:  # first, since it is refused while the old epoch has readings open
         check_new(service, ledger.standing)
         _new_roster(service, meters)
-    _begin(service, ledger, new_epoch, stated or {})
+    standing = ledger.standing
+    if standing.epoch is not None and not new_epoch:
+        check_same(service, standing)
+        if standing.schedule is None:
+            _commit(service, ledger)
+        return
+    ledger.write(epoch_record(service, first_state(service).digest, **(stated or {})))
+    _charge(service, ledger)
+    _commit(service, ledger)
+
+
+def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecord:
+    """The record of an epoch with a zone's terms.
+
+    Args:
+        service: The zone.
+        digest: The digest of its terms.
+        **stated: Optional fields of the record.
+
+    Returns:
+        The record.
+    """
+    return EpochRecord(
+        digest,
+        first=service.begins // service.seconds,
+        horizon=service.policy.horizon,
+        seconds=service.seconds,
+        roster=roster_digest(service),
+        exact=service.policy.on_empty == "publish_exact",
+        **stated,
+    )
 
 
 def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> None:
@@ -154,32 +184,6 @@ def _new_roster(service: ZoneService, meters: IntervalSource) -> None:
         raise
     except MeterError:
         meters.reopen(service.id, service.meters, service.seconds, service.begins)
-
-
-def _begin(
-    service: ZoneService, ledger: Ledger, new_epoch: bool, stated: Mapping[str, Any]
-) -> None:
-    """Check the present epoch's terms, or write the records of a new one."""
-    standing = ledger.standing
-    if standing.epoch is not None and not new_epoch:
-        check_same(service, standing)
-        if standing.schedule is None:
-            _commit(service, ledger)
-        return
-    state = first_state(service)
-    ledger.write(
-        EpochRecord(
-            state.digest,
-            first=service.begins // service.seconds,
-            horizon=service.policy.horizon,
-            seconds=service.seconds,
-            roster=roster_digest(service),
-            exact=service.policy.on_empty == "publish_exact",
-            **stated,
-        ),
-    )
-    _charge(service, ledger)
-    _commit(service, ledger)
 
 
 def _charge(service: ZoneService, ledger: Ledger) -> None:

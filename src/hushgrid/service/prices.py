@@ -548,13 +548,16 @@ class History:
     def between(self, zone: str, since: int, until: int) -> list[ReleaseRecord]:
         """Releases that apply from an instant of since..until on [UTC epoch s, until not in]."""
         known = self._releases[zone]
-        low = bisect.bisect_left(known, since, key=_applies)
-        return known[low : bisect.bisect_left(known, until, key=_applies)]
+        low, high = (
+            bisect.bisect_left(known, at, key=lambda one: one.applies_start)
+            for at in (since, until)
+        )
+        return known[low:high]
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t; None where it is not kept."""
         known = self._releases[zone]
-        place = bisect.bisect_left(known, t, key=_step)
+        place = bisect.bisect_left(known, t, key=lambda one: one.release.t)
         return known[place] if place < len(known) and known[place].t == t else None
 
     def last(self, zone: str, number: int) -> list[ReleaseRecord]:
@@ -568,14 +571,6 @@ def _notify(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: Rele
             watcher(zone, release)
         except Exception as error:  # a subscriber that fails must not stop the tick
             log.warning("watcher failed", extra={"error": type(error).__name__})
-
-
-def _applies(release: ReleaseRecord) -> int:
-    return release.applies_start
-
-
-def _step(release: ReleaseRecord) -> int:
-    return release.release.t
 
 
 # ---- bodies

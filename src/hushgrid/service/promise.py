@@ -19,6 +19,7 @@ from hushgrid.errors import HushgridError, PlanError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.toml import duration_text
 from hushgrid.mechanism.policy import Policy
+from hushgrid.model.scenario import Scenario
 from hushgrid.planning.expected_error import RHO
 from hushgrid.planning.planner import Secret, ZoneTerms, assumptions, examine
 from hushgrid.planning.tradeoff import ETAS, Tradeoff, expected, tradeoff
@@ -30,9 +31,9 @@ from hushgrid.report.promise import (
     promise_sentence,
 )
 from hushgrid.service.curator import utc
-from hushgrid.service.epoch import first_state, roster_digest
+from hushgrid.service.epoch import epoch_record, first_state
 from hushgrid.service.gaps import CLOSE
-from hushgrid.service.ledger.records import EpochRecord, LedgerState
+from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.replay import Replay, brought_now, initial_state
 
 DAY = 86_400  # [s]
@@ -149,7 +150,7 @@ def expected_error(zone: ZoneService) -> float | None:
         return None
     policy = first_day(zone)
     try:
-        found, _ = expected(_world(zone), policy, promise_of(zone).epsilon, _rho(zone))
+        found, _ = expected(_world(zone.scenario), policy, promise_of(zone).epsilon, _rho(zone))
     except HushgridError:
         return None
     return found.estimated if policy.publish == "estimate" else found.raw
@@ -201,7 +202,7 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
     promise, schedule = promise_of(zone), zone.policy.schedule
     fixed = schedule.adaptive or zone.scenario.consumption.reacts  # these go with eta = 1 alone
     return tradeoff(
-        _world(zone),
+        _world(zone.scenario),
         first_day(zone),
         secret="step" if promise.secret == "window" else promise.secret,
         epsilon=promise.epsilon,
@@ -213,8 +214,7 @@ def _tradeoff(zone: ZoneService) -> Tradeoff:
     )
 
 
-def _world(zone: ZoneService) -> ZoneTerms:
-    scenario = zone.scenario
+def _world(scenario: Scenario) -> ZoneTerms:
     return scenario.zone, scenario.tariff, scenario.models, scenario.consumption
 
 
@@ -241,10 +241,7 @@ def outlook(zone: ZoneService) -> Outlook:
     steps = zone.policy.schedule.covers(zone.policy.horizon)
     policy = zone.policy.first(_DAYS * DAY // zone.seconds).at_even_share()
     seen = examine(
-        scenario.zone,
-        scenario.tariff,
-        scenario.models,
-        scenario.consumption,
+        *_world(scenario),
         policy,
         secret="step" if promise.secret == "window" else promise.secret,
         epsilon=promise.epsilon,
@@ -322,14 +319,7 @@ class Running(NamedTuple):
     @classmethod
     def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
         """The epoch that would begin now, with what houses brought along before it."""
-        epoch = EpochRecord(
-            first_state(zone).digest,
-            zone.begins // zone.seconds,
-            zone.policy.horizon,
-            zone.seconds,
-            roster_digest(zone),
-            exact=zone.policy.on_empty == "publish_exact",
-        )
+        epoch = epoch_record(zone, first_state(zone).digest)
         epochs = (*standing.epochs, epoch)
         return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
 
@@ -416,19 +406,18 @@ def _next(standing: LedgerState) -> int:
     return max(standing.epoch.step(last) + 1, 1)
 
 
-def _paid_from(zone: ZoneService) -> str:
-    return "there will be" if zone.budget is None else f"the budget of {zone.budget:g} pays for"
-
-
 def _lasting(zone: ZoneService, on: Running | None) -> str:
     """How long the budget lasts, in a sentence."""
-    paid, least = affordable(zone, on), ""
+    paid = affordable(zone, on)
     which = "" if on is None else " of the new epoch" if on.new else " in the running epoch"
     rest = "whole horizon" if on is None or on.new else "rest of the horizon"
     if zone.budget is None and paid.releases is not None:
         return f"No budget is set: every interval of the {rest}{which} gets a release."
     if paid.releases is None:
-        return f"How many releases{which} {_paid_from(zone)} is not known ahead: {paid.why}."
+        budget = (
+            "there will be" if zone.budget is None else f"the budget of {zone.budget:g} pays for"
+        )
+        return f"How many releases{which} {budget} is not known ahead: {paid.why}."
     if paid.releases == paid.steps:
         return f"The budget of {zone.budget:g} lasts for the {rest}{which}."
     least = "at least " if paid.least else ""

@@ -193,7 +193,6 @@ class DuckDb(Engine):
 
     def distinct(self, width: int) -> Callable[[Any], Any]:
         """By a bitmap, whose memory is known in advance."""
-        import ibis
 
         @ibis.udf.agg.builtin  # type: ignore[untyped-decorator]
         def bitstring_agg(x: int, low: int, high: int) -> str:  # type: ignore[empty-body]
@@ -235,8 +234,6 @@ class Spark(Engine):
 
     def distinct(self, width: int) -> Callable[[Any], Any]:
         """By a bitmap, which Spark has for 32,768 numbers; nothing of a house is shuffled."""
-        import ibis
-
         del width  # a roster's is never more
 
         @ibis.udf.agg.builtin  # type: ignore[untyped-decorator]
@@ -283,16 +280,12 @@ def open_engine(url: str) -> Engine:
             " ibis."
         )
     with _opening(scheme):
-        import ibis
-
         return Engine(ibis.connect(url))
 
 
 def _duckdb(rest: str) -> DuckDb:
     place, options = _split(rest)
     with _opening("duckdb"):
-        import ibis
-
         made = {"memory_limit": MEMORY, "preserve_insertion_order": "false", **options}
         backend = ibis.duckdb.connect(place or ":memory:", read_only=False, **made)
         backend.raw_sql("SET TimeZone = 'UTC'")
@@ -302,7 +295,6 @@ def _duckdb(rest: str) -> DuckDb:
 def _spark(rest: str) -> Spark:
     master, options = _split(rest)
     with _opening("spark"):
-        import ibis
         from pyspark.sql import SparkSession
 
         made = {

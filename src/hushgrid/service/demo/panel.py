@@ -33,10 +33,10 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import Release
 from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
-from hushgrid.service.epoch import roster_digest
+from hushgrid.service.epoch import epoch_record
 from hushgrid.service.http.common import RETRY, ParameterError, problem
 from hushgrid.service.http.prices import HEADERS, HEARTBEAT
-from hushgrid.service.ledger.records import EpochRecord, ReleaseRecord
+from hushgrid.service.ledger.records import ReleaseRecord
 
 QUEUE, MOST = 16, 200  # events a listener may be behind, and listeners
 END = b""
@@ -247,14 +247,9 @@ class Panel:
         """The mechanism's release, and the same without noise; none of a forecast or fallback."""
         if record.source != "readings":
             return
-        zone, policy = self._zone, self._zone.policy
-        roster, exact = roster_digest(zone), policy.on_empty == "publish_exact"
-        epoch = EpochRecord(
-            record.digest or "", self._first, policy.horizon, zone.seconds, roster, exact
-        )
-        release = record.in_epoch(epoch)
+        release = record.in_epoch(epoch_record(self._zone, record.digest or ""))
         yield "private", release
-        yield "open", without_noise(release, readings, zone.scenario)
+        yield "open", without_noise(release, readings, self._zone.scenario)
 
     def _home(self, name: str) -> Floats:
         """Chances of being at home, the mean over the models weighted by their evidence."""

@@ -12,10 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Int8s
@@ -246,17 +244,11 @@ class GroupCommit:
         self._waiting.append(mine)
         with self._lock:
             if mine.codes is None and mine.error is None:
-                self._store(self._all())
+                self._store([self._waiting.popleft() for _ in range(len(self._waiting))])
         if mine.error is not None:
             raise mine.error
         assert mine.codes is not None
         return counts_of(mine.codes, ends, marks)
-
-    def _all(self) -> list[_WaitingCommit]:
-        group = []
-        while self._waiting:
-            group.append(self._waiting.popleft())
-        return group
 
     def _store(self, group: list[_WaitingCommit]) -> None:
         try:
@@ -285,7 +277,7 @@ def _own(error: BaseException) -> Exception:
 log = logging.getLogger("hushgrid.meters")
 
 
-class HeldMeters:
+class HeldMeters(MeterStore):
     """A MeterStore that delegates to another one and can reopen it. Safe for threads.
 
     The store behind it is opened with the first zone: by then the caller holds the zone's lock, so
@@ -347,20 +339,6 @@ class HeldMeters:
         """Start a new epoch with another roster."""
         self._store.reopen(zone, meters, interval, begins)
         self._zones[zone] = (meters, interval)
-
-    def put(
-        self,
-        zone: str,
-        house: ArrayLike,
-        start: ArrayLike,
-        duration: ArrayLike,
-        wh: ArrayLike,
-        *,
-        marked: ArrayLike | None = None,
-    ) -> Counts:
-        """Store readings; MeterRetryError whenever they should be sent again."""
-        everything = [np.size(house)]
-        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
 
     def put_each(
         self,
@@ -425,14 +403,3 @@ class HeldMeters:
         with self._mutex:
             if self._opened is not None:
                 self._opened.shut()
-
-    def __enter__(self) -> HeldMeters:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shut()

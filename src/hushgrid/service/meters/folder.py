@@ -31,7 +31,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -67,6 +66,7 @@ from hushgrid.service.meters.ports import (
     Columns,
     Counts,
     Interval,
+    MeterStore,
     Roster,
     RosterEpoch,
     Share,
@@ -601,7 +601,7 @@ def _unavailable(path: Path, error: BaseException | None) -> MeterRetryError:
 MOST_OPEN = 1000  # intervals of a zone that may be open at a time
 
 
-class SegmentMeters:
+class SegmentMeters(MeterStore):
     """Meter store in a folder. See `MeterStore` for each method.
 
     Args:
@@ -649,20 +649,6 @@ class SegmentMeters:
                     raise MeterError(f"zone {zone!r} is new; call open_zone.")
                 self._zones[zone] = _Zone(zone, folder, epoch)
             self._zones[zone].renew(roster, begins)
-
-    def put(
-        self,
-        zone: str,
-        house: ArrayLike,
-        start: ArrayLike,
-        duration: ArrayLike,
-        wh: ArrayLike,
-        *,
-        marked: ArrayLike | None = None,
-    ) -> Counts:
-        """See MeterStore."""
-        everything = [np.size(house)]
-        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
 
     def put_each(
         self,
@@ -712,17 +698,6 @@ class SegmentMeters:
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
-
-    def __enter__(self) -> SegmentMeters:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shut()
 
     def _zone(self, zone: str) -> _Zone:
         found = self._zones.get(zone)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -442,11 +442,18 @@ class IntervalSource(Protocol):
     """Where a curator's closed intervals come from: a meter store, or sums made elsewhere."""
 
     def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
-        """Fix a zone's roster and interval length [s]."""
+        """Fix a zone's roster (meter ids in house order) and interval length [s].
+
+        The first call starts the zone; every later one must give the same. MeterError otherwise.
+        """
         ...
 
     def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s]."""
+        """Start a new epoch with another roster at `begins` [epoch s].
+
+        Intervals that start before are closed with it. Refused while one that stays open holds
+        readings. What is closed stays closed; readings of the old epoch can only be purged.
+        """
         ...
 
     def get(self, zone: str, start: int) -> Closed:
@@ -454,7 +461,7 @@ class IntervalSource(Protocol):
         ...
 
     def close(self, zone: str, start: int) -> None:
-        """Close an interval and all before it."""
+        """Close an interval and all before it, durably: later readings of them are late."""
         ...
 
     def last_closed(self, zone: str) -> int | None:
@@ -473,23 +480,8 @@ class IntervalSource(Protocol):
         ...
 
 
-class MeterStore(Protocol):
+class MeterStore(IntervalSource, Protocol):
     """Readings of one or more zones, durable. Safe for threads."""
-
-    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
-        """Fix a zone's roster (meter ids in house order) and interval length [s].
-
-        The first call starts the zone; every later one must give the same. MeterError otherwise.
-        """
-        ...
-
-    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
-        """Start a new epoch with another roster at `begins` [epoch s].
-
-        Intervals that start before are closed with it. Refused while one that stays open holds
-        readings. What is closed stays closed; readings of the old epoch can only be purged.
-        """
-        ...
 
     def put(
         self,
@@ -507,7 +499,8 @@ class MeterStore(Protocol):
         other effect. Durable on return. The first reading for a house and time is kept. Raises
         MeterRetryError when nothing was counted and the same should be sent again.
         """
-        ...
+        everything = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
 
     def put_each(
         self,
@@ -530,10 +523,6 @@ class MeterStore(Protocol):
         """The readings of an interval, open or closed. MeterError when they are purged."""
         ...
 
-    def close(self, zone: str, start: int) -> None:
-        """Close an interval and all before it, durably: later readings of them are late."""
-        ...
-
     def last_closed(self, zone: str) -> int | None:
         """Start of the last closed interval [epoch s]; None before the first.
 
@@ -541,23 +530,17 @@ class MeterStore(Protocol):
         """
         ...
 
-    def open_intervals(self, zone: str) -> tuple[int, ...]:
-        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
-        ...
-
-    def purge(self, zone: str, before: int) -> int:
-        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
-        ...
-
     def shut(self) -> None:
         """Close files and connections; the store cannot be used afterwards."""
         ...
 
-    def __enter__(self) -> MeterStore: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        self.shut()

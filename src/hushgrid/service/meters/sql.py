@@ -15,8 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +29,7 @@ from hushgrid.service.meters.ports import (
     Columns,
     Counts,
     Interval,
+    MeterStore,
     Roster,
     RosterEpoch,
     Share,
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     epoch: RosterEpoch
 
 
-class SqlMeters(ABC):
+class SqlMeters(MeterStore, ABC):
     """Meter store on a database. See `MeterStore` for each method."""
 
     def __init__(self) -> None:
@@ -168,20 +168,6 @@ class SqlMeters(ABC):
 
     # ---- readings
 
-    def put(
-        self,
-        zone: str,
-        house: ArrayLike,
-        start: ArrayLike,
-        duration: ArrayLike,
-        wh: ArrayLike,
-        *,
-        marked: ArrayLike | None = None,
-    ) -> Counts:
-        """See MeterStore."""
-        everything = [np.size(house)]
-        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
-
     def put_each(
         self,
         zone: str,
@@ -282,17 +268,6 @@ class SqlMeters(ABC):
                 return
             yield found
             first = found + 1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shut()
 
 
 def _load(memory: IntervalMemory, columns: Columns, opens: int) -> None:
