@@ -247,7 +247,9 @@ class Seen:
 
     def _run(self, steps: range, stack: ExitStack, patch: pytest.MonkeyPatch) -> None:
         process = Process(self.made, stack)
-        app = process.face(Http(tokens=(DIGEST,), limit=100_000, rate_limit=1e9), self.clock)
+        app = process.make_http_app(
+            Http(tokens=(DIGEST,), limit=100_000, rate_limit=1e9), self.clock
+        )
         self.client = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         inlet = mqtt.MqttReadings(self.made.mqtt, process._gate, process._metrics.received)
         if self.leak is not None:

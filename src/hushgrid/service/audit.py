@@ -338,7 +338,7 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
                 cost = math.inf if body["epsilon"] is None else float(body["epsilon"])
                 gaps[-1] = replace(gaps[-1], place=place, epsilon=cost)
         except (KeyError, TypeError, ValueError, LedgerError):
-            break  # a body that does not fit: the chain says so
+            break  # a body with a wrong field, which the check of the chain reports
     made = tuple(
         RecordedEpoch(**{**one, "entries": tuple(one["entries"]), "lost": frozenset(one["lost"])})
         for one in epochs

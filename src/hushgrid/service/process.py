@@ -168,35 +168,35 @@ class Process:
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
         self._price_file = _price_file(deployment)
-        publishers: list[Publisher] = [self.history, *self._made_publishers()]
+        publishers: list[Publisher] = [self.history, *self._make_publishers()]
         self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
         self._loads = Loads(deployment.zones, self._meters)
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
-        self._zones = self._made_zones()
+        self._zones = self._make_zones()
         self._gate = Gate(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
         self.server: Server | None = None
 
     @property
-    def _mark(self) -> str:
+    def _suffix(self) -> str:
         """A suffix of client ids that distinguishes this process from others of the service."""
         return ""
 
-    def _made_zones(self) -> list[ZoneRun]:
+    def _make_zones(self) -> list[ZoneRun]:
         return [ZoneRun(zone, self._curator) for zone in self.deployment.zones]
 
-    def _made_publishers(self) -> Iterator[Publisher]:
+    def _make_publishers(self) -> Iterator[Publisher]:
         if self._price_file is not None:
             yield self._price_file
         if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
             # a broker disconnects a client when another one connects under the same name
-            name = f"hushgrid-prices-{self._key.public[:12]}{self._mark}"
+            name = f"hushgrid-prices-{self._key.public[:12]}{self._suffix}"
             prices = MqttPrices(self.deployment.mqtt, name)
             self._stack.callback(prices.stop)
             yield prices
         if self.deployment.mqtt is not None and self.deployment.mqtt_uris:
-            name = f"hushgrid-openadr-{self._key.public[:12]}{self._mark}"
+            name = f"hushgrid-openadr-{self._key.public[:12]}{self._suffix}"
             events = MqttEvents(self.deployment.mqtt, name)
             self._stack.callback(events.stop)
             yield events
@@ -230,7 +230,7 @@ class Process:
             moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
         check_arrived(moves)
 
-    def face(self, http: Http, clock: Clock) -> Middleware:
+    def make_http_app(self, http: Http, clock: Clock) -> Middleware:
         """The app that answers over HTTP."""
         clients = open_clients(self.deployment.client_store)
         self._stack.callback(clients.close)
@@ -299,21 +299,21 @@ class Process:
         """Start the HTTP server (or attach to an existing one) and the MQTT subscriber."""
         http = self.deployment.http
         if http is not None and stage is not None:
-            stage.set_app(self.face(http, clock))
+            stage.set_app(self.make_http_app(http, clock))
             self._stack.callback(stage.clear)
         elif http is not None:
-            self.server = Server(self.face(http, clock), http.host, http.port, http)
+            self.server = Server(self.make_http_app(http, clock), http.host, http.port, http)
             self.server.start()
             self._stack.callback(self.server.stop)
         self._listen_to_broker()
 
     def _listen_to_broker(self) -> None:
-        readings = self._made_readings()
+        readings = self._make_readings()
         if readings is not None:
             readings.start()
             self._stack.callback(readings.stop)
 
-    def _made_readings(self) -> MqttReadings | None:
+    def _make_readings(self) -> MqttReadings | None:
         mqtt = self.deployment.mqtt
         if mqtt is None or not mqtt.readings:
             return None

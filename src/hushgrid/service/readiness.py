@@ -381,7 +381,7 @@ def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
         raise error("is not a file; give another name.")
     written = [path.parent, *([path] if path.exists() else [])]
     if not all(os.access(one, os.W_OK) for one in written):
-        raise error("cannot be written; see whose it and its folder are.")
+        raise error("cannot be written; check the owner of the file and its folder.")
 
 
 def _side(url: str, table: str, name: str, kind: ModuleType) -> None:

@@ -47,7 +47,7 @@ class PublicReplay:
         self.rates: list[float] = []
 
     def reach(self, t: int) -> None:
-        """Go on to the zone's step t: what is not published leaves the last rate as it is."""
+        """Advance to the zone's step t; the last rate stays where nothing was published."""
         while self._first + len(self.rates) < t:
             self._pass(self.rates[-1] if self.rates else self._fallback)
 
@@ -73,11 +73,11 @@ class PublicReplay:
 
 
 class Replay:
-    """A ledger turned into what holds after it; the one account of curator, feeds and commands.
+    """The state after a ledger's records; used by curator, feeds and commands.
 
-    `follow` goes on from where it was. Spending is added up at once, state and public knowledge
-    when they are asked for. Only an audit does not use it: it recomputes a record on its own, so
-    that a fault here is not repeated there.
+    `follow` takes the records that are new. Spending is added up at once, state and public
+    knowledge when they are needed. Only an audit does not use it: it recomputes a record on its
+    own, so that a fault here is not repeated there.
 
     Args:
         service: The zone.
@@ -115,7 +115,7 @@ class Replay:
         return self
 
     def copy(self) -> Replay:
-        """One that goes on by itself."""
+        """An independent copy."""
         made = copy(self)
         made._pending = deque(self._pending)
         if self._public is not None:
@@ -147,7 +147,7 @@ class Replay:
         return self.fold()[1].knowledge
 
     def reach(self, t: int) -> None:
-        """Go on to the zone's step t; those before it that have no release get none."""
+        """Advance to the zone's step t; steps before it without a release stay without one."""
         state, public = self.fold()
         public.reach(t)
         for rate in public.rates[len(state.rates) :]:

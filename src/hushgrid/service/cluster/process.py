@@ -58,10 +58,7 @@ class LedgerFollower:
     """
 
     def __init__(
-        self,
-        zones: Iterable[str],
-        verify: Verify,
-        witness: Callable[[str], Witness] | None = None,
+        self, zones: Iterable[str], verify: Verify, witness: Callable[[str], Witness]
     ) -> None:
         self.folds = {zone: Fold(verify) for zone in zones}
         self.bad: set[str] = set()  # zones whose next record breaks a rule
@@ -131,7 +128,7 @@ class LedgerFollower:
                 new = found.setdefault(record.zone, [])
                 if record.kind == "release":
                     new.append(ReleaseRecord.from_record(record))
-            for zone, some in read.items() if self._witness else ():
+            for zone, some in read.items():
                 self._note(zone, some)
             behind = {zone for zone, n in counts.items() if n == PAGE}
         return found
@@ -139,8 +136,7 @@ class LedgerFollower:
     def _note(self, zone: str, records: list[Record]) -> None:
         """Add records to the witness. A failure is only logged: the zone's writer stops then."""
         try:
-            if self._witness is not None:
-                self._witness(zone).follow(records)
+            self._witness(zone).follow(records)
         except LedgerError as error:
             log.warning("not witnessed", extra={"zone": zone, "reason": str(error)})
 
@@ -402,13 +398,13 @@ class SharedProcess(Process):
         self._metrics.add_cluster()
 
     @property
-    def _mark(self) -> str:
+    def _suffix(self) -> str:
         return f"-{self._sharing.me}"
 
     def _witness(self, zone: str) -> Witness:
         return self._witnesses.of(zone)
 
-    def _made_zones(self) -> list[ZoneRun]:
+    def _make_zones(self) -> list[ZoneRun]:
         beat = self._sharing.pace.beat
         return [ZoneRun(z, self._curator, first_pause=beat) for z in self.deployment.zones]
 
@@ -682,7 +678,7 @@ class SharedProcess(Process):
         if BROKER not in self._sharing.ready:
             self._leave_broker()
         elif self._broker is None:
-            self._broker = self._made_readings()
+            self._broker = self._make_readings()
             if self._broker is not None:
                 self._broker.start()
 
