@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid import Calendar, Consumption, Histogram, Knowledge, OccupancyModel, Uniform, Zone
-from hushgrid.adversary.factored import Factored, law_nodes, seen_by_each
+from hushgrid.adversary.factored import Factored, house_likelihoods, law_nodes
 from hushgrid.adversary.knowledge import Blur, on_host
 
 KINDS = 16  # of laws
@@ -101,12 +101,12 @@ def subset_difference(known: Knowledge, who: Factored, day: list[Any]) -> float:
     nodes, kind_of = law_nodes(laws.pairs), laws.kind_of.astype(np.int64)
     beliefs, law, worst = who.start(), again.prior(model), 0.0
     for release in day:
-        law = again.moved(law, model, release.t) if release.t > 1 else law
+        law = again.predict(law, model, release.t) if release.t > 1 else law
         ahead = who.skip(beliefs).laws[0]
         mean, variance = (on_host(each[few]) for each in who.others(ahead, release.t, None))
         blur = Blur("laplace", release.scale)
         law = again.normalised(
-            law + seen_by_each(nodes, kind_of, mean, variance, release.load_hat, blur, laws)
+            law + house_likelihoods(nodes, kind_of, mean, variance, release.load_hat, blur, laws)
         )
         beliefs = who.step(beliefs, release)
         found = on_host(who.home(beliefs.laws[0])[few])

@@ -98,8 +98,8 @@ def test_counts_move_as_binomials_do() -> None:
         )  # fmt: skip
 
     table = np.array([[chance(m, to) for to in range(n + 1)] for m in range(n + 1)])
-    assert np.abs(counts.moved_counts(law, come, stay) - law @ table).max() <= 1e-15
-    assert np.abs(counts.moved_counts_back(law, come, stay) - table @ law).max() <= 1e-15
+    assert np.abs(counts.predict_counts(law, come, stay) - law @ table).max() <= 1e-15
+    assert np.abs(counts.predict_counts_back(law, come, stay) - table @ law).max() <= 1e-15
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_frequencies_equal_convolution(absent: Law, present: Law, blur: Blur) ->
     other = (absent.pmf, present.pmf)
     for z in (-300, 100, 700, 1200, 1750, 2300):
         direct = counts._direct(own, other, n, z, blur)
-        found = frequencies.by_frequencies(own, other, n, z, blur)
+        found = frequencies.frequency_likelihood(own, other, n, z, blur)
         near = direct > direct.max() - 35
         assert np.abs(found - direct)[near].max() <= 1e-7
         assert np.isfinite(found).all()

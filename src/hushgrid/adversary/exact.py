@@ -68,16 +68,16 @@ class Exact(Adversary):
                 law = law + one.reshape(shape)
         return like(law, self.like)
 
-    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+    def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2), one block after the other."""
         for block, a in self._moves(model, t):
-            law = _contracted(law, block, log(a))
+            law = _contract(law, block, log(a))
         return law
 
-    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+    def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         for block, a in self._moves(model, t):
-            message = _contracted(message, block, log(a.T))
+            message = _contract(message, block, log(a.T))
         return message
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:
@@ -115,7 +115,7 @@ def refuse_others(knowledge: Knowledge, name: str) -> None:
         )
 
 
-def _contracted(law: Array, block: list[int], log_a: Floats) -> Array:
+def _contract(law: Array, block: list[int], log_a: Floats) -> Array:
     """Sum over the block's old state of law times a, in logarithms."""
     xp, n, k = array_namespace(law), law.ndim, len(log_a)
     order = [axis for axis in range(n) if axis not in block] + block

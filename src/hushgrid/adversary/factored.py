@@ -156,14 +156,14 @@ class Factored(Adversary):
         chains = like(log(model.chains[0].initial.T), self.like)
         return xp.take(chains, self._chains[id(model)], axis=1)
 
-    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+    def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2), every house by itself."""
         xp, a = array_namespace(law), self._moves_into(model, t)
         return xp.stack(
             [xp.logaddexp(law[0, :] + a[s, :], law[1, :] + a[2 + s, :]) for s in (0, 1)]
         )
 
-    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+    def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         xp, a = array_namespace(message), self._moves_into(model, t)
         return xp.stack(
@@ -181,7 +181,7 @@ class Factored(Adversary):
             return like(_given_others(laws, known, z, blur), self.like)
         nodes, kind_of = self._nodes_of(laws)
         mean, variance = self.others(law, t, rate)
-        return seen_by_each(nodes, kind_of, mean, variance, z, blur, laws, self._chunk)
+        return house_likelihoods(nodes, kind_of, mean, variance, z, blur, laws, self._chunk)
 
     def home(self, law: Array) -> Array:
         """Pr[at home] of every house."""
@@ -258,7 +258,7 @@ def leave_one_out(chance: Array, nodes: LawNodes, kind_of: Array) -> tuple[Array
     return xp.sum(mean) - mean, xp.clip(xp.sum(variance) - variance, 0.0, None)
 
 
-def seen_by_each(
+def house_likelihoods(
     nodes: LawNodes,
     kind_of: Array,
     mean: Array,

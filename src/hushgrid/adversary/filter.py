@@ -62,11 +62,11 @@ class Adversary(ABC):
         """Pi."""
 
     @abstractmethod
-    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+    def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2): the law of step t from that of step t - 1."""
 
     @abstractmethod
-    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+    def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """E[message(S^t) given S^{t-1}], in logarithms: for smoothing."""
 
     @abstractmethod
@@ -92,17 +92,17 @@ class Adversary(ABC):
 
     def step(self, beliefs: Beliefs, release: Release) -> Beliefs:
         """Beliefs after a release. Steps left out before it are only predicted."""
-        return self.seen(beliefs, release)[0]
+        return self.condition(beliefs, release)[0]
 
     def skip(self, beliefs: Beliefs, rate: float | None = None) -> Beliefs:
         """Beliefs after a step without a release; `rate` is the rate published instead."""
         t, models = beliefs.t + 1, self.knowledge.models
         laws = beliefs.laws
         if beliefs.t > 0:
-            laws = tuple(self.moved(law, m, t) for law, m in zip(laws, models, strict=True))
+            laws = tuple(self.predict(law, m, t) for law, m in zip(laws, models, strict=True))
         return replace(beliefs, t=t, laws=laws, rate=beliefs.rate if rate is None else rate)
 
-    def seen(self, beliefs: Beliefs, release: Release) -> tuple[Beliefs, tuple[Array, ...]]:
+    def condition(self, beliefs: Beliefs, release: Release) -> tuple[Beliefs, tuple[Array, ...]]:
         """`step`, and the likelihoods it used under each model."""
         blur = self.knowledge.check_release(release, beliefs.t, beliefs.digest)
         while beliefs.t < release.t:
@@ -190,7 +190,7 @@ def look_back(adversary: Adversary, releases: Iterable[Release]) -> Posteriors:
         ]
         home.append([adversary.home(law) for law in sharp])
         message = [
-            adversary.moved_back(weight + back, model, beliefs.t) if beliefs.t > 1 else back
+            adversary.predict_back(weight + back, model, beliefs.t) if beliefs.t > 1 else back
             for weight, back, model in zip(weights, message, models, strict=True)
         ]
     return _posteriors(adversary, home[::-1], [path[-1][0].evidence] * len(path) if path else [])
@@ -205,7 +205,7 @@ def _forward(
         while beliefs.t < release.t - 1:
             beliefs = adversary.skip(beliefs)
             yield beliefs, tuple(_nothing(law) for law in beliefs.laws)
-        beliefs, weights = adversary.seen(beliefs, release)
+        beliefs, weights = adversary.condition(beliefs, release)
         yield beliefs, weights
 
 

@@ -102,7 +102,7 @@ def _side(x: Array, flat: Array, slope: Array) -> Array:
 DIRECT = 2e9  # multiplications up to which the sums' laws are convolved directly
 
 
-def moved_counts(law: Array, come: float, stay: float) -> Array:
+def predict_counts(law: Array, come: float, stay: float) -> Array:
     """The law of the number of houses at home one step later.
 
     sum_m law_m U^m V^(n-m), U and V the generating functions of one house that was home or out:
@@ -126,7 +126,7 @@ def moved_counts(law: Array, come: float, stay: float) -> Array:
     return found
 
 
-def moved_counts_back(message: Array, come: float, stay: float) -> Array:
+def predict_counts_back(message: Array, come: float, stay: float) -> Array:
     """E[message(count a step later) given the count]: Horner's rule transposed.
 
     Args:
@@ -172,7 +172,7 @@ def count_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -
     u = max(map(len, other))
     if n * (n * u) * u <= DIRECT:
         return _direct(own, other, n, z, blur)
-    return by_frequencies(own, other, n, z, blur)
+    return frequency_likelihood(own, other, n, z, blur)
 
 
 def _direct(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
@@ -199,7 +199,7 @@ _ROUNDS = 16
 _CHUNK = 2048  # frequencies computed at once
 
 
-def by_frequencies(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def frequency_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """`count_likelihood` by characteristic functions.
 
     Relative error below 1e-7 for every count within e^-40 of the likeliest; the rest are normal.
@@ -214,7 +214,7 @@ def by_frequencies(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> 
     Returns:
         (2, n + 1): log likelihoods.
     """
-    found = normal(own, other, n, z, blur)
+    found = normal_likelihood(own, other, n, z, blur)
     left, s = np.ones((2, n + 1), bool), 0.0
     for _ in range(_ROUNDS):
         counts = np.flatnonzero(left.any(axis=0))
@@ -359,7 +359,7 @@ def _characteristic(f: Floats, w: Floats) -> Complexes:
     return np.where(np.abs(found) > 1e-300, found, 1e-300)
 
 
-def normal(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
+def normal_likelihood(own: LawPair, other: LawPair, n: int, z: int, blur: Blur) -> Floats:
     """`count_likelihood` with the load given the count as a normal law.
 
     Args:
@@ -435,19 +435,19 @@ class Population(Adversary):
         count = np.zeros((1, self._n + 1))
         count[0, 0] = 1.0
         home = float(pi[other, 1])
-        count = moved_counts(count, home, home)
+        count = predict_counts(count, home, home)
         return like(log(pi[own])[:, None] + log(count), self.like)
 
-    def moved(self, law: Array, model: OccupancyModel, t: int) -> Array:
+    def predict(self, law: Array, model: OccupancyModel, t: int) -> Array:
         """Eq. (2): the others' count, then the target."""
         own, other = self._transitions(model, t)
-        counts = _linear(law, lambda rows: moved_counts(rows, other[0, 1], other[1, 1]))
+        counts = _linear(law, lambda rows: predict_counts(rows, other[0, 1], other[1, 1]))
         return _two_states(counts, log(own))
 
-    def moved_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
+    def predict_back(self, message: Array, model: OccupancyModel, t: int) -> Array:
         """The transposed moves."""
         own, other = self._transitions(model, t)
-        counts = _linear(message, lambda rows: moved_counts_back(rows, other[0, 1], other[1, 1]))
+        counts = _linear(message, lambda rows: predict_counts_back(rows, other[0, 1], other[1, 1]))
         return _two_states(counts, log(own.T))
 
     def likelihood(self, law: Array, t: int, rate: float | None, z: int, blur: Blur) -> Array:

@@ -279,13 +279,13 @@ def versions(
     plain = replace(policy, eta=1.0, clamp=(), publish="raw", schedule=given.protecting_all())
     again = {"naive": Naive(), "paper": None}
     others = {
-        name: Version(_published(scenario, plain, recorded.truth, each, seed))
+        name: Version(_publish(scenario, plain, recorded.truth, each, seed))
         for name, each in again.items()
     }
     return {"open": found["open"], **others, "hushgrid": found["hushgrid"]}
 
 
-def _published(
+def _publish(
     scenario: Scenario, policy: Policy, truth: Truth, calibrator: Calibrator | None, seed: int
 ) -> tuple[Release, ...]:
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)

@@ -126,7 +126,7 @@ class Bench:
             setting = MethodSetting.of(
                 self.source.scenarios[zone], self.promise, self.source.horizon
             )
-            self._ready[zone] = {m.name: _prepared(m, setting) for m in self.methods}
+            self._ready[zone] = {m.name: _prepare(m, setting) for m in self.methods}
         return self._ready[zone]
 
     def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
@@ -149,7 +149,7 @@ class Bench:
                 continue
             noise = np.random.SeedSequence([self._seed, number, _NOISE])
             made = method.publish(day.load, noise)
-            out[name] = _judged(made, day, scenario.tariff)
+            out[name] = _day_errors(made, day, scenario.tariff)
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(made, _home(day))]
         out |= self._batteries(scenario, day, number)
@@ -180,7 +180,7 @@ class Bench:
         return out
 
 
-def _prepared(method: Method, setting: MethodSetting) -> Ready | Refusal:
+def _prepare(method: Method, setting: MethodSetting) -> Ready | Refusal:
     """A promise that the method's own planning finds out of reach is a refusal, too."""
     try:
         return method.prepare(setting)
@@ -203,7 +203,7 @@ def _home(day: ReadingDay) -> UInt8s:
     return day.home
 
 
-def _judged(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
+def _day_errors(made: Outcome, day: ReadingDay, tariff: Tariff) -> dict[str, list[float]]:
     return {
         "estimated": errors(made.estimated, day.load, tariff),
         "raw": errors(made.raw, day.load, tariff, cut=False),

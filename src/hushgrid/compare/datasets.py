@@ -75,10 +75,10 @@ def learn_habits(readings: NDArray[np.integer], bound: int, beta: float = 62.5) 
     edges = _edges(bound)
     slots = (np.arange(horizon) * PERIODS // horizon).astype(np.int32)
     fits = [
-        _fitted(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
+        _fit_class(_bins(readings[:, :, class_of == k], edges), slots, len(edges) - 1)
         for k in range(kinds)
     ]
-    fits = [_ordered(fit, edges) for fit in fits]
+    fits = [_order_states(fit, edges) for fit in fits]
     theta = OccupancyModel.factored(
         [fit.initial for fit in fits],
         np.stack([fit.moves for fit in fits], axis=1),
@@ -113,7 +113,7 @@ def _bins(readings: NDArray[np.integer], edges: Ints) -> Int32s:
     return np.moveaxis(found, 1, 2).reshape(-1, readings.shape[1]).astype(np.int32)
 
 
-def _fitted(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
+def _fit_class(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
     known = seen[seen >= 0]
     ramp = 1 / (1 + np.exp(-(np.arange(bins) - (float(np.median(known)) if known.size else 0.0))))
     counts = np.bincount(known, minlength=bins) + 0.5
@@ -130,7 +130,7 @@ def _fitted(seen: Int32s, slots: Int32s, bins: int) -> _Fit:
     return _Fit(initial, moves, emit)
 
 
-def _ordered(fit: _Fit, edges: Ints) -> _Fit:
+def _order_states(fit: _Fit, edges: Ints) -> _Fit:
     """State 1 is the one with more use."""
     middles = (edges[:-1] + edges[1:] - 1) / 2
     low, high = fit.emit @ middles
@@ -341,11 +341,11 @@ def survey_world(
     Returns:
         The days.
     """
-    drawn = [_surveyed(survey, seed + zone, n) for zone in range(zones)]
+    drawn = [_survey_scenario(survey, seed + zone, n) for zone in range(zones)]
     return Simulated(drawn, seed, shock)
 
 
-def _surveyed(survey: Survey, seed: int, n: int) -> Scenario:
+def _survey_scenario(survey: Survey, seed: int, n: int) -> Scenario:
     rng = np.random.Generator(np.random.PCG64([seed, 11]))
     residents = rng.choice(survey.residents, n)
     theta = survey_models(survey, residents.tolist(), seconds=DAY // paper.HORIZON)

@@ -250,7 +250,7 @@ def part_of(scenario: Scenario, some: NDArray[np.integer]) -> Scenario:
     return Scenario(zone, scenario.tariff, tuple(models), kept)
 
 
-def _prepare(setting: MethodSetting) -> Ready:
+def _prepare_group(setting: MethodSetting) -> Ready:
     b = setting.horizon * setting.largest / setting.promise.epsilon
     return noisy(
         setting,
@@ -260,7 +260,7 @@ def _prepare(setting: MethodSetting) -> Ready:
     )
 
 
-GROUP = Method("group", "group privacy", True, 1.0, _prepare)
+GROUP = Method("group", "group privacy", True, 1.0, _prepare_group)
 
 
 _TRUST = {
@@ -279,10 +279,10 @@ def hushgrid(name: str, eta: float) -> Method:
     Returns:
         The method.
     """
-    return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_planned, eta))
+    return Method(name, f"hushgrid eta = {eta:g}", True, eta, partial(_prepare_hushgrid, eta))
 
 
-def _planned(eta: float, setting: MethodSetting) -> Ready:
+def _prepare_hushgrid(eta: float, setting: MethodSetting) -> Ready:
     scenario, promise = setting.scenario, setting.promise
     exceptions = promise.delta if promise.secret == "trajectory" else 0.0
     normal = eta == 1 and exceptions > 0
@@ -305,7 +305,7 @@ def _planned(eta: float, setting: MethodSetting) -> Ready:
     return noisy(setting, found.scale, f"{kind}, {trust}{fresh}", law)
 
 
-def _forecast(setting: MethodSetting) -> Ready:
+def _prepare_forecast(setting: MethodSetting) -> Ready:
     means = setting.forecast
 
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:  # noqa: ARG001
@@ -314,7 +314,7 @@ def _forecast(setting: MethodSetting) -> Ready:
     return Ready("no reading is used, so nothing is given away", 0.0, publish)
 
 
-def _windowed(setting: MethodSetting) -> Ready:
+def _prepare_wevent(setting: MethodSetting) -> Ready:
     promise = setting.promise
     w = 1 if promise.secret == "step" else setting.horizon
     scenario = setting.scenario
@@ -333,7 +333,9 @@ def _windowed(setting: MethodSetting) -> Ready:
         )
         seen = np.array([release.load_hat for release in raw], np.float64)
         guess = np.array([release.estimate for release in guessed], np.float64)
-        return Outcome(_held(raw), guess, seen, np.array([release.scale for release in raw]))
+        return Outcome(
+            _last_published(raw), guess, seen, np.array([release.scale for release in raw])
+        )
 
     widest = 2 * w * setting.largest / promise.epsilon
     return Ready(
@@ -341,7 +343,7 @@ def _windowed(setting: MethodSetting) -> Ready:
     )
 
 
-def _held(releases: Sequence[Release]) -> Floats:
+def _last_published(releases: Sequence[Release]) -> Floats:
     """The loads [Wh] behind the raw rates: a step that publishes nothing anew holds the last."""
     out = [float(releases[0].load_hat)]
     for release in releases[1:]:
@@ -349,7 +351,7 @@ def _held(releases: Sequence[Release]) -> Floats:
     return np.array(out)
 
 
-def _unlikely(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_dphmm(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.delta == 0:
         return Refusal("its constraint leaves out houses that are all but certain: give a delta")
@@ -368,6 +370,6 @@ def _unlikely(setting: MethodSetting) -> Ready | Refusal:
 HUSHGRID_ETA0 = hushgrid("hushgrid_eta0", 0.0)
 HUSHGRID_ETA05 = hushgrid("hushgrid_eta05", 0.05)
 BOUND = hushgrid("bound", 1.0)
-FORECAST = Method("forecast", "forecast, no readings", True, None, _forecast)
-WEVENT = Method("wevent", "w-event", True, 1.0, _windowed)
-DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _unlikely)
+FORECAST = Method("forecast", "forecast, no readings", True, None, _prepare_forecast)
+WEVENT = Method("wevent", "w-event", True, 1.0, _prepare_wevent)
+DPHMM = Method("dphmm", "probabilistic constraint", True, 1.0, _prepare_dphmm)

@@ -60,7 +60,7 @@ def floor_sd(absent: ArrayLike, present: ArrayLike, epsilon: float) -> float:
     f0, f1 = _pair(absent, present)
     if np.allclose(f0, f1):
         return 0.0
-    return math.sqrt(_solved(f0, f1, epsilon))
+    return math.sqrt(_least_variance(f0, f1, epsilon))
 
 
 def _pair(absent: ArrayLike, present: ArrayLike) -> tuple[Floats, Floats]:
@@ -83,7 +83,7 @@ def _pair(absent: ArrayLike, present: ArrayLike) -> tuple[Floats, Floats]:
     return f0, f1
 
 
-def _solved(f0: Floats, f1: Floats, epsilon: float) -> float:
+def _least_variance(f0: Floats, f1: Floats, epsilon: float) -> float:
     from scipy import optimize, sparse
 
     solver, matrices = cast(Any, optimize), cast(Any, sparse)  # scipy has no types
@@ -282,7 +282,7 @@ def _ratios(rows: Floats) -> Floats:
     return np.stack([gap.max(axis=1), (-gap).max(axis=1)], axis=1)
 
 
-def _of_model(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
+def _model_multiples(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
     """The multiple of every house under one model; equal chains are solved once."""
     piece = model.chains[0]
     kinds = np.concatenate(
@@ -297,7 +297,7 @@ def _of_model(model: OccupancyModel, horizon: int, epsilon: float) -> Floats:
     return out
 
 
-def _torn(setting: MethodSetting) -> Bools:
+def _contradicted(setting: MethodSetting) -> Bools:
     """Houses that some step leaves open only because the models contradict each other."""
     every = [possible_states(model) for model in setting.scenario.models]
     out = np.zeros(setting.scenario.zone.n_houses, np.bool_)
@@ -312,16 +312,16 @@ def _torn(setting: MethodSetting) -> Bools:
     return out
 
 
-def _prepare(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_quilt(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.secret == "trajectory":
         return Refusal("a quilt hides one step of a house, not its trajectory")
     if not setting.alone:
         return Refusal("houses move together, and the quilt is for one chain a house")
-    each = [_of_model(model, setting.horizon, promise.epsilon) for model in scenario.models]
+    each = [_model_multiples(model, setting.horizon, promise.epsilon) for model in scenario.models]
     multiple = np.max(each, axis=0)
     if len(scenario.models) > 1:  # certain under each model, yet not known: all of T counts
-        multiple = np.where(_torn(setting), setting.horizon / promise.epsilon, multiple)
+        multiple = np.where(_contradicted(setting), setting.horizon / promise.epsilon, multiple)
     b = float((scenario.zone.bound * multiple).max())
     if b == 0:
         return Refusal("no house is uncertain at any step, so no quilt is asked for")
@@ -333,7 +333,7 @@ def _prepare(setting: MethodSetting) -> Ready | Refusal:
     )
 
 
-QUILT = Method("quilt", "Markov quilt", True, 1.0, _prepare)
+QUILT = Method("quilt", "Markov quilt", True, 1.0, _prepare_quilt)
 
 
 _TIE = 1e-9  # relative; a narrower step between two cumulative sums is rounding
@@ -390,7 +390,7 @@ def _gaps(setting: MethodSetting, t: int) -> Floats:
     return np.array(each, np.float64)[f.class_of]
 
 
-def _wasserstein_prepare(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_wasserstein(setting: MethodSetting) -> Ready | Refusal:
     promise, scenario = setting.promise, setting.scenario
     if not setting.alone:
         return Refusal("houses move together, and the quantile gap is one house's")
@@ -431,4 +431,4 @@ def _largest(setting: MethodSetting, shares: Floats) -> float:
     return low
 
 
-WASSERSTEIN = Method("wasserstein", "Wasserstein", True, 0.0, _wasserstein_prepare)
+WASSERSTEIN = Method("wasserstein", "Wasserstein", True, 0.0, _prepare_wasserstein)

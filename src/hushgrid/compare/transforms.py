@@ -200,7 +200,7 @@ def choose_k(mean: Floats, bound: float, epsilon: float) -> int:
     return min(range(1, min((horizon + 1) // 2, _MOST_K) + 1), key=cost)
 
 
-def _prepare(setting: MethodSetting) -> Ready:
+def _prepare_fourier(setting: MethodSetting) -> Ready:
     epsilon = setting.promise.epsilon
     k = choose_k(setting.forecast, setting.largest, epsilon)
     basis = fourier_basis(setting.horizon, k)
@@ -216,7 +216,7 @@ def _prepare(setting: MethodSetting) -> Ready:
     )
 
 
-FOURIER = Method("fourier", "Fourier, whole day first", False, 1.0, _prepare)
+FOURIER = Method("fourier", "Fourier, whole day first", False, 1.0, _prepare_fourier)
 
 
 class Haar(NamedTuple):
@@ -307,7 +307,7 @@ def _check(horizon: int) -> None:
         raise PolicyError(f"horizon is {horizon}; give 1 to 4096 steps for a wavelet.")
 
 
-def _wavelet_prepare(setting: MethodSetting) -> Ready:
+def _prepare_wavelet(setting: MethodSetting) -> Ready:
     transform = haar(setting.horizon)
     total = wavelet_sensitivity(setting.horizon) * setting.largest / setting.promise.epsilon
     return offline(
@@ -319,4 +319,4 @@ def _wavelet_prepare(setting: MethodSetting) -> Ready:
     )
 
 
-WAVELET = Method("wavelet", "wavelet, whole day first", False, 1.0, _wavelet_prepare)
+WAVELET = Method("wavelet", "wavelet, whole day first", False, 1.0, _prepare_wavelet)

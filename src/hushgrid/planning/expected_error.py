@@ -110,7 +110,7 @@ def choose_clamp(
         best = tuple(clamps[k].tolist())
         ends = scales[max(k - 1, 0)], scales[min(k + 1, len(scales) - 1)]
         scales = np.geomspace(*ends, _CANDIDATES)
-    error, noise = task.judge(replace(bare, clamp=best))
+    error, noise = task.evaluate(replace(bare, clamp=best))
     if not best or error >= contract:
         return Choice((), contract, contract, contract)
     return Choice(best, error, noise, contract)
@@ -135,7 +135,9 @@ def expected_error(
     Returns:
         Root mean squared error [Wh], and the root mean square of its noise [Wh].
     """
-    return _Search(models, zone, replace(consumption, elasticity=None), policy, rho).judge(policy)
+    return _Search(models, zone, replace(consumption, elasticity=None), policy, rho).evaluate(
+        policy
+    )
 
 
 class _Search:
@@ -169,7 +171,7 @@ class _Search:
                 np.maximum.at(self._share, consumption.class_of[piece.members], piece.size)
         self.least = max(1 / self._epsilon, policy.min_scale)
 
-    def judge(self, policy: Policy) -> tuple[float, float]:
+    def evaluate(self, policy: Policy) -> tuple[float, float]:
         """Expected error and its part that is noise [Wh]."""
         noise = self.noise(policy)
         if not policy.clamp:
@@ -227,7 +229,8 @@ class _Search:
             if self._policy.eta == 1:
                 return bool(at / b <= epsilon)
             return all(
-                loss_of_pmfs(_cut(f0, at), _cut(f1, at), at, b, self._policy.eta) <= epsilon
+                loss_of_pmfs(_clamped_pmf(f0, at), _clamped_pmf(f1, at), at, b, self._policy.eta)
+                <= epsilon
                 for f0, f1 in pairs
             )
 
@@ -307,7 +310,7 @@ def _by_class(f: Consumption, table: Int32s, clamps: Ints) -> Floats:
     return out
 
 
-def _cut(f: Floats, at: int) -> Floats:
+def _clamped_pmf(f: Floats, at: int) -> Floats:
     """The pmf of readings cut at a clamp."""
     if f.size <= at + 1:
         return f

@@ -297,7 +297,7 @@ def tradeoff(
     for eta in sorted({*etas, policy.eta} if policy.schedule.per_release else {policy.eta}):
         try:
             scales = _scales(world, replace(policy, eta=eta), secret, epsilon, delta, share, total)
-            points = [_at(base, policy, scales, epsilon * k, rho) for k in TIMES]
+            points = [_point_at(base, policy, scales, epsilon * k, rho) for k in TIMES]
         except HushgridError:  # this trust has no curve
             continue
         curves.append(Curve(eta, tuple(points)))
@@ -337,7 +337,7 @@ def _scales(
 
     def found(promised: float) -> Sequence[float]:
         nonlocal near  # the next promise is met at nearly the same share of it
-        epsilon_t = _solved(
+        epsilon_t = _solve_epsilon(
             lambda e: whole * spent([e] * policy.horizon), promised, near * promised
         )
         near = epsilon_t / promised
@@ -357,7 +357,7 @@ def _multiple(epsilon: float, delta: float, steps: int) -> float:
     return high
 
 
-def _solved(spent: Callable[[float], float], promised: float, first: float) -> float:
+def _solve_epsilon(spent: Callable[[float], float], promised: float, first: float) -> float:
     """The epsilon of a step that spends what is promised: the secant method on logarithms."""
     goal, x = math.log(promised), math.log(first)
     y = math.log(spent(math.exp(x))) - goal
@@ -372,7 +372,7 @@ def _solved(spent: Callable[[float], float], promised: float, first: float) -> f
     return math.exp(min(x, goal))  # a release never loses more than all of them together
 
 
-def _at(base: Prospect, policy: Policy, scales: Scales, epsilon: float, rho: float) -> Point:
+def _point_at(base: Prospect, policy: Policy, scales: Scales, epsilon: float, rho: float) -> Point:
     b = np.asarray(scales(epsilon), np.float64)
     return _point(epsilon, replace(base, noise=policy.schedule.variance(b)), rho)
 

@@ -77,18 +77,18 @@ def small_worlds() -> Iterator[NamedZone]:
     def factored(*chains: list[list[float]]) -> OccupancyModel:
         return OccupancyModel.factored([row[0] for row in chains], [chains])
 
-    yield "one house", Zone("z", [4]), [factored(stay)], _of(skewed)
-    yield "bound above the laws", Zone("z", [9]), [factored(stay)], _of(skewed)
-    yield "interior maximum", Zone("z", [4]), [factored(stay)], _of(split)
+    yield "one house", Zone("z", [4]), [factored(stay)], _one_class(skewed)
+    yield "bound above the laws", Zone("z", [9]), [factored(stay)], _one_class(skewed)
+    yield "interior maximum", Zone("z", [4]), [factored(stay)], _one_class(split)
     yield "two houses", Zone("z", [4, 6]), [factored(stay, stay)], two
     yield "one certain", Zone("z", [4, 6]), [factored(stay, never)], two
-    yield "contradicting", Zone("z", [4]), [factored(always), factored(never)], _of(skewed)
-    yield "nothing open", Zone("z", [4]), [factored(never)], _of(skewed)
+    yield "contradicting", Zone("z", [4]), [factored(always), factored(never)], _one_class(skewed)
+    yield "nothing open", Zone("z", [4]), [factored(never)], _one_class(skewed)
     locked = OccupancyModel.joint([0.5, 0, 0, 0.5], [np.eye(4)])
     yield "locked", Zone("z", [4, 6]), [locked], two
 
 
-def _of(pair: tuple[Law, Law]) -> Consumption:
+def _one_class(pair: tuple[Law, Law]) -> Consumption:
     return Consumption.by_class(absent=[pair[0]], present=[pair[1]])
 
 
@@ -105,8 +105,8 @@ def worst_ratio(case: Case, scale: float, eta: float) -> float:
     Returns:
         The loss.
     """
-    befores = [_contaminated(law, u, eta) for law, u in zip(case.before, case.bound, strict=True)]
-    afters = [_contaminated(law, u, eta) for law, u in zip(case.after, case.bound, strict=True)]
+    befores = [_contaminate(law, u, eta) for law, u in zip(case.before, case.bound, strict=True)]
+    afters = [_contaminate(law, u, eta) for law, u in zip(case.after, case.bound, strict=True)]
     ends = [_outputs(list(some), scale) for some in product(*befores)]
     others = [_outputs(list(some), scale) for some in product(*afters)]
     high, low = np.max(ends, axis=0), np.min(ends, axis=0)
@@ -114,7 +114,7 @@ def worst_ratio(case: Case, scale: float, eta: float) -> float:
     return float(np.log(np.maximum(high / low2, high2 / low)).max())
 
 
-def _contaminated(law: Law, bound: int, eta: float) -> list[Floats]:
+def _contaminate(law: Law, bound: int, eta: float) -> list[Floats]:
     f = np.zeros(bound + 1)
     f[: law.top + 1] = law.pmf
     if eta == 0:
@@ -175,7 +175,7 @@ def _check_law(sample: list[int], chance: Floats) -> None:
 
     assert all(isinstance(k, int) for k in sample), "draws are not whole numbers"
     draws, reach = len(sample), len(chance) // 2
-    cell_of, expected = _pooled(draws * chance, least=25.0)
+    cell_of, expected = _pool_cells(draws * chance, least=25.0)
     assert expected.size > 1, f"{draws} draws are nearly all 0: give more draws or a larger scale"
     expected[[0, -1]] += (draws - expected.sum()) / 2  # what lies beyond the reach, on each side
     inside = np.clip(np.array(sample), -reach, reach) + reach
@@ -185,7 +185,7 @@ def _check_law(sample: list[int], chance: Floats) -> None:
     assert statistic < limit, f"chi-square {statistic:.1f} is above {limit:.1f}"
 
 
-def _pooled(expected: Floats, least: float) -> tuple[Ints, Floats]:
+def _pool_cells(expected: Floats, least: float) -> tuple[Ints, Floats]:
     """Neighbouring outcomes joined until each cell expects `least`: (cell of outcome, cells)."""
     cells, filled, cell = np.empty(expected.size, np.int64), 0.0, 0
     for k, count in enumerate(expected):
