@@ -163,7 +163,7 @@ def test_compiled_loops_are_the_oracle(seed: int) -> None:
             batch = Columns.of(batch.house, np.full(size, 3600), np.full(size, 1800), batch.wh)
         found = sort(batch, RosterEpoch(roster))
         (share,) = found.shares
-        kept = memory.weigh(share)
+        kept = memory.merge(share)
         if rng.random() < 0.3:
             memory.forget(share)
             continue
@@ -186,7 +186,7 @@ def test_what_is_forgotten_takes_no_room() -> None:
         (share,) = sort(
             Columns.of(house, house * 0, house * 0 + 60, house), RosterEpoch(roster)
         ).shares
-        memory.weigh(share)
+        memory.merge(share)
         memory.forget(share)
     assert not memory
     assert memory._piece.size <= 4 * 200 * 15
@@ -201,8 +201,8 @@ def test_what_is_forgotten_does_not_come_back() -> None:
         return sort(Columns.of(*columns), RosterEpoch(roster)).shares[0]
 
     whole = share([0, 1], [0, 0], [900, 900], [10**15, 5])
-    memory.weigh(whole)
+    memory.merge(whole)
     memory.forget(whole)
-    memory.weigh(share([1], [0], [900], [7]))
-    memory.weigh(share([0, 0, 0], [0, 300, 600], [300, 300, 300], [1, 2, 3]))
+    memory.merge(share([1], [0], [900], [7]))
+    memory.merge(share([0, 0, 0], [0, 300, 600], [300, 300, 300], [1, 2, 3]))
     assert memory.interval().wh.tolist() == [6, 7]

@@ -218,7 +218,11 @@ class BatchReport:
 
 
 class SumsSource:
-    """The curator's source of closed intervals: those that were aggregated last."""
+    """The curator's source of closed intervals: those that were aggregated last.
+
+    Args:
+        closed: Start of the last interval that the service's meter store closed, by zone [epoch s].
+    """
 
     def __init__(self, closed: Mapping[str, int | None]) -> None:
         self._sums: dict[tuple[str, int], Sums] = {}
