@@ -1,4 +1,4 @@
-"""The tick of one zone: an interval closes, one release is recorded, then shown.
+"""The tick of one zone: an interval closes, one release is recorded, then published.
 
     readings -> meter store -> close -> clamp, add, add noise drawn beforehand -> ledger -> show
 
@@ -39,20 +39,36 @@ from hushgrid.service.ledger.writer import Ledger, Signer
 from hushgrid.service.meters.ports import Closed, IntervalSource
 from hushgrid.service.replay import Replay, brought_now
 
-# --------------------------------------------------------------------------------------------------
-# The ways out. A publisher is handed what the ledger keeps of a release, and nothing else.
-
 
 class Publisher(Protocol):
-    """Shows releases. Called at least once for each; the same release may come again."""
+    """A way out for releases. It gets what the ledger keeps of a release, and nothing else.
+
+    It is called at least once for each release; the same release may come again.
+    """
 
     def publish(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        """Show it. Raises OSError where that failed; it is tried again."""
+        """Publish a release.
+
+        Args:
+            zone: The zone.
+            release: What the ledger has of it.
+
+        Raises:
+            OSError: It failed; it is tried again.
+        """
         ...
 
 
 def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
-    """A release as price consumers read it: per kWh, UTC with Z."""
+    """A release as price consumers read it.
+
+    Args:
+        zone: The zone.
+        release: What the ledger has of it.
+
+    Returns:
+        The fields of the JSON object: the price per kWh, times in UTC with Z.
+    """
     start = release.applies_start
     return {
         "zone": release.zone,
@@ -78,7 +94,12 @@ def utc(seconds: int) -> str:
 
 
 class PriceFile:
-    """The newest price of each zone in one JSON file, replaced whole."""
+    """The newest price of each zone in one JSON file, replaced whole.
+
+    Args:
+        path: The file.
+        mark: A part of the temporary file's name, for each curator that writes the same file.
+    """
 
     def __init__(self, path: Path, mark: str = "") -> None:
         self._path = path
@@ -94,18 +115,20 @@ class PriceFile:
         self._beside.replace(self._path)
 
 
-# --------------------------------------------------------------------------------------------------
-# Why the next release of a zone gets the noise it gets, for its operator. Nothing of a reading.
-
-
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The calibration of the next release, without the noise that was drawn by it.
+    """The calibration of the next release, for the operator; no noise and nothing of a reading.
 
-    `scale` [Wh]; `epsilon` and `epsilon_any` of all that it spends; `house` and `model` (numbers
-    from 0, None where there is none) set the scale; `protected`: how many houses are.
-    `away`: publishers, by number, that did not take the last release. `paid`: how many releases
-    of that epsilon the budget still pays for; None without a budget or a cost.
+    Attributes:
+        scale: Scale of the noise [Wh]; None where no reading is used.
+        epsilon: What the release spends under the policy's trust.
+        epsilon_any: What it spends whatever is public.
+        house: The house that sets the scale, from 0; None where none does.
+        model: The model that sets the scale, from 0; None where none does.
+        protected: How many houses are protected.
+        away: Publishers, by number, that did not take the last release.
+        paid: How many releases of that epsilon the budget still pays for; None without a budget
+            or a cost.
     """
 
     scale: float | None
@@ -121,7 +144,13 @@ class Inside:
     def of(
         cls, draws: PreparedNoise | None, away: tuple[int, ...] = (), paid: int | None = None
     ) -> Inside:
-        """Of what is drawn already; nothing where the next release has no noise of its own."""
+        """What is known of the next release.
+
+        Args:
+            draws: What is drawn for it; None where it has no noise of its own.
+            away: See the class.
+            paid: See the class.
+        """
         if draws is None:
             return cls(None, None, None, None, None, None, away)
         own, look = draws.calibration, draws.probe
@@ -170,10 +199,17 @@ LATE = 4  # intervals a curator that was away still publishes; older ones are cl
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a zone stands, for `hushgrid status`.
+    """The state of a zone, for `hushgrid status`; all of it is public but `missing`.
 
-    `missing`, the meters without a reading in the last interval, is for operators; None where it
-    is not known. Everything else is public.
+    Attributes:
+        zone: The zone.
+        t: The last step that is published or left out.
+        spent: Epsilon spent so far.
+        left: What is left of the budget; None without one.
+        missing: Meters without a reading in the last interval, for operators; None: not known.
+        state: In words, such as `publishing` or `forecast only`.
+        curator: The curator that runs it, where several share zones.
+        leakage: About one interval, counted when the epoch began.
     """
 
     zone: str
@@ -182,8 +218,8 @@ class Status:
     left: float | None
     missing: int | None
     state: str
-    curator: str | None = None  # who runs it, where several share zones
-    leakage: float | None = None  # about one interval, counted when the epoch began
+    curator: str | None = None
+    leakage: float | None = None
 
 
 def _nobody(name: str) -> None:
@@ -241,11 +277,31 @@ class Curator:
     ) -> Iterator[Curator]:
         """Take the zone's lock, refold ledger and schedule, and go on from there.
 
-        `begins` [UTC epoch s]: the first interval of an epoch that has published nothing, where
-        the caller knows it.
-        `fold` and `replay`: what was read of the ledger before, if something was. `witness`: the
-        last records known on this machine; without one a ledger that lost its end is refused
-        where its store notices, and not noticed where it does not.
+        Args:
+            service: The zone.
+            store: Where its ledger is.
+            meters: Where its readings are.
+            noise: Source of the noise.
+            key: The key that signs.
+            publishers: The ways out.
+            mode: Production or simulation.
+            now: [UTC epoch s]
+            new_epoch: Begin an epoch with these terms.
+            begins: First interval [UTC epoch s] of an epoch that has published nothing, where the
+                caller knows it.
+            watch: Called with the name of each step of a tick.
+            fold: What was read of the ledger before, if something was.
+            replay: What was computed from it.
+            witness: The last records known on this machine. Without one a ledger that lost its
+                end is refused where its store notices, and not noticed where it does not.
+
+        Yields:
+            The curator; the lock is held until the context ends.
+
+        Raises:
+            LedgerError: The ledger cannot be gone on with: other terms, another key, two
+                histories, a gap that is not booked.
+            MeterError: The meter store holds the zone under other terms.
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
@@ -511,15 +567,17 @@ class Curator:
                     log.info("shown again", extra={"zone": self.service.id})
 
 
-# --------------------------------------------------------------------------------------------------
-# Where zones stand, read from a ledger that others may be writing, or from a running service.
-
-
 _STATES = {"readings": "publishing", "forecast": "forecast only", "fallback": "fallback"}
 
 
 def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> Status:
-    """Where a zone stands by its ledger."""
+    """The state of a zone by its ledger.
+
+    Args:
+        zone: The zone.
+        standing: What its ledger says; None where it has no record.
+        now: [UTC epoch s]
+    """
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")
     spent = Replay(zone).follow(standing).spent

@@ -151,7 +151,7 @@ def largest_loss(
 ) -> tuple[float, float]:
     """The most that the steps of the open gap can have cost any house: (epsilon, delta).
 
-    Each step its epsilon of the schedule, a window policy its budget for each window begun. A
+    Each step has its epsilon of the schedule, a window policy its budget for each window begun. A
     budget does not bound it: the present one need not be the one of then. With Gaussian noise no
     release has an epsilon of its own: infinite, at the policy's delta.
 
@@ -194,7 +194,8 @@ def _most(
 def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = None) -> None:
     """Book the open gap in full; releases may come from readings again.
 
-    See `largest_loss` for the arguments.
+    What is booked is the largest loss of its steps, and at least what the lost records that are
+    known state. See `largest_loss` for the arguments.
     """
     standing = ledger.standing
     epsilon, delta = largest_loss(service, standing, lost_epoch)
@@ -229,7 +230,16 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
 
 
 class Resumed(NamedTuple):
-    """What became of a zone: `state` is `resumed`, `asked` (the service does it) or `no gap`."""
+    """What became of a zone.
+
+    Attributes:
+        zone: The zone.
+        state: `resumed`, `asked` (the running service does it) or `no gap`.
+        first: First step of the gap.
+        last: Last step of the gap.
+        epsilon: What is booked; None: it has no bound.
+        delta: What is booked.
+    """
 
     zone: str
     state: str
@@ -256,6 +266,13 @@ def resume_zones(
         now: [UTC epoch s]
         patience: How long to wait for a running service [s].
         lost_epoch: The service with terms whose epoch may have begun and been lost.
+
+    Returns:
+        What became of each zone.
+
+    Raises:
+        LedgerError: The zone is unknown, the terms are not those of its last epoch, or the service
+            cannot be asked.
     """
     deployment = as_begun(deployment)
     chosen = [one for one in deployment.zones if zone in (None, one.id)]

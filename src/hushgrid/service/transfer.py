@@ -1,4 +1,8 @@
-"""What one house has spent in a zone: on releases, as an account books them, and on models."""
+"""What a house has spent in a zone, and its move to another zone of the service.
+
+A move is two records, each durable before the next: out of one zone, into the other. A command
+that was stopped between them is run again; the second record is then made from the first.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,12 @@ from hushgrid.service.replay import Replay
 
 
 class Cost(NamedTuple):
-    """What was lost: epsilon at the policy's trust, and delta where the noise is Gaussian."""
+    """What was lost.
+
+    Attributes:
+        epsilon: At the policy's trust.
+        delta: Where the noise is Gaussian.
+    """
 
     epsilon: float
     delta: float = 0.0
@@ -96,7 +105,13 @@ def _end(standing: LedgerState, one: ReleaseRecord) -> int:
 
 
 def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
-    """The cost of the present epoch for a house, by its place in the roster."""
+    """The cost of the present epoch for a house.
+
+    Args:
+        service: The zone under the terms of its present epoch.
+        standing: What its ledger says.
+        house: The house's place in the roster.
+    """
     state = Replay(service).follow(standing).state
     steps = list(_steps(state, standing))
     if not state.policy.schedule.per_release:
@@ -141,26 +156,45 @@ def _event(state: State, t: int, rates: Sequence[float], scale: float) -> Iterat
         yield noise_event(state.policy.schedule.noise, reach, scale)
 
 
-# --------------------------------------------------------------------------------------------------
-# A house moves to another zone of the service: what it has spent goes with it.
-#
-# Two records, each durable before the next: out of the one zone, into the other. Who stops between
-# them does the same again; the second record is then made from the first.
-
-
 class Moved(NamedTuple):
-    """A house in both ledgers: its public name, what it has spent, the records' digests."""
+    """A house in both ledgers.
+
+    Attributes:
+        house: Its public name.
+        epsilon: What it has spent.
+        delta: What it has spent.
+        out: Digest of the record by which it left.
+        into: Digest of the record by which it came.
+        anew: False where both records were there already.
+    """
 
     house: str
     epsilon: float
     delta: float
     out: str
     into: str
-    anew: bool  # False where both records were there already
+    anew: bool
 
 
 def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
-    """Write both records; the service must be stopped, its rosters still the old ones."""
+    """Write both records; the service must be stopped, its rosters still the old ones.
+
+    Both ledgers are judged first. A gap lets no house leave; it may come in.
+
+    Args:
+        deployment: The service.
+        meter: The meter's id.
+        source: The zone that it leaves.
+        target: The zone that it comes to.
+        now: [UTC epoch s]
+
+    Returns:
+        What was written.
+
+    Raises:
+        LedgerError: The meter is not in the zone, a gap is not booked, or what it has spent has no
+            bound.
+    """
     deployment = as_begun(deployment)
     leaves, comes = _zone(deployment, source), _zone(deployment, target)
     if source == target:
@@ -240,7 +274,14 @@ def _leave(
 
 
 def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:
-    """Refuse to run where a house left one zone and is not in the other: it would spend anew."""
+    """Refuse to run where a house left one zone and is not in the other: it would spend anew.
+
+    Args:
+        moves: The transfers of each zone's ledger.
+
+    Raises:
+        LedgerError: A house has not come in.
+    """
     came = {one.out for some in moves.values() for one in some}
     for zone, some in moves.items():
         for one in some:

@@ -21,7 +21,7 @@ from hushgrid.service.ledger.writer import Ledger, verify_signature
 from hushgrid.testing.stores import chain_of, check_ledger_store
 from tests.proxy import Proxy
 from tests.service.ledger.ledgers import KEY, instead
-from tests.services import Postgres
+from tests.services import Postgres, postgres_binaries
 
 ROOT = Path(__file__).parents[3]
 ZONE = "elm-street"
@@ -299,3 +299,27 @@ def test_two_writers_in_two_processes(postgres: Postgres, schema: str) -> None:
             except LedgerError:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
+
+
+def test_a_dump_that_was_restored_on_the_same_server_is_another_ledger(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """Neither the system identifier nor the timeline changes."""
+    url, copy, binaries = postgres.fresh(), tmp_path / "dump", postgres_binaries()
+    name = url.rpartition("/")[2]
+    with PostgresLedger(url) as store, store.writer(ZONE):
+        store.append(chain_of(ZONE)[0])
+        store.settle(ZONE)
+        assert store.moved(ZONE) is False
+    subprocess.run([f"{binaries}/pg_dump", "-Fc", "-f", str(copy), url], check=True)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        for word in ("DROP", "CREATE"):
+            connection.execute(f"{word} DATABASE {name}".encode())
+    subprocess.run([f"{binaries}/pg_restore", "--exit-on-error", "-d", url, str(copy)], check=True)
+    with PostgresLedger(url) as store, store.writer(ZONE):
+        assert store.moved(ZONE) is True
+        server = str(store.server())
+        with psycopg.connect(url, autocommit=True) as connection:  # as earlier versions noted it
+            old = server.rpartition("/")[0]
+            connection.execute("UPDATE hushgrid_ledger_home SET server = %s", (old,))
+        assert store.moved(ZONE) is False

@@ -20,12 +20,19 @@ class LedgerStore(Protocol):
     def append(self, record: Record) -> None:
         """Add the next record of a zone whose `writer` is held here; durable on return.
 
-        Refuses a number that exists, a wrong prev, a second release of a step.
+        Raises:
+            LedgerError: The number exists, the record does not follow, the step has a release, or
+                the store cannot be written.
         """
         ...
 
     def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
-        """A zone's records in order, from the one after `after_seq` on."""
+        """A zone's records in order.
+
+        Args:
+            zone: The zone.
+            after_seq: The first is the one after this number.
+        """
         ...
 
     def head(self, zone: str) -> Record | None:
@@ -44,7 +51,11 @@ class LedgerStore(Protocol):
         ...
 
     def writer(self, zone: str) -> AbstractContextManager[None]:
-        """The right to append to a zone, held by one at a time; a second one is refused at once."""
+        """The right to append to a zone, held by one at a time.
+
+        Raises:
+            LedgerHeldError: Another one holds it.
+        """
         ...
 
     def close(self) -> None:
@@ -73,15 +84,24 @@ class Replicated(Judged, Protocol):
     """A store whose server may be replaced by a standby that lacks the last records."""
 
     def moved(self, zone: str) -> bool | None:
-        """Whether another server, or another timeline of it, answers than at the last `settle`.
+        """Whether another server answers than at the last `settle`, or another timeline of it.
 
-        None where that is not known.
+        Also where the ledger's table was made anew since. None where that is not known.
         """
         ...
 
 
 def check_next(zone: str, head: Record | None, record: Record) -> None:
-    """What every store asks of a record before it takes it."""
+    """What every store asks of a record before it takes it.
+
+    Args:
+        zone: The zone.
+        head: Its last record.
+        record: The next one.
+
+    Raises:
+        LedgerError: It does not follow, or does not have the digest it states.
+    """
     seq, digest = (head.seq, head.digest) if head else (0, NOTHING)
     if record.digest != digest_of(record):
         raise LedgerError(

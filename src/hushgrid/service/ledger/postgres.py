@@ -1,8 +1,13 @@
 """Records in PostgreSQL. The writer of a zone holds a session with an advisory lock on it.
 
-The lock ends with its session, and a session ends only after its transaction did. So whoever gets
-the lock back after a lost connection reads the final outcome of an append cut off half-way.
-Connect to the server itself: a pooler that shares sessions shares their locks.
+The lock ends with its session, and a session ends only after its transaction did. So a process
+that gets the lock back after a lost connection reads the final outcome of an append that was cut
+off. Connect to the server itself: a pooler that shares sessions shares their locks.
+
+Curators that share zones have every lock and every append on one session (`SharedLedger`). With the
+session all of it ends at once: the locks, an append under way, and the right to append. Nothing is
+tried again on another session, since another curator may be the writer by then; `connect` begins
+anew.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger
   FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows();
 """
-# which server a zone was last opened on; a promoted standby has another timeline
+# which server a zone was last opened on; a promoted standby has another timeline, and a dump that
+# was restored has another number of the table. Earlier versions did not note the number.
 _HOME = """
 CREATE TABLE IF NOT EXISTS hushgrid_ledger_home (
   zone text COLLATE "C" PRIMARY KEY, server text NOT NULL
@@ -45,6 +51,7 @@ CREATE TABLE IF NOT EXISTS hushgrid_ledger_home (
 """
 _SERVER = """
 SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+  || '/' || 'hushgrid_ledger'::regclass::oid
 FROM pg_control_system()
 """
 COLUMNS = "zone, seq, kind, body, prev, digest, signature"
@@ -61,7 +68,16 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresLedger:
-    """A LedgerStore on a server. `create` makes its tables where they are absent."""
+    """A LedgerStore on a server.
+
+    Args:
+        url: `postgresql://USER@HOST/DATABASE`.
+        create: Make its tables where they are absent.
+        patience: How long to wait for a server that went away [s].
+
+    Raises:
+        LedgerError: The server cannot be reached, or has no ledger or one of another version.
+    """
 
     _options = SESSION
 
@@ -170,7 +186,7 @@ class PostgresLedger:
         return None
 
     def server(self) -> str | None:
-        """Which server answers, and on which timeline; None where it does not say."""
+        """Which server answers, on which timeline, with which table; None where it does not say."""
         try:
             return str(self._select(_SERVER, ())[0][0])
         except LedgerError:
@@ -184,7 +200,7 @@ class PostgresLedger:
             return None
         rows = self._select("SELECT server FROM hushgrid_ledger_home WHERE zone = %s", (zone,))
         now = self.server()
-        return None if not rows or now is None else rows[0][0] != now
+        return None if not rows or now is None else rows[0][0] not in _names(now)
 
     def settle(self, zone: str) -> None:
         """Note the server that answers now as the zone's."""
@@ -290,13 +306,25 @@ class PostgresLedger:
 _HEAD = f"SELECT {COLUMNS} FROM hushgrid_ledger WHERE zone = %s ORDER BY seq DESC LIMIT 1"
 
 
+def _names(server: str) -> list[str]:
+    """A server as it is noted, and as earlier versions did."""
+    return [server, server.rpartition("/")[0]]
+
+
 def _head(session: Session, zone: str) -> Record | None:
     row = session.execute(_HEAD, (zone,)).fetchone()
     return from_fields(*row) if row else None
 
 
 def standbys(url: str) -> tuple[str, int]:
-    """(`synchronous_standby_names`, how many standbys follow the server now)."""
+    """How a server is followed by standbys.
+
+    Returns:
+        `synchronous_standby_names`, and how many standbys follow the server now.
+
+    Raises:
+        LedgerError: The server cannot be asked.
+    """
     try:
         with psycopg.connect(url, autocommit=True, **(SESSION | {"connect_timeout": 3})) as session:
             row = session.execute(
@@ -335,14 +363,6 @@ def _place(url: str) -> str:
     return url.partition("://")[2].rpartition("@")[2].partition("?")[0]
 
 
-# --------------------------------------------------------------------------------------------------
-# Records in PostgreSQL for curators that share zones: every lock and every append on one session.
-#
-# Whoever ends the session ends all of it at once: the locks, an append under way, and the right to
-# append. Nothing is tried again on another session by itself, since another curator may be the
-# writer by then; `connect` begins anew.
-
-
 _AFTER = f"""
 SELECT {", ".join(f"found.{name}" for name in COLUMNS.split(", "))}
 FROM unnest(%s::text[], %s::bigint[]) AS known (zone, seq)
@@ -371,7 +391,11 @@ _FENCE = "SELECT FROM hushgrid_lease WHERE name = %s AND curator = %s FOR SHARE"
 class SharedLedger(PostgresLedger):
     """A LedgerStore on one session. Threads may share it.
 
-    `me`: the curator that must have the lease of a zone for each append; without it none is asked.
+    Args:
+        url: `postgresql://USER@HOST/DATABASE`.
+        me: The curator that must have the lease of a zone for each append; without it no lease is
+            asked for.
+        create: Make its tables where they are absent.
     """
 
     def __init__(self, url: str, me: str | None = None, *, create: bool = True) -> None:
@@ -504,8 +528,10 @@ class SharedLedger(PostgresLedger):
         now = self.server()
         if now is None or not self.run("SELECT to_regclass('hushgrid_ledger_home')")[0][0]:
             return False
-        query = "SELECT FROM hushgrid_ledger_home WHERE zone = ANY(%s) AND server <> %s LIMIT 1"
-        return bool(self.run(query, list(zones), now))
+        query = (
+            "SELECT FROM hushgrid_ledger_home WHERE zone = ANY(%s) AND server <> ALL(%s) LIMIT 1"
+        )
+        return bool(self.run(query, list(zones), _names(now)))
 
     def _select(self, query: Any, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._mutex, self._errors():

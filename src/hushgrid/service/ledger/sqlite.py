@@ -1,6 +1,11 @@
 """Records in an SQLite file: one file for all zones of a publisher, read by anyone at any time.
 
 On a local disk only: locks and shared memory do not work over network file systems.
+
+A small file next to the database, one a zone, is the writer's lock and notes the last record.
+SQLite drops the damaged end of its log without a word, and what remains is a valid shorter chain;
+the note, written after each commit and before anything is published, shows that something is
+missing. It has two slots, used in turn, so that a torn write spoils only one of them.
 """
 
 from __future__ import annotations
@@ -23,25 +28,21 @@ from hushgrid.files.results import sync_folder
 from hushgrid.service.ledger.ports import check_next, held_elsewhere, not_held, twice
 from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
 
-# --------------------------------------------------------------------------------------------------
-# A small file beside a database, one a zone: the writer's lock, and a witness of the last record.
-#
-# SQLite drops the damaged end of its log without a word, and what remains is a valid shorter chain.
-# The witness, written after each commit and before anyone is told, shows that something is missing.
-# It has two slots, used in turn, so that a torn write spoils only the one being written.
-
-
 SLOT = 128  # [bytes]
 EMPTY = b" " * (SLOT - 1) + b"\n"
 
 
 def sidecar_path(database: Path, zone: str) -> Path:
-    """Beside the database; a zone's name may hold anything, so its hash stands for it."""
+    """The small file of a zone, next to the database; named by a hash of the zone's name."""
     return database.with_name(f"{database.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
 
 
 def read_witness(path: Path) -> Head | None:
-    """The last record noted; none where nothing was."""
+    """The last record noted in a small file; None where there is none.
+
+    Raises:
+        LedgerError: The file cannot be read, or is damaged.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -74,7 +75,16 @@ def _noted(slot: bytes) -> Head | None:
 
 
 class Sidecar:
-    """The lock, held from the making until `release`; it goes with the process that holds it."""
+    """The small file of a zone with its lock, held until `release` or the end of the process.
+
+    Args:
+        path: The file; it is made where it is absent.
+        zone: The zone.
+
+    Raises:
+        LedgerHeldError: Another process holds it.
+        LedgerError: It cannot be written.
+    """
 
     def __init__(self, path: Path, zone: str) -> None:
         self._path, self._zone = path, zone
@@ -111,7 +121,7 @@ class Sidecar:
             sync_folder(self._path.parent)
 
     def is_mine(self) -> bool:
-        """Whether the locked file is still the one by that name; a removed one locks nobody out."""
+        """Whether the locked file is still the one by that name; a removed one locks nothing."""
         mine = os.fstat(self._file)
         try:
             named = self._path.stat()
@@ -164,9 +174,15 @@ _COLUMNS = "zone, seq, kind, body, prev, digest, signature"
 
 
 class SqliteLedger:
-    """A LedgerStore in a file. `create` makes it where it is absent; else it is only read.
+    """A LedgerStore in a file.
 
-    `still`: where nothing is written at the time, reading leaves no file of SQLite beside it.
+    Args:
+        path: The file.
+        create: Make it where it is absent; otherwise it is only read.
+        still: Where nothing is written at the time, reading leaves no further file of SQLite.
+
+    Raises:
+        LedgerError: The file is absent, no ledger, or cannot be used.
     """
 
     def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
@@ -191,7 +207,7 @@ class SqliteLedger:
                 sidecar.note(Head(record.seq, record.digest))
 
     def settle(self, zone: str) -> None:
-        """The last record is noted beside the file, also where a later one is missing."""
+        """Note the last record in the small file, also where a later one is missing."""
         with self._mutex:
             sidecar = self._held.get(zone)
             if sidecar is None or not sidecar.is_mine():
@@ -229,7 +245,7 @@ class SqliteLedger:
         return from_fields(*rows[0]) if rows else None
 
     def witness(self, zone: str) -> str | None:
-        """The last record noted beside the file; see `sidecar`."""
+        """The last record noted in the small file."""
         noted = read_witness(sidecar_path(self.path, zone))
         return noted.digest if noted else None
 
@@ -259,7 +275,7 @@ class SqliteLedger:
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:
-        """The lock of a zone, on a file beside the database."""
+        """The lock of a zone, on its small file."""
         with self._mutex:
             sidecar = Sidecar(sidecar_path(self.path, zone), zone)
             self._held[zone] = sidecar

@@ -323,7 +323,15 @@ def open_witnesses(deployment: Deployment) -> Witnesses:
 
 
 class Witnesses:
-    """The witnesses of all zones of one process below a folder, or in memory without one."""
+    """The witnesses of all zones of one process below a folder, or in memory without one.
+
+    Args:
+        folder: Where the files are; None: in memory.
+        shared: Several curators write the ledgers.
+
+    Raises:
+        LedgerError: The folder cannot be written, or too many processes use it.
+    """
 
     def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
         self._folder, self._shared = folder, shared

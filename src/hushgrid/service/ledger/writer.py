@@ -3,8 +3,12 @@
     with open_store(url) as store, Ledger.open(store, zone, key, "production", now) as ledger:
         ledger.write(EpochRecord(...))
 
-Nothing may be shown before `append` has returned. A retry shows `standing.at(t)`; it never draws
-again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
+Nothing may be published before `append` has returned. A retry publishes `standing.at(t)`; it never
+draws again. With a `Witness` a ledger that lost its end gets the missing records back as they were.
+
+Records are signed with an Ed25519 key in a file that only its owner may read. A copy of a ledger
+file gets its name only when every record in it is verified and none that was durable before is
+missing. The small files next to the ledger are no part of a copy: they show that it is older.
 """
 
 from __future__ import annotations
@@ -50,10 +54,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-# --------------------------------------------------------------------------------------------------
-# Keys that sign records: Ed25519, in a file that only its owner may read.
-
-
 try:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import serialization
@@ -65,7 +65,11 @@ except ImportError:
 
 
 class Key:
-    """A private key; what prints of it is its public half."""
+    """A private key; its representation has the public half alone.
+
+    Attributes:
+        public: The public key (hex).
+    """
 
     __slots__ = ("_private", "public")
 
@@ -81,13 +85,24 @@ class Key:
         return self._private.sign(signed_text(digest)).hex()
 
     def derive(self, purpose: str) -> bytes:
-        """A secret key (32 bytes) for something else, the same each time; tells nothing of ours."""
+        """A secret key for another purpose, the same each time.
+
+        Args:
+            purpose: Names it; nothing about this key follows from the result.
+
+        Returns:
+            32 bytes.
+        """
         text = f"hushgrid/1 derived\n{purpose}\n".encode()
         return hmac.digest(self._private.private_bytes_raw(), text, "sha256")
 
 
 def create(path: Path | str) -> Key:
-    """A new key in a new file of mode 0600; durable on return."""
+    """A new key in a new file of mode 0600; durable on return.
+
+    Raises:
+        LedgerError: The file exists or cannot be written.
+    """
     path = Path(path)
     private = ed25519.Ed25519PrivateKey.generate()
     text = private.private_bytes(
@@ -115,7 +130,11 @@ def create(path: Path | str) -> Key:
 
 
 def load(path: Path | str) -> Key:
-    """The key in a file that nobody but its owner may read or write."""
+    """The key in a file that only its owner may read or write.
+
+    Raises:
+        LedgerError: The file cannot be read, others may read it, or it holds no such key.
+    """
     try:
         with Path(path).open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode & 0o777
@@ -150,24 +169,33 @@ def verify_signature(public: str, digest: str, signature: str) -> bool:
     return True
 
 
-# --------------------------------------------------------------------------------------------------
-# Copies of a ledger file: made while its writers go on, and put back without losing a record.
-#
-# A copy gets its name only when every record in it is verified and none that was durable before is
-# missing. The witnesses stay beside the ledger and are no part of a copy: they are what tells that
-# a
-# copy is older than what was shown.
-
-
 def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainReport:
-    """Copy a ledger file as it is now; its writers need not stop."""
+    """Copy a ledger file as it is now; its writers need not stop.
+
+    Args:
+        store: The ledger.
+        target: The copy; it must not exist.
+        verify: Judges signatures; None: they are not judged.
+
+    Raises:
+        LedgerError: A record does not verify or is missing, or the copy cannot be written.
+    """
     with SqliteLedger(store, create=False) as source:
         durable = {d: zone for zone in source.zones() if (d := source.witness(zone))}
         return _copied(source, target, durable, verify)
 
 
 def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainReport:
-    """Put a copy where a ledger was; refused where a record is missing that was known there."""
+    """Put a copy where a ledger was.
+
+    Args:
+        copy: The copy.
+        store: Where the ledger was; its small files may still be there.
+        verify: Judges signatures; None: they are not judged.
+
+    Raises:
+        LedgerError: A record is missing that was known there, or the ledger exists.
+    """
     for end in ("", "-wal", "-shm"):  # SQLite would play an old log into the copy
         if (left := store.with_name(store.name + end)).exists():
             raise LedgerError(f"{left} exists already; move it away, with its -wal and -shm.")
@@ -236,7 +264,7 @@ log = logging.getLogger("hushgrid.ledger")
 
 
 class Signer(Protocol):
-    """What a ledger asks of a key; `keys.Key` is one."""
+    """What a ledger asks of a key; `Key` is one."""
 
     @property
     def public(self) -> str:
@@ -315,14 +343,29 @@ class Ledger:
     ) -> Iterator[Ledger]:
         """Take the zone's lock, check all its records, and go on from there.
 
-        A ledger without records begins now [UTC epoch s] with its genesis. `known` are digests
-        remembered from elsewhere, such as the head last shown: all must be there. `verify` judges
-        the signatures; `keys.verify` where it is not given. `fold`: what was read and checked
-        before; it goes on here, and must not be used elsewhere meanwhile.
+        A ledger without records begins with its genesis.
 
-        `witness`: the last records known on this machine. What the store lacks of them is appended
-        again, as it was; what cannot be put back is said in `found` instead of refused. A store
-        that contradicts the witness is refused unless `forked` is set; `found` says it then.
+        Args:
+            store: Where the records are.
+            zone: The zone.
+            key: The key that signs.
+            mode: Production or simulation.
+            now: [UTC epoch s]
+            known: Digests remembered from elsewhere, such as the last head published: all must be
+                there.
+            verify: Judges signatures; `verify_signature` where it is not given.
+            fold: What was read and checked before; it goes on here, and must not be used elsewhere
+                meanwhile.
+            witness: The last records known on this machine. What the store lacks of them is
+                appended again as it was; what cannot be is in `found`.
+            forked: Accept a store that contradicts the witness; `found` has it.
+
+        Yields:
+            The ledger. With a witness, call `note_loss` and `settle` before anything else.
+
+        Raises:
+            LedgerError: A record is missing or breaks a rule, two histories were written, or the
+                ledger is of another key or mode.
         """
         if verify is None:
             verify = verify_signature
@@ -393,6 +436,13 @@ class Ledger:
 
         After a failure of the store it is not known whether the record is there: the ledger then
         refuses more until it is opened again, which reads it back.
+
+        Args:
+            kind: The kind of the record.
+            body: Its body.
+
+        Raises:
+            LedgerError: A rule forbids it, or store or witness cannot be written.
         """
         if not self._sure:
             raise LedgerError(
