@@ -1,4 +1,4 @@
-"""Results as tables, prose and figures. Returns them; writing is the edge's business."""
+"""Results as tables, prose, figures and HTML. Returns them; `files` and `cli` write them."""
 
 from hushgrid.report.certificate import certificate_json, certificate_page, certificate_prose
 from hushgrid.report.comparison import (

@@ -1,4 +1,7 @@
-"""A certificate as one page of HTML that asks nothing of anybody: no script, no outside address."""
+"""A certificate of an audit as JSON (docs/certificate.md), as text and as a page of HTML.
+
+The page has no script and loads nothing from other addresses.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,8 @@ from hushgrid.audit.evidence import Terms
 from hushgrid.audit.houses import DELTA, Houses
 from hushgrid.audit.recompute import Recomputed
 from hushgrid.report.comparison import KNOWS
-from hushgrid.report.figures import bars, line_plot
+from hushgrid.report.figures import bars, html_document, line_plot
 from hushgrid.report.promise import finite_or_none, promise_sentence
-
-# --------------------------------------------------------------------------------------------------
-# A certificate as JSON (docs/certificate.md) and as plain words.
-
 
 FORMAT = "hushgrid-certificate/1"
 MOST_HOUSES = 2000  # rows of the table; the worst ones where a zone has more
@@ -34,8 +33,15 @@ _VERDICT = {
 
 
 def certificate_json(found: Certificate) -> dict[str, Any]:
-    """The certificate under its public keys; a figure that does not exist is null."""
-    command = audit_command(found.inputs)
+    """The certificate under its public keys.
+
+    Args:
+        found: The certificate.
+
+    Returns:
+        The values of docs/certificate.md; a figure that does not exist is None.
+    """
+    command = _audit_command(found.inputs)
     return {
         "format": FORMAT,
         "verdict": found.verdict,
@@ -59,8 +65,8 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
         "provenance": {} if found.terms is None else dict(found.terms.provenance),
         "black_box": None if found.black_box is None else _black_box(found.black_box, command),
         "zones": [
-            _zone(made, houses, seen, f"{command} | jq .zones[{i}]")
-            for i, (made, houses, seen) in enumerate(
+            _zone(made, houses, move, f"{command} | jq .zones[{i}]")
+            for i, (made, houses, move) in enumerate(
                 zip(found.recomputed, found.houses, found.moves, strict=True)
             )
         ],
@@ -70,8 +76,8 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
     }
 
 
-def audit_command(inputs: Mapping[str, Any]) -> str:
-    """The command that gives the same certificate again."""
+def _audit_command(inputs: Mapping[str, Any]) -> str:
+    """The command that reproduces the certificate."""
     words = ["hushgrid", "audit", str(inputs.get("file", "FILE"))]
     for path in inputs.get("config", ()):
         words += ["--config", str(path)]
@@ -146,7 +152,7 @@ def _bound(bound: Bound, promised: float) -> dict[str, Any]:
 
 
 def _zone(
-    made: Recomputed, houses: Houses, seen: LargestMove | None, command: str
+    made: Recomputed, houses: Houses, move: LargestMove | None, command: str
 ) -> dict[str, Any]:
     worst = houses.worst
     by = houses.total if houses.leakage is None else houses.leakage
@@ -171,7 +177,7 @@ def _zone(
         },
         "realised_max": max((one.loss for one in houses.realised), default=None),
         "mixture_max": max(mixture.values(), default=None),
-        "watched": None if seen is None else _watched(seen),
+        "watched": None if move is None else _watched(move),
         "stated": [finite_or_none(b) for b in made.stated],
         "due": [finite_or_none(b) for b in made.due],
         "houses": [
@@ -185,7 +191,7 @@ def _zone(
                 "any_total": finite_or_none(float(houses.any_total[house])),
                 "realised": realised[house].loss if house in realised else None,
                 "mixture": mixture.get(house),
-                "moved": None if seen is None else finite_or_none(float(seen.moved[house])),
+                "moved": None if move is None else finite_or_none(float(move.moved[house])),
             }
             for house in order.tolist()
         ],
@@ -194,24 +200,24 @@ def _zone(
     }
 
 
-def _watched(seen: LargestMove) -> dict[str, Any]:
+def _watched(move: LargestMove) -> dict[str, Any]:
     return {
-        "filter": seen.filter,
-        "releases": seen.releases,
-        "moved_max": finite_or_none(float(seen.moved.max())),
-        "house": seen.house,
-        "step": seen.step,
-        "bound": finite_or_none(seen.bound),
+        "filter": move.filter,
+        "releases": move.releases,
+        "moved_max": finite_or_none(float(move.moved.max())),
+        "house": move.house,
+        "step": move.step,
+        "bound": finite_or_none(move.bound),
     }
 
 
 def _summary(found: Certificate) -> list[str]:
-    """What a reader should know first."""
+    """The most important findings, one sentence each."""
     failed = [check for check in found.checks if check.status == "failed"]
     lines = [_VERDICT[found.verdict]]
     lines += [f"Failed: {check.id}. {check.text}" for check in failed]
     if found.simulated:
-        lines.append("These releases are of a simulation: their noise protects nobody.")
+        lines.append("These releases are of a simulation: their noise gives no protection.")
     if found.terms is not None:
         lines.append(f"Promised: {_lower(_promise(found.terms)['sentence'])}")
     box = found.black_box
@@ -223,15 +229,15 @@ def _summary(found: Certificate) -> list[str]:
         )
     for houses in found.houses:
         lines.append(_of_houses(houses))
-    for seen in found.moves:
-        if seen is not None:
-            limit = "no bound on what" if seen.bound is None else f"{seen.bound:.3f} is the most"
-            far = float(seen.moved.max())
+    for move in found.moves:
+        if move is not None:
+            limit = "there is no bound" if move.bound is None else f"the bound is {move.bound:.3f}"
+            far = float(move.moved.max())
             moved = f"by at most {far:.3f}" if math.isfinite(far) else "to certainty"
             lines.append(
-                f"Zone {seen.zone}: an adversary who sees what was published and knows the public"
-                f" models moved its log odds {moved} (house {seen.house}, step {seen.step},"
-                f" {seen.releases} releases, {seen.filter} filter); {limit} they could tell."
+                f"Zone {move.zone}: an adversary who sees what was published and knows the public"
+                f" models moved its log odds {moved} (house {move.house}, step {move.step},"
+                f" {move.releases} releases, {move.filter} filter); {limit}."
             )
     for made, houses in zip(found.recomputed, found.houses, strict=True):
         epsilon = made.terms.policy.epsilon_at(1)
@@ -239,7 +245,7 @@ def _summary(found: Certificate) -> list[str]:
         if over:
             most = max(over, key=lambda one: one.loss)
             lines.append(
-                f"Houses that move together: one release really tells {most.loss:.4f} about house"
+                f"Houses in blocks: the exact loss of one release is {most.loss:.4f} about house"
                 f" {most.house}, above {epsilon:g}; the rule"
                 f" {made.terms.policy.blocks!r} does not bound that, the rule 'block' does."
             )
@@ -259,20 +265,20 @@ def _of_houses(houses: Houses) -> str:
     worst = houses.worst
     if houses.leakage is not None and math.isfinite(houses.total[worst]):
         return (
-            f"Zone {houses.zone}, {houses.releases} releases: together they tell at most"
+            f"Zone {houses.zone}, {houses.releases} releases: together they leak at most"
             f" {houses.leakage[worst]:.3f} about any one step of the worst house (house {worst}),"
             f" and at most {houses.total[worst]:.3f} about its whole record."
         )
     if math.isfinite(houses.total[worst]):  # how fast habits change is not public
         return (
-            f"Zone {houses.zone}, {houses.releases} releases: together they tell at most"
+            f"Zone {houses.zone}, {houses.releases} releases: together they leak at most"
             f" {houses.total[worst]:.3f} about anything in the record of the worst house (house"
             f" {worst})."
         )
     return (
         f"Zone {houses.zone}, {houses.releases} releases: one or more have no finite loss (Gaussian"
         " noise, or none while a house is uncertain), so there is no bound in epsilon on what they"
-        " tell together."
+        " leak together."
     )
 
 
@@ -281,7 +287,14 @@ def _lower(sentence: str) -> str:
 
 
 def certificate_prose(values: Mapping[str, Any]) -> str:
-    """The certificate for a terminal: summary, checks, assumptions."""
+    """The certificate for a terminal: summary, checks, assumptions.
+
+    Args:
+        values: Values of `certificate_json`.
+
+    Returns:
+        Lines of text.
+    """
     lines = [f"Verdict: {values['verdict']}.", *(f"  {line}" for line in values["summary"])]
     lines += ["", "Checks:"]
     width = max(len(check["id"]) for check in values["checks"])
@@ -290,9 +303,8 @@ def certificate_prose(values: Mapping[str, Any]) -> str:
         status = check["status"].replace("_", " ")
         lines.append(f"  {check['id'].ljust(width)}  {status:14} {check['text']}{bad}")
     for title, key in (("Assumptions", "assumptions"), ("What this cannot show", "cannot_show")):
-        shown: Sequence[str] = values[key]
-        if shown:
-            lines += ["", f"{title}:", *(f"- {line}" for line in shown)]
+        if values[key]:
+            lines += ["", f"{title}:", *(f"- {line}" for line in values[key])]
     return "\n".join(lines)
 
 
@@ -340,7 +352,14 @@ tr{break-inside:avoid}}
 
 
 def certificate_page(values: Mapping[str, Any]) -> str:
-    """The page of a certificate, from its JSON: the same figures, each with its command."""
+    """The certificate as a page, with the command that reproduces each figure.
+
+    Args:
+        values: Values of `certificate_json`.
+
+    Returns:
+        The HTML.
+    """
     promise = values["promise"]
     zones = dict.fromkeys(zone["zone"] for zone in values["zones"])
     own = promise["zone"] if promise else values["inputs"].get("file", "")
@@ -361,16 +380,10 @@ def certificate_page(values: Mapping[str, Any]) -> str:
         "<h2>What this cannot show</h2>",
         _list(values["cannot_show"]),
         *_origin(values),
-        "<h2>The whole certificate again</h2>",
+        "<h2>How to recompute this certificate</h2>",
         _command(values["recompute"]),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Privacy certificate: {_t(name)}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return html_document(f"Privacy certificate: {name}", _STYLE, body)
 
 
 def _t(value: Any) -> str:
@@ -402,7 +415,7 @@ def _number(value: Any, digits: int = 4) -> str:
 
 
 def _or_endless(value: float | None) -> float | str:
-    """A loss that is always known: null is infinite."""
+    """A loss that is always known: None means infinite."""
     return "no bound" if value is None else value
 
 
@@ -420,7 +433,7 @@ def _promised(values: Mapping[str, Any]) -> list[str]:
     promise = values["promise"]
     if promise is None:
         return ["<h2>What is promised</h2>", _none("give the terms with --config")]
-    shown = {
+    terms = {
         "epsilon": promise["epsilon"],
         "delta": promise["delta"],
         "trust eta": f"{promise['eta']:g} (set by: {values['eta_set_by']})",
@@ -430,7 +443,7 @@ def _promised(values: Mapping[str, Any]) -> list[str]:
         "models in Theta": promise["models"],
         "rules": promise["rule"],
     }
-    rows = [(_t(name), _t(value)) for name, value in shown.items()]
+    rows = [(_t(name), _t(value)) for name, value in terms.items()]
     return [
         "<h2>What is promised</h2>",
         f"<p>{_t(promise['sentence'])}</p>",
@@ -445,7 +458,7 @@ def _tested(box: Mapping[str, Any] | None) -> list[str]:
     rows = [("one release", box["one_step"])]
     if box["trajectory"] is not None:
         rows.append((f"{box['steps']} releases", box["trajectory"]))
-    shown = [(name, one["epsilon_lower"], one["promised"]) for name, one in rows]
+    losses = [(name, one["epsilon_lower"], one["promised"]) for name, one in rows]
     words = [
         f"{name}: the event “{one['score']} {one['side']} {one['threshold']:.4g}” has probability"
         f" at least {one['at_least']:.4f} in one world ({one['hits'][one['toward']]} of"
@@ -459,31 +472,31 @@ def _tested(box: Mapping[str, Any] | None) -> list[str]:
         f"<p>Two worlds differ in the occupancy of house {_t(houses)}, the calibration's worst."
         f" Clopper–Pearson at confidence {box['confidence']:g}, {box['samples']} samples a side."
         " A lower bound: it can show a broken promise, never a kept one.</p>",
-        bars(shown, title="Certified and promised loss"),
+        bars(losses, title="Certified and promised loss"),
         _list(words),
         _command(box["recompute"]),
     ]
 
 
 def _attacked(values: Mapping[str, Any]) -> list[str]:
-    parts = ["<h2>What an attacker with the paper's knowledge achieved</h2>"]
+    parts = ["<h2>What an adversary with the paper's knowledge achieved</h2>"]
     rows = [
         (
             _t(zone["zone"]),
-            _t(seen["releases"]),
-            _t(seen["filter"]),
-            "no bound" if seen["moved_max"] is None else f"{seen['moved_max']:.4f}",
-            _t(f"house {seen['house']}, step {seen['step']}"),
-            "no bound" if seen["bound"] is None else f"{seen['bound']:.4f}",
+            _t(move["releases"]),
+            _t(move["filter"]),
+            "no bound" if move["moved_max"] is None else f"{move['moved_max']:.4f}",
+            _t(f"house {move['house']}, step {move['step']}"),
+            "no bound" if move["bound"] is None else f"{move['bound']:.4f}",
         )
         for zone in values["zones"]
-        if (seen := zone["watched"]) is not None
+        if (move := zone["watched"]) is not None
     ]
     if rows:
         head = ("zone", "releases", "filter", "log odds moved", "where", "bound")
         parts += [
-            "<p>She saw everything that was published and knows the public models. In hindsight,"
-            " each model apart, her log odds left the prior's by at most:</p>",
+            "<p>The adversary saw every release and knows the public models. In hindsight, for each"
+            " model separately, its log odds left the prior's by at most:</p>",
             _table(head, rows),
         ]
     attack = values["attack"]
@@ -496,7 +509,7 @@ _SCORES = ("auc", "auc_prior", "log_loss", "log_loss_prior", "brier", "accuracy"
 
 
 def _scored(attack: Mapping[str, Any]) -> str:
-    """Attacks scored against the truth of a simulated day; or figures as they were given."""
+    """Attacks scored against the truth of a simulated day; other figures as given."""
     if not all(isinstance(each, Mapping) and "auc" in each for each in attack.values()):
         return _table(("figure", "value"), [(_t(key), _t(value)) for key, value in attack.items()])
     rows = [
@@ -504,7 +517,7 @@ def _scored(attack: Mapping[str, Any]) -> str:
                                          for k in _SCORES))
         for knows, one in attack.items()
     ]  # fmt: skip
-    head = ("she", "AUC", "AUC of the prior", "log loss", "of the prior", "Brier", "right")
+    head = ("adversary", "AUC", "AUC of the prior", "log loss", "of the prior", "Brier", "right")
     return "<p>Scored against the truth of the simulated day, all houses:</p>" + _table(head, rows)
 
 
@@ -534,7 +547,7 @@ def _page_zone(zone: Mapping[str, Any]) -> list[str]:
         "all releases about one step": worst["leakage"],
         "all releases, whole record": _or_endless(worst["total"]),
         f"the same as (epsilon, delta = {worst['composed_delta']:g})": worst["composed"],
-        "houses that move together, one release": zone["realised_max"],
+        "houses in blocks, one release": zone["realised_max"],
         "a prior mixed over Theta, one release": zone["mixture_max"],
     }
     rows = [(_t(name), _number(value)) for name, value in totals.items()]
@@ -576,11 +589,11 @@ def _houses(zone: Mapping[str, Any]) -> str:
         {**house, **{k: _or_endless(house[k]) for k in ("loss", "total", "any_total")}}
         for house in zone["houses"]
     ]
-    shown = [k for k in _COLUMNS if any(house[k] is not None for house in houses)]
-    rows = [[_number(house[key]) for key in shown] for house in houses]
+    columns = [k for k in _COLUMNS if any(house[k] is not None for house in houses)]
+    rows = [[_number(house[key]) for key in columns] for house in houses]
     left = zone["houses_left_out"]
     more = f'<p class="soft">{left} houses that lose less are left out.</p>' if left else ""
-    head = [_COLUMNS[key] for key in shown]
+    head = [_COLUMNS[key] for key in columns]
     table = _table(head, rows, numbers=True)
     if len(rows) <= 40:
         return table + more
@@ -595,7 +608,7 @@ def _origin(values: Mapping[str, Any]) -> list[str]:
         for name, digest in values["inputs"].get("digests", {}).items()
     ]
     return [
-        "<h2>Where models and laws come from</h2>",
+        "<h2>Origin of models and laws</h2>",
         _table(("", "in the words of the file"), rows) if rows else _none("no terms were given"),
         "<h2>What was read</h2>",
         _table(("file", "SHA-256"), files),

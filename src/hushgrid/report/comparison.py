@@ -1,9 +1,13 @@
-"""A comparison as tables, prose and JSON."""
+"""Comparisons, attacks, simulations and the demo as tables, text, JSON, figures and HTML.
+
+Sections: attacks; the paper's experiment and simulations; comparisons with other methods and
+batteries; one day of the demo.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -25,7 +29,7 @@ from hushgrid.compare.comparison import (
 from hushgrid.compare.methods import Method, Ready
 from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
-from hushgrid.report.figures import day_line, finish, panels, table
+from hushgrid.report.figures import day_line, finish, html_document, light_grid, panels, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
 
@@ -34,11 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# --------------------------------------------------------------------------------------------------
-# An attack in numbers, words and a picture.
-
-
-NAMES = {
+_PROTECTIONS = {
     "open": "no privacy",
     "naive": "naive noise",
     "paper": "the paper's rule",
@@ -53,7 +53,14 @@ KNOWS = {
 
 
 def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
-    """The attack on what was published under its public keys, then all versions of the day."""
+    """The attack on the releases under its public keys, and on all versions of the day.
+
+    Args:
+        found: Attacks by protection; "hushgrid" is the published day.
+
+    Returns:
+        The values.
+    """
     own = found["hushgrid"]
     return {
         **attack_figures(own),
@@ -66,18 +73,25 @@ def attack_json(found: Mapping[str, Attack]) -> dict[str, Any]:
 
 
 def attack_figures(one: Attack) -> dict[str, Any]:
-    """All figures of one attack."""
-    told: dict[str, Any] = {}
+    """All scores of one attack.
+
+    Args:
+        one: The attack.
+
+    Returns:
+        Scores with those of the prior and 95 % intervals; None where undefined.
+    """
+    values: dict[str, Any] = {}
     for field in fields(one.scores):
         score = getattr(one.scores, field.name)
         if isinstance(score, Score):
-            told[field.name] = finite_or_none(score.value)
-            told[f"{field.name}_prior"] = finite_or_none(score.prior)
-            told[f"{field.name}_ci95"] = _range(score.ci95)
-            told[f"{field.name}_gain_ci95"] = _range(score.gain_ci95)
-    told["ci95"] = told["auc_ci95"]
-    told["log_odds_moved"] = finite_or_none(one.moved)
-    return told
+            values[field.name] = finite_or_none(score.value)
+            values[f"{field.name}_prior"] = finite_or_none(score.prior)
+            values[f"{field.name}_ci95"] = _range(score.ci95)
+            values[f"{field.name}_gain_ci95"] = _range(score.gain_ci95)
+    values["ci95"] = values["auc_ci95"]
+    values["log_odds_moved"] = finite_or_none(one.moved)
+    return values
 
 
 def _range(ci95: tuple[float, float]) -> list[float] | None:
@@ -85,7 +99,14 @@ def _range(ci95: tuple[float, float]) -> list[float] | None:
 
 
 def attack_table(found: Mapping[str, Attack]) -> str:
-    """Every version of the day in a row, the prior-only guess first."""
+    """A row for each version of the day, the prior alone first.
+
+    Args:
+        found: Attacks by protection.
+
+    Returns:
+        A Markdown table.
+    """
     first = next(iter(found.values())).scores
     rows = [("protection", "AUC", "95 % interval", "log loss", "Brier", "right")]
     prior = (f"{first.auc.prior:.3f}", _interval(first.auc.prior_ci95))
@@ -96,8 +117,8 @@ def attack_table(found: Mapping[str, Attack]) -> str:
     for name, one in found.items():
         s = one.scores
         rows.append(
-            (NAMES[name], f"{s.auc.value:.3f}", _interval(s.auc.ci95), f"{s.log_loss.value:.3f}",
-             f"{s.brier.value:.3f}", f"{s.accuracy.value:.1%}")
+            (_PROTECTIONS[name], f"{s.auc.value:.3f}", _interval(s.auc.ci95),
+             f"{s.log_loss.value:.3f}", f"{s.brier.value:.3f}", f"{s.accuracy.value:.1%}")
         )  # fmt: skip
     return table(rows)
 
@@ -107,37 +128,43 @@ def _interval(ci95: tuple[float, float]) -> str:
 
 
 def attack_prose(found: Mapping[str, Attack]) -> str:
-    """Who attacked whom, and what came of it."""
+    """The adversary, its target and its gain over the prior.
+
+    Args:
+        found: Attacks by protection.
+
+    Returns:
+        Lines of text.
+    """
     own = found["hushgrid"]
     whom = f"house {own.houses[0]}" if len(own.houses) == 1 else f"{len(own.houses)} houses"
     low, high = own.scores.auc.gain_ci95
     lines = [
         f"An adversary who {KNOWS[own.knows]} watched {own.scores.steps} steps of {whom}"
         f" ({own.filter} filter).",
-        f"From what was published she gained {own.scores.auc.gain:+.3f} of AUC over the prior"
-        f" (95 %: {low:+.3f} to {high:+.3f}); her log odds moved by at most {own.moved:.3f}.",
+        f"From the releases it gained {own.scores.auc.gain:+.3f} of AUC over the prior"
+        f" (95 %: {low:+.3f} to {high:+.3f}); its log odds moved by at most {own.moved:.3f}.",
     ]
     return "\n".join(lines)
 
 
 def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
-    """A day of one house: true occupancy, prior, and what she believed under each protection."""
+    """A day of one house: occupancy, prior, and the adversary's belief under each protection.
+
+    Args:
+        found: Attacks by protection.
+        house: The house.
+
+    Returns:
+        The figure.
+    """
     own = found["hushgrid"]
     at = own.houses.index(house)
     figure, axes = panels(len(found), 1.1 + 1.7 * len(found))
     for one, (name, each) in zip(axes, found.items(), strict=True):
-        hours = np.linspace(0, len(each.home) / 4, len(each.home) + 1)
-        true = np.append(each.occupancy[:, at], each.occupancy[-1, at])
-        one.fill_between(
-            hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
-        )
-        day_line(one, each.prior[:, at], "prior", "#555555", 1.0)
-        day_line(one, each.home[:, at], "she believes", _COLORS[name], 1.6)
-        one.set_ylim(0, 1)
-        one.set_ylabel("chance")
-        one.set_title(NAMES[name], loc="left", fontsize=9)
-        one.grid(alpha=0.25)
-        one.spines[["top", "right"]].set_visible(False)
+        beliefs = [("adversary's belief", each.home[:, at], _COLORS[name])]
+        title = _PROTECTIONS[name]
+        _belief_panel(one, each.occupancy[:, at], each.prior[:, at], beliefs, title)
     axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
     figure.suptitle(
         f"House {house}: what an adversary who {KNOWS[own.knows]} believes", fontsize=11
@@ -145,21 +172,46 @@ def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
     return figure
 
 
-# --------------------------------------------------------------------------------------------------
-# The paper's experiment and simulations as tables, prose and figures.
+def _belief_panel(
+    axes: Axes,
+    occupancy: Any,
+    prior: Any,
+    beliefs: Iterable[tuple[str, Any, str]],
+    title: str,
+) -> None:
+    """Occupancy and prior of one house over a day, and beliefs (label, values, colour)."""
+    hours = np.linspace(0, len(prior) / 4, len(prior) + 1)
+    true = np.append(occupancy, occupancy[-1])
+    axes.fill_between(
+        hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
+    )
+    day_line(axes, prior, "prior", "#555555", 1.0)
+    for label, values, color in beliefs:
+        day_line(axes, values, label, color, 1.6)
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("chance")
+    axes.set_title(title, loc="left", fontsize=9)
+    light_grid(axes)
 
 
-LABEL = {
+_LABELS = {
     "naive": "naive, u_max",
     "naive_max": "naive, largest house",
     "bound": "hushgrid eta = 1",
     "exact": "hushgrid eta = 0",
 }
-INK = {"optimal": "#111111", "naive": "#f0a860", "bound": "#0b6e99", "exact": "#2e7d32"}
+_RATE_COLORS = {"optimal": "#111111", "naive": "#f0a860", "bound": "#0b6e99", "exact": "#2e7d32"}
 
 
 def experiment_json(result: Experiment) -> dict[str, Any]:
-    """The experiment's figures under their public keys."""
+    """The paper's experiment under its public keys.
+
+    Args:
+        result: The experiment.
+
+    Returns:
+        The values.
+    """
     error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
     over = {name: ratio_of_means(error["naive"], error[name]) for name in ("bound", "exact")}
     return {
@@ -181,7 +233,14 @@ def experiment_json(result: Experiment) -> dict[str, Any]:
 
 
 def sweep_json(sweep: Sweep) -> dict[str, Any]:
-    """One sweep: where the dial stood and the gain with its interval."""
+    """A sweep: values of the varied parameter and the gain with its interval.
+
+    Args:
+        sweep: The sweep.
+
+    Returns:
+        The values.
+    """
     lines = {
         name: [{"mean": s.mean, "ci95": list(s.ci95)} for s in line]
         for name, line in sweep.gain.items()
@@ -190,18 +249,25 @@ def sweep_json(sweep: Sweep) -> dict[str, Any]:
 
 
 def experiment_table(result: Experiment) -> str:
-    """The table of mechanisms, as Markdown that reads well in a terminal."""
+    """Errors of the mechanisms.
+
+    Args:
+        result: The experiment.
+
+    Returns:
+        A Markdown table.
+    """
     rows = [
         ("mechanism", "RMSRE, paper's formula", "95 % interval", "s.d. of a day", "RMSRE, usual")
     ]
     for name in mechanisms():
-        ours, usual = (result.study.summary(name, f) for f in ("rmsre_paper", "rmsre"))
+        paper, usual = (result.study.summary(name, f) for f in ("rmsre_paper", "rmsre"))
         rows.append(
             (
-                LABEL[name],
-                f"{ours.mean * 1e3:.3f}e-3",
-                f"{ours.ci95[0] * 1e3:.3f} to {ours.ci95[1] * 1e3:.3f}e-3",
-                f"{ours.sd * 1e3:.3f}e-3",
+                _LABELS[name],
+                f"{paper.mean * 1e3:.3f}e-3",
+                f"{paper.ci95[0] * 1e3:.3f} to {paper.ci95[1] * 1e3:.3f}e-3",
+                f"{paper.sd * 1e3:.3f}e-3",
                 f"{usual.mean:.2%} ({usual.ci95[0]:.2%} to {usual.ci95[1]:.2%})",
             )
         )
@@ -211,7 +277,14 @@ def experiment_table(result: Experiment) -> str:
 
 
 def experiment_prose(result: Experiment) -> str:
-    """What the figures say about the paper's 5.5 %, from this run's own numbers."""
+    """This run compared with the paper's 5.5 %.
+
+    Args:
+        result: The experiment.
+
+    Returns:
+        Lines of text.
+    """
     error = {name: result.study.figures[name]["rmsre_paper"] for name in mechanisms()}
     claim = PUBLISHED["naive"] / PUBLISHED["blowfish"]
     pairs = error["naive"][None, :] / error["naive"][:, None]
@@ -243,7 +316,15 @@ def _gain(ratio: Summary) -> str:
 
 
 def simulation_json(study: Study, name: str) -> dict[str, Any]:
-    """A simulation's figures: means over the days, with their intervals beside them."""
+    """A simulation's figures: means over the days with their intervals.
+
+    Args:
+        study: The simulation.
+        name: Name of the mechanism in it.
+
+    Returns:
+        The values.
+    """
     found = {figure: study.summary(name, figure) for figure in SIMULATION_FIGURES}
     return {
         "days": study.days,
@@ -253,7 +334,15 @@ def simulation_json(study: Study, name: str) -> dict[str, Any]:
 
 
 def simulation_table(study: Study, name: str) -> str:
-    """The same for people."""
+    """A simulation's figures as a table.
+
+    Args:
+        study: The simulation.
+        name: Name of the mechanism in it.
+
+    Returns:
+        A Markdown table.
+    """
     rows = [("figure, mean of a run", "value", "95 % interval", "unit")]
     units = ("(paper's formula)", "of the rate", "currency", "currency", "of the bill")
     for figure, unit in zip(SIMULATION_FIGURES, units, strict=True):
@@ -264,7 +353,14 @@ def simulation_table(study: Study, name: str) -> str:
 
 
 def experiment_figures(result: Experiment) -> dict[str, Figure]:
-    """The paper's three figures, and the noise scale and protected houses over the day."""
+    """The paper's three figures, and the noise scale and protected houses over the day.
+
+    Args:
+        result: The experiment.
+
+    Returns:
+        Figures by name.
+    """
     trace = result.sample["open"]
     figures = {}
     for name, title, unit, values in (
@@ -273,7 +369,7 @@ def experiment_figures(result: Experiment) -> dict[str, Figure]:
     ):
         figures[name], (axes,) = panels(1, height=3.4)
         axes.set(title=title, ylabel=unit)
-        day_line(axes, values, None, INK["bound"], width=2.0)
+        day_line(axes, values, None, _RATE_COLORS["bound"], width=2.0)
         finish(axes)
     figures["rates"] = _rates_figure(result)
     figures["noise"] = _noise_figure(result)
@@ -285,12 +381,12 @@ def _rates_figure(result: Experiment) -> Figure:
     top.set(title="Rates of one day", ylabel="currency/kWh")
     bottom.set(title="What the noise adds", ylabel="published - optimal")
     optimal = result.sample["open"].optimal
-    day_line(top, optimal, "optimal", INK["optimal"], width=2.0)
+    day_line(top, optimal, "optimal", _RATE_COLORS["optimal"], width=2.0)
     for name in ("naive", "bound", "exact"):
         published = result.sample[name].published
         width = 2.4 if name == "naive" else 1.1  # the first two nearly coincide
-        day_line(top, published, LABEL[name], INK[name], width=width)
-        day_line(bottom, published - optimal, LABEL[name], INK[name], width=width)
+        day_line(top, published, _LABELS[name], _RATE_COLORS[name], width=width)
+        day_line(bottom, published - optimal, _LABELS[name], _RATE_COLORS[name], width=width)
     for axes in (top, bottom):
         finish(axes)
     return figure
@@ -301,16 +397,23 @@ def _noise_figure(result: Experiment) -> Figure:
     top.set(title="Noise scale", ylabel="Wh", ylim=(0, 1.15 * max(result.scale["naive"])))
     for name in ("naive", "bound", "exact"):
         width = 3.0 if name == "naive" else 1.3
-        day_line(top, result.scale[name], LABEL[name], INK[name], width=width)
+        day_line(top, result.scale[name], _LABELS[name], _RATE_COLORS[name], width=width)
     bottom.set(title=f"Protected houses, of {HOUSES}", ylabel="houses", ylim=(0, HOUSES * 1.05))
-    day_line(bottom, result.protected, None, INK["bound"])
+    day_line(bottom, result.protected, None, _RATE_COLORS["bound"])
     for axes in (top, bottom):
         finish(axes)
     return figure
 
 
 def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
-    """When the constraint pays, and the gain against trust and habits: a panel for each sweep."""
+    """The gain of the constraint, and the gain against trust and habits: one panel per sweep.
+
+    Args:
+        sweeps: Sweeps by parameter: "certainty", "count", "eta" and "sigma".
+
+    Returns:
+        Figures by name.
+    """
     from matplotlib.figure import Figure
 
     figures = {}
@@ -334,18 +437,24 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
     return figures
 
 
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _summary(s: Summary) -> dict[str, Any]:
-    return {"mean": _plain(s.mean), "sd": _plain(s.sd), "ci95": [_plain(x) for x in s.ci95]}
+    mean, sd, *ci95 = map(finite_or_none, (s.mean, s.sd, *s.ci95))
+    return {"mean": mean, "sd": sd, "ci95": ci95}
 
 
 def comparison_json(
     result: Comparison, curve: Sequence[Comparison], batteries: Sequence[BatteryScore]
 ) -> dict[str, Any]:
-    """The figures under their public keys; estimated ratios first."""
+    """A comparison under its public keys.
+
+    Args:
+        result: The comparison.
+        curve: The same at other promises.
+        batteries: Scores of batteries at the meter.
+
+    Returns:
+        The values; a figure that does not exist is None.
+    """
     promise = result.promise
     return {
         "secret": promise.secret,
@@ -407,10 +516,10 @@ def _aucs(result: Comparison, name: str) -> dict[str, Any]:
 
 
 def _pairs(result: Comparison) -> list[tuple[str, str]]:
-    ours = [n for n in result.names if n.startswith("hushgrid") or n == "bound"]
+    own = [n for n in result.names if n.startswith("hushgrid") or n == "bound"]
     return [
         (other, our)
-        for our in ours
+        for our in own
         for other in ("group", "forecast", "bound")
         if other in result.names and other != our
     ]
@@ -439,7 +548,14 @@ def _curve_point(point: Comparison) -> dict[str, Any]:
 
 
 def comparison_table(result: Comparison) -> str:
-    """Errors in thousandths, the paper's formula; best estimate first."""
+    """Errors in thousandths, in the paper's formula; smallest estimated error first.
+
+    Args:
+        result: The comparison.
+
+    Returns:
+        A Markdown table.
+    """
     rows: list[tuple[str, ...]] = [
         (
             "method",
@@ -487,7 +603,15 @@ def _thousandths(s: Summary) -> str:
 
 
 def terms_prose(result: Comparison, model: str) -> str:
-    """What is promised, on how many days, and what the columns are."""
+    """The promise, the number of days, and the meaning of the columns.
+
+    Args:
+        result: The comparison.
+        model: The public model, in words.
+
+    Returns:
+        A Markdown list.
+    """
     promise = result.promise
     return "\n".join(
         [
@@ -502,18 +626,32 @@ def terms_prose(result: Comparison, model: str) -> str:
 
 
 def ratio_table(result: Comparison) -> str:
-    """Errors of others over ours, estimated first, on paired days."""
+    """Errors of other methods over those of hushgrid, on paired days.
+
+    Args:
+        result: The comparison.
+
+    Returns:
+        A Markdown table.
+    """
     rows: list[tuple[str, ...]] = [("error of", "over", *PARTS)]
     labels = {m.name: m.label for m in result.methods}
     for other, our in _pairs(result):
         found = [result.ratio(other, our, part) for part in PARTS]
-        told = (f"{r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for r in found)
-        rows.append((labels[other], labels[our], *told))
+        ratios = (f"{r.mean:.3f} ({r.ci95[0]:.3f} to {r.ci95[1]:.3f})" for r in found)
+        rows.append((labels[other], labels[our], *ratios))
     return table(rows)
 
 
 def guarantee_prose(result: Comparison) -> str:
-    """What each method promises, or why it is left out."""
+    """The guarantee of each method, or the reason it is left out.
+
+    Args:
+        result: The comparison.
+
+    Returns:
+        A Markdown list.
+    """
     lines = []
     for method in result.methods:
         ready = result.ready[method.name]
@@ -525,8 +663,15 @@ def guarantee_prose(result: Comparison) -> str:
 
 
 def battery_table(scores: Sequence[BatteryScore]) -> str:
-    """What a watcher of one meter still learns, by size."""
-    rows = [("battery", "capacity, in u", "her AUC", "energy moved / used")]
+    """AUC of an adversary at one house's meter, by battery and capacity.
+
+    Args:
+        scores: Scores of batteries.
+
+    Returns:
+        A Markdown table.
+    """
+    rows = [("battery", "capacity, in u", "AUC of the adversary", "energy moved / used")]
     for s in scores:
         low, high = s.auc.ci95
         rows.append(
@@ -542,16 +687,19 @@ def battery_table(scores: Sequence[BatteryScore]) -> str:
     return table(rows)
 
 
-# --------------------------------------------------------------------------------------------------
-# Charts of a comparison: error against promise, batteries at the meter.
-
-
-OURS = ("#0a7d3c", "#57b33e", "#0b6e99")  # hushgrid at its three trusts, drawn wider
-OTHERS = ("#7570b3", "#a6761d", "#d95f02", "#e7298a", "#666666", "#1fa4d4", "#b2182b")
+_OWN_COLORS = ("#0a7d3c", "#57b33e", "#0b6e99")  # hushgrid at its three trusts, drawn wider
+_OTHER_COLORS = ("#7570b3", "#a6761d", "#d95f02", "#e7298a", "#666666", "#1fa4d4", "#b2182b")
 
 
 def comparison_figure(curve: Sequence[Comparison]) -> Figure:
-    """Error against promise, a line a method: estimated, the same over the forecast's, and raw."""
+    """Error against promise, a line per method: estimated, over the forecast's error, and raw.
+
+    Args:
+        curve: Comparisons at several promises.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13.5, 5.6), layout="constrained")
@@ -562,8 +710,7 @@ def comparison_figure(curve: Sequence[Comparison]) -> Figure:
     days = curve[0].days
     for ax in axes:
         ax.set(xscale="log", xlabel=f"promised epsilon, secret {curve[0].promise.secret}")
-        ax.grid(alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
+        light_grid(ax)
     figure.legend(
         handles=axes[2].get_lines(), loc="outside lower center", frameon=False, ncols=6,
         title=f"means of {days} days; shaded: 95 % intervals of paired days; dashed: needs the"
@@ -573,11 +720,11 @@ def comparison_figure(curve: Sequence[Comparison]) -> Figure:
 
 
 def _errors(ax: Axes, curve: Sequence[Comparison], part: str) -> None:
-    """A line for each method that keeps the promise somewhere; no method at another promise."""
-    for method, look in _looks(curve):
+    """A line for each method, at the promises it can keep."""
+    for method, style in _line_styles(curve):
         points = [c for c in curve if method.name in c.names]
         found = [c.summary(method.name, part) for c in points]
-        _line(ax, points, found, method.label, look)
+        _line(ax, points, found, method.label, style)
     forecast = [c.summary("forecast", part) for c in curve]
     at = [c.promise.epsilon for c in curve]
     ax.plot(at, [s.mean for s in forecast], ":", color="#111111", label="forecast, no readings")
@@ -585,47 +732,57 @@ def _errors(ax: Axes, curve: Sequence[Comparison], part: str) -> None:
 
 
 def _gains(ax: Axes, curve: Sequence[Comparison]) -> None:
-    """The estimated error over the forecast's on the same days: what readings are worth."""
+    """The estimated error over the forecast's on the same days: the gain from readings."""
     heights = [1.0]
-    for method, look in _looks(curve):
+    for method, style in _line_styles(curve):
         points = [c for c in curve if method.name in c.names]
         found = [c.ratio(method.name, "forecast", "estimated") for c in points]
-        _line(ax, points, found, method.label, look)
+        _line(ax, points, found, method.label, style)
         low, high = zip(*(s.ci95 for s in found), strict=True)
         at = [c.promise.epsilon for c in points]
-        ax.fill_between(at, low, high, alpha=0.12, color=look["color"], linewidth=0)
+        ax.fill_between(at, low, high, alpha=0.12, color=style["color"], linewidth=0)
         heights += [s.mean for s in found]
     ax.axhline(1.0, linestyle=":", color="#111111")
     ax.set(ylabel="error over the forecast's", title="estimated price, over the forecast")
     ax.set_ylim(min(heights) - 0.05, max(heights) + 0.05)  # few days: wide intervals
 
 
-def _looks(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, Any]]]:
-    """The methods that some promise of the curve is kept by, each with its line."""
-    ours, others = iter(OURS), iter(OTHERS)
+def _line_styles(curve: Sequence[Comparison]) -> list[tuple[Method, dict[str, Any]]]:
+    """The methods that keep some promise of the curve, each with its line style."""
+    colors = {True: iter(_OWN_COLORS), False: iter(_OTHER_COLORS)}
     out = []
     for method in curve[0].methods:
         if method.name == "forecast":
             continue
         own = method.name == "bound" or method.name.startswith("hushgrid")
-        style = {"linestyle": "-", "marker": "o"} if method.online else {
-            "linestyle": "--", "marker": "s"}  # fmt: skip
-        look = {"color": next(ours if own else others), "linewidth": 2.4 if own else 1.3, **style}
+        style = {
+            "color": next(colors[own]),
+            "linewidth": 2.4 if own else 1.3,
+            "linestyle": "-" if method.online else "--",
+            "marker": "o" if method.online else "s",
+        }
         if any(method.name in c.names for c in curve):
-            out.append((method, look))
+            out.append((method, style))
     return out
 
 
 def _line(
-    ax: Axes, points: Sequence[Comparison], found: Sequence[Summary], label: str, look: Any
+    ax: Axes, points: Sequence[Comparison], found: Sequence[Summary], label: str, style: Any
 ) -> None:
     """The means of one method."""
     at = [c.promise.epsilon for c in points]
-    ax.plot(at, [s.mean for s in found], markersize=4, label=label, **look)
+    ax.plot(at, [s.mean for s in found], markersize=4, label=label, **style)
 
 
 def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
-    """AUC against battery size and against energy moved."""
+    """AUC against battery capacity and against energy moved.
+
+    Args:
+        scores: Scores of batteries.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
@@ -657,10 +814,6 @@ def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
     return figure
 
 
-# --------------------------------------------------------------------------------------------------
-# A comparison as one page of HTML that asks nothing of anybody: no script, no outside address.
-
-
 _STYLE = """
 body{margin:0 auto;max-width:88rem;padding:2rem 1.25rem 4rem;background:#fff;color:#1a1c1e;
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -676,17 +829,20 @@ svg{max-width:100%;height:auto;display:block;margin:1rem 0}
 
 
 def comparison_page(title: str, parts: Mapping[str, str], drawings: Mapping[str, str]) -> str:
-    """Tables and lists (Markdown) under their names, each after its chart (SVG) if it has one."""
+    """Tables and lists under their names, each after its chart.
+
+    Args:
+        title: Title of the page.
+        parts: Markdown tables or lists by name.
+        drawings: SVG by name.
+
+    Returns:
+        The HTML; it has no script and loads nothing from other addresses.
+    """
     blocks = [f"<h1>{escape(title)}</h1>"]
     for name, text in parts.items():
         blocks += [f"<h2>{escape(name)}</h2>", drawings.get(name, ""), _block(text)]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(block for block in blocks if block)
-        + "\n</body></html>\n"
-    )
+    return html_document(title, _STYLE, filter(None, blocks))
 
 
 def _block(text: str) -> str:
@@ -706,20 +862,21 @@ def _row(cells: Sequence[str], tag: str) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
 
 
-# --------------------------------------------------------------------------------------------------
-# A day of the demo in numbers, words and a picture.
-
-
-CHANCE = 0.999  # that a day's error lies in the interval foreseen
-_INK = {"open": "#b3541e", "private": "#0b6e99", "prior": "#555555"}
-_NAMES = {"open": "no protection", "private": "as published", "prior": "prior alone"}
+CHANCE = 0.999  # that the error of a day lies in the expected interval
+_DEMO_COLORS = {"open": "#b3541e", "private": "#0b6e99"}
+_DEMO_NAMES = {"open": "no protection", "private": "as published", "prior": "prior alone"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Foreseen:
-    """The error of one day's prices in the paper's formula, before it was played.
+class ErrorForecast:
+    """Expected error of one day's prices, in the paper's formula.
 
-    `planned` is plan's figure; `mean`, `low` and `high` come from `days` simulated days.
+    Attributes:
+        planned: Error according to the plan.
+        mean: Mean over simulated days.
+        low: Lower end of the interval that holds a day's error with probability `CHANCE`.
+        high: Upper end.
+        days: Number of simulated days.
     """
 
     planned: float
@@ -730,12 +887,25 @@ class Foreseen:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Played:
-    """One simulated day: the truth, what was published, and what adversaries made of it.
+class DemoDay:
+    """One simulated day: the truth, the releases, and the adversaries' beliefs; T steps, N houses.
 
-    `optimal` and `published` (T,) [currency/kWh]; `occupancy` (T, houses); `beliefs` by adversary
-    and by what she was shown; `prior` likewise (T, houses). `leakage` is the most that all
-    releases say about one step of any house, as the audit found it; `verdict` is the audit's.
+    Attributes:
+        epsilon: Epsilon of the promise.
+        eta: Trust of the policy.
+        promise: The promise in words.
+        seed: Seed of the day.
+        house: House drawn in the figure.
+        optimal: (T,) optimal rates [currency/kWh].
+        published: (T,) published rates [currency/kWh].
+        occupancy: (T, N) true occupancy.
+        prior: (T, N) prior probabilities of being at home.
+        beliefs: (T, N) beliefs by the adversary's knowledge and by protection.
+        expected_error: Expected error of the prices.
+        leakage: Largest leakage of all releases about one step of any house, from the audit.
+        records: Number of ledger records.
+        chain: Status of the chain check.
+        verdict: Verdict of the audit.
     """
 
     epsilon: float
@@ -748,7 +918,7 @@ class Played:
     occupancy: UInt8s
     prior: Floats
     beliefs: Mapping[str, Mapping[str, Floats]]
-    foreseen: Foreseen
+    expected_error: ErrorForecast
     leakage: float
     records: int
     chain: str
@@ -766,18 +936,25 @@ class Played:
 
     @property
     def holds(self) -> dict[str, bool]:
-        """What a day must keep to, whatever was drawn."""
+        """Whether error, leakage, chain and audit are as they must be on any day."""
         return {
-            "rmsre": self.foreseen.low <= self.rmsre_paper <= self.foreseen.high,
+            "rmsre": self.expected_error.low <= self.rmsre_paper <= self.expected_error.high,
             "leakage": self.leakage <= self.epsilon,
             "chain": self.chain == "passed",
             "audit": self.verdict != "failed",
         }
 
 
-def demo_json(day: Played) -> dict[str, Any]:
-    """The figures under their public keys."""
-    foreseen = day.foreseen
+def demo_json(day: DemoDay) -> dict[str, Any]:
+    """A day of the demo under its public keys.
+
+    Args:
+        day: The day.
+
+    Returns:
+        The values.
+    """
+    foreseen = day.expected_error
     return {
         "releases": int(day.published.size),
         "rmsre_paper": day.rmsre_paper,
@@ -807,42 +984,51 @@ def demo_json(day: Played) -> dict[str, Any]:
     }
 
 
-def _demo_aucs(day: Played) -> dict[str, dict[str, float | None]]:
-    prior = _finite(auc(day.occupancy, day.prior))
+def _demo_aucs(day: DemoDay) -> dict[str, dict[str, float | None]]:
     return {
         knows: {
-            **{name: _finite(auc(day.occupancy, each)) for name, each in shown.items()},
-            "prior": prior,
+            name: finite_or_none(auc(day.occupancy, belief))
+            for name, belief in (*beliefs.items(), ("prior", day.prior))
         }
-        for knows, shown in day.beliefs.items()
+        for knows, beliefs in day.beliefs.items()
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def demo_table(day: DemoDay) -> str:
+    """AUC of each adversary: 0.5 is chance, 1 is certainty.
 
+    Args:
+        day: The day.
 
-def demo_table(day: Played) -> str:
-    """How well each adversary tells who is at home: 0.5 is a coin, 1 is certainty."""
-    rows = [("who is at home? (AUC)", *_NAMES.values())]
+    Returns:
+        A Markdown table.
+    """
+    rows = [("who is at home? (AUC)", *_DEMO_NAMES.values())]
     for knows, found in _demo_aucs(day).items():
-        cells = ("-" if (x := found[name]) is None else f"{x:.3f}" for name in _NAMES)
+        cells = ("-" if (x := found[name]) is None else f"{x:.3f}" for name in _DEMO_NAMES)
         rows.append((f"adversary who {KNOWS[knows]}", *cells))
     return table(rows)
 
 
-def demo_prose(day: Played) -> str:
-    """What was played, what was promised and what it cost."""
+def demo_prose(day: DemoDay) -> str:
+    """The size of the day, the promise, the leakage and the error.
+
+    Args:
+        day: The day.
+
+    Returns:
+        Lines of text.
+    """
     steps, houses = day.occupancy.shape
     times = math.sqrt(steps)
-    low, high = day.foreseen.low * times, day.foreseen.high * times
+    low, high = day.expected_error.low * times, day.expected_error.high * times
     lines = [
         f"{steps} prices from {steps * houses:,} readings of {houses:,} simulated houses, through"
         " the real curator and ledger.",
         f"Promise: {day.promise}",
         f"What these {steps} releases leak about one step of any house: at most {day.leakage:.3f}"
         f" of the {day.epsilon:g} promised (log of odds).",
-        f"Price error: {day.rmsre:.2%} of the exact price; foreseen {low:.2%} to {high:.2%}.",
+        f"Price error: {day.rmsre:.2%} of the exact price; expected {low:.2%} to {high:.2%}.",
         f"Ledger: {day.records} signed records, chain {day.chain}; audit {day.verdict}.",
     ]
     broken = [name for name, kept in day.holds.items() if not kept]
@@ -851,28 +1037,26 @@ def demo_prose(day: Played) -> str:
     return "\n".join(lines)
 
 
-def demo_figure(day: Played) -> Figure:
-    """The day's prices, and what each adversary believed of one house."""
+def demo_figure(day: DemoDay) -> Figure:
+    """The day's prices, and each adversary's belief about one house.
+
+    Args:
+        day: The day.
+
+    Returns:
+        The figure.
+    """
     figure, axes = panels(1 + len(day.beliefs), 2.4 + 2.0 * len(day.beliefs))
-    day_line(axes[0], day.optimal, "exact", _INK["open"])
-    day_line(axes[0], day.published, "published", _INK["private"], 1.6)
+    day_line(axes[0], day.optimal, "exact", _DEMO_COLORS["open"])
+    day_line(axes[0], day.published, "published", _DEMO_COLORS["private"], 1.6)
     axes[0].set_ylabel("EUR/kWh")
     axes[0].set_title("The price", loc="left", fontsize=9)
     finish(axes[0])
-    at, hours = day.house, np.linspace(0, len(day.prior) / 4, len(day.prior) + 1)
-    true = np.append(day.occupancy[:, at], day.occupancy[-1, at])
-    for one, (knows, shown) in zip(axes[1:], day.beliefs.items(), strict=True):
-        one.fill_between(
-            hours, true, step="post", color="#f0c94a", alpha=0.35, linewidth=0, label="at home"
-        )
-        day_line(one, day.prior[:, at], "prior", _INK["prior"], 1.0)
-        for name, each in shown.items():
-            day_line(one, each[:, at], _NAMES[name], _INK[name], 1.6)
-        one.set_ylim(0, 1)
-        one.set_ylabel("chance")
-        one.set_title(f"House {at} at home? Adversary who {KNOWS[knows]}", loc="left", fontsize=9)
-        one.grid(alpha=0.25)
-        one.spines[["top", "right"]].set_visible(False)
+    at = day.house
+    for one, (knows, found) in zip(axes[1:], day.beliefs.items(), strict=True):
+        beliefs = ((_DEMO_NAMES[k], v[:, at], _DEMO_COLORS[k]) for k, v in found.items())
+        title = f"House {at} at home? Adversary who {KNOWS[knows]}"
+        _belief_panel(one, day.occupancy[:, at], day.prior[:, at], beliefs, title)
     handles, names = axes[1].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", frameon=False, fontsize=8, ncols=4)
     figure.suptitle("One simulated day: what is hidden, and what it costs", fontsize=11)

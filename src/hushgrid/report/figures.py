@@ -1,9 +1,12 @@
-"""Small plots as SVG text: lines and bars that follow the page's colours."""
+"""Tables and pages as text, axes for matplotlib, and small SVG plots.
+
+SVG lines and bars take their colours from the style sheet of the page.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# --------------------------------------------------------------------------------------------------
-# Tables and axes that reports share.
-
-
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """A Markdown table with aligned columns; the first row is the head."""
+    """A Markdown table with aligned columns.
+
+    Args:
+        rows: Cells of each row; the first row is the head.
+
+    Returns:
+        The table.
+    """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
@@ -29,7 +35,15 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def panels(rows: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Axes below each other."""
+    """A figure with panels below each other.
+
+    Args:
+        rows: Number of panels.
+        height: Height of the figure [inch].
+
+    Returns:
+        The figure and its axes, top first.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, height), layout="constrained")
@@ -37,28 +51,63 @@ def panels(rows: int, height: float) -> tuple[Figure, list[Axes]]:
 
 
 def day_line(axes: Axes, values: Any, label: str | None, color: str, width: float = 1.3) -> None:
-    """A line with a tread for each step of the day."""
+    """Draw a step line with one value for each 15 minutes.
+
+    Args:
+        axes: Axes to draw on.
+        values: (T,) values.
+        label: Legend entry, or None.
+        color: Colour of the line.
+        width: Width of the line [pt].
+    """
     hours = len(values) / 4
     edges = np.linspace(0, hours, len(values) + 1)
-    axes.step(
-        edges,
-        [*values, values[-1]],
-        where="post",
-        label=label,
-        color=color,
-        linewidth=width,
-    )
+    closed = [*values, values[-1]]
+    axes.step(edges, closed, where="post", label=label, color=color, linewidth=width)
     axes.set_xlim(0, hours)
     ticks = range(0, int(hours) + 1, 4 if hours <= 24 else 24)
     axes.set_xticks(ticks, [f"{hour:02d}:00" if hours <= 24 else f"{hour} h" for hour in ticks])
 
 
-def finish(axes: Axes) -> None:
-    """A light grid, no box, a legend if there are labels."""
+def light_grid(axes: Axes) -> None:
+    """Add a light grid and remove the box.
+
+    Args:
+        axes: Axes to change.
+    """
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def finish(axes: Axes) -> None:
+    """Add a light grid, and a legend if there are labels.
+
+    Args:
+        axes: Axes to change.
+    """
+    light_grid(axes)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
+
+
+def html_document(title: str, style: str, blocks: Iterable[str]) -> str:
+    """A page of HTML without scripts and external addresses.
+
+    Args:
+        title: Title, plain text.
+        style: CSS.
+        blocks: HTML of the body.
+
+    Returns:
+        The page.
+    """
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>\n"
+        + "\n".join(blocks)
+        + "\n</body></html>\n"
+    )
 
 
 WIDTH, HEIGHT = 640, 220
@@ -68,7 +117,17 @@ SvgLine = tuple[str, str, Sequence[float | None]]  # label, class, values
 
 
 def line_plot(series: Sequence[SvgLine], *, x: str, y: str, title: str) -> str:
-    """Lines with a tread for each value; a value of None leaves a gap."""
+    """An SVG plot of step lines; a value of None leaves a gap.
+
+    Args:
+        series: Lines with label and CSS class.
+        x: Label of the x axis.
+        y: Label of the y axis.
+        title: Accessible title.
+
+    Returns:
+        The SVG, "" without values.
+    """
     values = [v for _, _, line in series for v in line if v is not None]
     count = max((len(line) for _, _, line in series), default=0)
     if not values or not count:
@@ -95,7 +154,15 @@ def _path(line: Sequence[float | None], count: int, top: float) -> str:
 
 
 def bars(rows: Sequence[tuple[str, float, float | None]], *, title: str) -> str:
-    """Horizontal bars: (label, value, a mark such as what is promised)."""
+    """An SVG plot of horizontal bars.
+
+    Args:
+        rows: (label, value, mark), such as a certified and a promised loss; a mark may be None.
+        title: Accessible title.
+
+    Returns:
+        The SVG, "" without rows.
+    """
     if not rows:
         return ""
     top = _nice(max(max(value, mark or 0.0) for _, value, mark in rows))
@@ -111,8 +178,8 @@ def bars(rows: Sequence[tuple[str, float, float | None]], *, title: str) -> str:
             at = 158 + space * mark / top
             parts.append(f'<path class="mark" d="M{at:.1f},{y - 4}v28"/>')
             inside = max(inside, at + 6)
-        said = f"{value:.3g}" if mark is None else f"{value:.3g} of {mark:.3g}"
-        parts.append(f'<text x="{inside:.1f}" y="{y + 14}">{said}</text>')
+        text = f"{value:.3g}" if mark is None else f"{value:.3g} of {mark:.3g}"
+        parts.append(f'<text x="{inside:.1f}" y="{y + 14}">{text}</text>')
     legend = "bar: certified; line: promised"
     parts.append(f'<text class="axis" x="158" y="{height - 6}">{legend}</text>')
     return "".join([*parts, "</svg>"])

@@ -1,4 +1,7 @@
-"""A learned zone in numbers and words."""
+"""A learned zone as JSON, text, a page of HTML and figures.
+
+Figures: chains over the day, laws by occupancy, decoded days.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.export import Figures, Offered, ZoneChoices
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
-from hushgrid.report.figures import panels, table
+from hushgrid.report.figures import html_document, light_grid, panels, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,13 +25,24 @@ if TYPE_CHECKING:
 
 
 def learned_values(
-    found: Learned, made: Offered, figures: Figures, asked: ZoneChoices, given: Histories
+    found: Learned, made: Offered, figures: Figures, choices: ZoneChoices, given: Histories
 ) -> dict[str, Any]:
-    """The JSON of the command; `given` knows what became of the rows of the file."""
+    """The JSON of `hushgrid learn`.
+
+    Args:
+        found: What was learned.
+        made: The models for the zone file.
+        figures: Figures for the operator.
+        choices: Zone, time zone, budgets and eta.
+        given: The histories, with counts of the rows of the file.
+
+    Returns:
+        The values.
+    """
     seen = max(int(found.own.readings.sum()), 1)
     total = float(found.own.log_likelihood.sum())
     return {
-        "zone": asked.zone,
+        "zone": choices.zone,
         "houses": len(found.ids),
         "fitted": len(found.usable),
         "groups": len(made.public),
@@ -49,11 +63,11 @@ def learned_values(
         "prior": found.habits,
         "days": found.terms.days,
         "seconds": found.seconds,
-        "time_zone": asked.time_zone,
+        "time_zone": choices.time_zone,
         "starts": list(found.terms.starts),
         "begins": found.begins,
         "ends": found.ends,
-        "ailments": ailment_names(found),
+        "ailments": _ailment_names(found),
         "vacant_days": {n: int(d) for n, d in zip(found.ids, found.vacant, strict=True) if d},
         "readings": dict(given.counts),
         "problems": list(given.problems),
@@ -89,7 +103,17 @@ def _held(found: Learned, made: Offered, held: HeldOut | None) -> dict[str, Any]
 def learned_content(
     found: Learned, made: Offered, figures: Figures, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """model.json: `values` (the JSON of the command) and what decoding and validation need."""
+    """The content of model.json.
+
+    Args:
+        found: What was learned.
+        made: The models for the zone file.
+        figures: Figures for the operator.
+        values: Values of `learned_values`.
+
+    Returns:
+        `values` with the models and scores that decoding and validation need.
+    """
     models = made.models
     prototypes = [
         {
@@ -124,7 +148,14 @@ def learned_content(
 
 
 def learned_prose(values: Mapping[str, Any]) -> str:
-    """What was learned, how good it is, how far to trust it, and whether it leaks."""
+    """What was learned, its scores, the trust it supports, and what it leaks.
+
+    Args:
+        values: Values of `learned_values`.
+
+    Returns:
+        Lines of text.
+    """
     lines = [
         f"Zone {values['zone']}: {values['houses']} houses, {values['fitted']} fitted; models that"
         f" homes share: {values['groups']}; laws: {values['law']}.",
@@ -145,11 +176,11 @@ def learned_prose(values: Mapping[str, Any]) -> str:
         lines.append(_POOLED)
     for what, names in values["ailments"].items():
         days = values["vacant_days"] if what.startswith("vacant") else {}
-        told = [f"{name} ({days[name]} days)" if name in days else name for name in names[:8]]
+        listed = [f"{name} ({days[name]} days)" if name in days else name for name in names[:8]]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         text = AILMENTS.get(what, what)
         homes = "1 home" if len(names) == 1 else f"{len(names)} homes"
-        lines.append(f"{text[0].upper()}{text[1:]}: {homes}: {', '.join(told)}{more}.")
+        lines.append(f"{text[0].upper()}{text[1:]}: {homes}: {', '.join(listed)}{more}.")
     counts = {k: v for k, v in values["readings"].items() if v}
     if counts:
         lines.append("Readings: " + ", ".join(f"{v} {k}" for k, v in counts.items()) + ".")
@@ -183,8 +214,8 @@ _TRAINED = {
 }
 
 
-def ailment_names(found: Learned) -> dict[str, list[str]]:
-    """Which homes have which ailment."""
+def _ailment_names(found: Learned) -> dict[str, list[str]]:
+    """Names of the homes with each ailment."""
     by: dict[str, list[str]] = {}
     for name, ails in zip(found.ids, found.ails, strict=True):
         for one in ails:
@@ -193,27 +224,37 @@ def ailment_names(found: Learned) -> dict[str, list[str]]:
 
 
 def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:
-    """One page with PNG pictures in it; it asks nothing of any network."""
+    """A page with a text and PNG pictures; it loads nothing from the network.
+
+    Args:
+        title: Title.
+        prose: Text, set as it is.
+        pictures: PNG bytes by name.
+
+    Returns:
+        The HTML.
+    """
     parts = [f"<h1>{html.escape(title)}</h1>", f"<pre>{html.escape(prose)}</pre>"]
     for name, picture in pictures.items():
         word, data = html.escape(name), base64.b64encode(picture).decode()
         parts.append(f'<h2>{word}</h2><img alt="{word}" src="data:image/png;base64,{data}">')
     style = "body{font:15px sans-serif;max-width:60em;margin:2em auto}pre{white-space:pre-wrap}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{style}</style>{''.join(parts)}</html>\n"
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# Pictures of a learned zone: chains over the day, laws by occupancy, decoded days.
+    return html_document(title, style, parts)
 
 
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")
 
 
 def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
-    """Chances of leaving and coming, and of being at home, over a weekday and a weekend day."""
+    """Probabilities of leaving, of arriving and of being at home, on weekdays and weekends.
+
+    Args:
+        public: The published groups.
+        seconds: Length of a step [s].
+
+    Returns:
+        The figure.
+    """
     figure, axes = panels(3, 7.8)
     steps = 86_400 // seconds
     hours = np.arange(steps + 1) * seconds / 3600
@@ -236,7 +277,7 @@ def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
         axis.set_xlim(0, 24)
         axis.set_xticks(range(0, 25, 4), [f"{h:02d}:00" for h in range(0, 25, 4)])
         axis.set_ylim(bottom=0)
-        _bare(axis)
+        light_grid(axis)
     axes[2].set_ylim(0, 1)
     axes[2].set_xlabel("time of day; solid: weekdays, dotted: weekends")
     _legend(figure, axes[0])
@@ -244,7 +285,15 @@ def chain_figure(public: Sequence[PublishedGroup], seconds: int) -> Figure:
 
 
 def law_figure(public: Sequence[PublishedGroup], bound: int) -> Figure:
-    """The laws of absent and present by slot group; the first bin is 0 Wh."""
+    """The laws of absent and present homes by slot group; the first bin is 0 Wh.
+
+    Args:
+        public: The published groups.
+        bound: Largest reading [Wh].
+
+    Returns:
+        The figure.
+    """
     figure, axes = panels(len(public), 2.2 * len(public) + 0.9)
     edges = np.unique(np.round(np.geomspace(1, bound + 2, 60)).astype(int)) - 1
     for j, (axis, one) in enumerate(zip(axes, public, strict=True)):
@@ -275,7 +324,7 @@ def law_figure(public: Sequence[PublishedGroup], bound: int) -> Figure:
         homes = "1 home" if one.homes == 1 else f"{one.homes} homes"
         axis.set_title(f"group {j + 1}, {homes}", fontsize=9)
         axis.set_ylabel("density")
-        _bare(axis)
+        light_grid(axis)
     axes[-1].set_xlabel("reading [Wh a step], logarithm of reading + 1")
     _legend(figure, axes[0])
     return figure
@@ -284,32 +333,43 @@ def law_figure(public: Sequence[PublishedGroup], bound: int) -> Figure:
 def days_figure(
     wh: Floats,
     post: Floats,
-    shown: Ints,
+    times: Ints,
     seconds: int,
     names: Sequence[str],
     labels: Int8s | None = None,
 ) -> Figure:
-    """Example days with the decoded chance that somebody is at home, and what labels say."""
+    """Example days of some meters with the decoded occupancy and the labels.
+
+    Args:
+        wh: (homes, T) readings [Wh].
+        post: (homes, T) decoded probabilities of being at home.
+        times: (T,) local times of the steps [s].
+        seconds: Length of a step [s].
+        names: Name of each meter.
+        labels: (homes, T) labels 0 or 1, negative where unknown; or None.
+
+    Returns:
+        The figure.
+    """
     figure, axes = panels(len(names), 2.1 * len(names) + 0.9)
     hours = np.arange(wh.shape[1] + 1) * seconds / 3600
     clock = np.arange(0, wh.shape[1], max(6 * 3600 // seconds, 1))
     ticks = [
-        f"{_WEEK[int(shown[i]) // 86_400 % 7]} {int(shown[i]) % 86_400 // 3600:02d} h"
-        if i % (86_400 // seconds) == 0
-        else f"{int(shown[i]) % 86_400 // 3600:02d} h"
+        (f"{_WEEK[int(times[i]) // 86_400 % 7]} " if i % (86_400 // seconds) == 0 else "")
+        + f"{int(times[i]) % 86_400 // 3600:02d} h"
         for i in clock
     ]
     for h, (axis, x, p, name) in enumerate(zip(axes, wh, post, names, strict=True)):
         chance = axis.twinx()
         chance.fill_between(
             hours, 0, [*p, p[-1]], step="post", color="#9cc5d6", alpha=0.55, linewidth=0,
-            label="chance that somebody is at home",
+            label="probability of being at home",
         )  # fmt: skip
         if labels is not None and (labels[h] >= 0).any():
             known = np.where(labels[h] >= 0, labels[h], np.nan).astype(float)
             chance.step(
                 hours, [*known, known[-1]], where="post", color="#333333", linewidth=1.0,
-                linestyle="--", label="told by residents",
+                linestyle="--", label="label",
             )  # fmt: skip
         chance.set_ylim(0, 1.05)
         chance.set_yticks([0, 0.5, 1])
@@ -322,18 +382,13 @@ def days_figure(
         axis.set_xlim(0, hours[-1])
         axis.set_ylim(bottom=0)
         axis.set_xticks(clock * seconds / 3600, ticks)
-        _bare(axis)
+        light_grid(axis)
         if h == 0:
             _legend(figure, axis, chance)
     return figure
 
 
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-def _bare(axis: Axes) -> None:
-    axis.grid(alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _legend(figure: Figure, *axes: Axes) -> None:

@@ -1,4 +1,10 @@
-"""A plan in numbers, words and a picture."""
+"""Promises, plans and outlooks as text, JSON and a figure.
+
+A promise has one text in plan, check, certificate, pages and API. It names the adversary for which
+the bound holds and the assumptions it rests on; docs/adversary.md has a world in which a single
+price shifts the odds by more than e^epsilon. An outlook is what a service promises about a zone,
+what it publishes, and the expected error of the price.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +25,6 @@ from hushgrid.report.figures import day_line, finish, panels, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-# --------------------------------------------------------------------------------------------------
-# The promise of a zone in one text, the same for plan, check, certificate, pages and API.
-#
-# It names the adversary the bound holds for and the assumptions it rests on. docs/adversary.md
-# shows
-# a world in which a single price shifts the odds by more than e^epsilon.
 
 
 _BOUNDS = {
@@ -99,22 +97,22 @@ def promise_sentence(
     if continued and secret == "interval":
         bound = _BOUNDS["continued"]
     values = {
-        "factor": f"{factor(epsilon)} (e^{epsilon:g})",
+        "factor": f"{_factor(epsilon)} (e^{epsilon:g})",
         "steps": f"{steps:,}",
         "delta": delta,
     }
-    said = [f"{bound}, if {_conditions(policy, secret)}"]
+    parts = [f"{bound}, if {_conditions(policy, secret)}"]
     if secret == "step":
-        said.append(_MORE["step"])
+        parts.append(_MORE["step"])
     if delta:
-        said.append(_MORE["approximate"])
+        parts.append(_MORE["approximate"])
     if policy.schedule.caveat:
-        said.append(policy.schedule.caveat)
-    return " ".join([*(f"{one.format(**values)}." for one in said), *weaker_promise(policy)])
+        parts.append(policy.schedule.caveat)
+    return " ".join([*(f"{one.format(**values)}." for one in parts), *weaker_promise(policy)])
 
 
 def _conditions(policy: Policy, secret: str) -> str:
-    """What the bound rests on, as the end of a sentence; `planning.assumptions` lists all of it."""
+    """The assumptions of the bound, as the end of a sentence; `planning.assumptions` lists all."""
     parts = ["the published occupancy model is true"]
     if policy.eta == 0:
         parts.append("every reading follows its published law")
@@ -125,10 +123,10 @@ def _conditions(policy: Policy, secret: str) -> str:
     return " and ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} and {parts[2]}"
 
 
-def factor(epsilon: float) -> str:
+def _factor(epsilon: float) -> str:
     """e^epsilon, rounded up to three digits, so that it is never stated too small.
 
-    >>> factor(0.5), factor(1.0), factor(0.1), factor(12.0)
+    >>> _factor(0.5), _factor(1.0), _factor(0.1), _factor(12.0)
     ('1.65', '2.72', '1.11', '163,000')
     """
     if epsilon > 700:
@@ -142,9 +140,17 @@ def factor(epsilon: float) -> str:
 def plan_json(
     found: Plan, rho: float, endless: float | None, private: bool = False
 ) -> dict[str, Any]:
-    """The plan under its public keys; a figure that does not exist is null.
+    """The plan under its public keys.
 
-    `publish` is the best way to publish that the models allow, `rmsre_paper` its error.
+    Args:
+        found: The plan.
+        rho: Relative error to expect of the model.
+        endless: Leakage about one step if the plan is repeated for ever, or None.
+        private: Whether the models are private.
+
+    Returns:
+        The values; `publish` is the best publication that the models allow, `rmsre_paper` its
+        error; a figure that does not exist is None.
     """
     prospect = found.prospect
     way = prospect.best(rho, PRIVATE_WAYS if private else WAYS)
@@ -174,12 +180,19 @@ def plan_json(
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """The value, if it is a number at all."""
+    """The value, or None where it is None, infinite or not a number.
+
+    Args:
+        value: A number or None.
+
+    Returns:
+        The finite number or None.
+    """
     return value if value is not None and math.isfinite(value) else None
 
 
-def advice(prospect: Prospect, rho: float, private: bool = False) -> str:
-    """Which of the ways that the models allow to publish by, in plain words."""
+def _advice(prospect: Prospect, rho: float, private: bool = False) -> str:
+    """The best publication that the models allow, in words."""
     best = prospect.best(rho)
     if private:
         text = 'Publish the raw price (publish = "raw"): private models allow nothing else.'
@@ -199,7 +212,17 @@ def advice(prospect: Prospect, rho: float, private: bool = False) -> str:
 
 
 def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = False) -> str:
-    """The promise, the noise, the error and the assumptions in plain words."""
+    """The promise, the noise, the error and the assumptions of a plan.
+
+    Args:
+        found: The plan.
+        rho: Relative error to expect of the model.
+        endless: Leakage about one step if the plan is repeated for ever, or None.
+        private: Whether the models are private.
+
+    Returns:
+        Lines of text.
+    """
     policy, prospect = found.policy, found.prospect
     promise = promise_sentence(
         policy,
@@ -208,15 +231,9 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
         delta=found.delta,
         continued=found.running is not None,
     )
-    lines = [f"Promise: {promise}", ""]
-    lines.append(f"Noise: {policy.schedule.noise_words} {span(found.scale, '.0f')} Wh.")
-    if policy.schedule.per_release:
-        lines.append(
-            f"Each release loses at most {span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
-            f" whatever anyone consumes, at most {found.epsilon_any:.4f}."
-        )
+    lines = [f"Promise: {promise}", "", *_noise_lines(found)]
     if policy.clamp:
-        lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by density class.")
+        lines.append(f"Readings are cut at {_span(policy.clamp, 'd')} Wh, by density class.")
     lines.append(f"The promise binds at house {found.house}, step {found.step}.")
     if found.leakage is not None:
         over = "the horizon on its own"
@@ -237,20 +254,39 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
         f" {prospect.with_cut(rho):.3e} raw, {prospect.estimated(rho):.3e} estimated,"
         f" {prospect.forecast(rho):.3e} for a forecast without any reading.",
         f"Expected error of the load: {prospect.share(rho):.2%} (raw, root mean square).",
-        advice(prospect, rho, private),
+        _advice(prospect, rho, private),
     ]
     lines += ["", "Assumptions:"]
     return "\n".join([*lines, *(f"- {line}" for line in found.assumptions)])
 
 
-def span(values: Sequence[float] | Sequence[int], form: str) -> str:
-    """The least and the largest value, or the only one."""
+def _noise_lines(found: Plan, note: str = "") -> list[str]:
+    """Scale of the noise and loss of one release."""
+    policy = found.policy
+    lines = [f"Noise: {policy.schedule.noise_words} {_span(found.scale, '.0f')} Wh{note}."]
+    if policy.schedule.per_release:
+        lines.append(
+            f"Each release loses at most {_span(found.epsilon_t, '.4f')} (eta = {policy.eta:g});"
+            f" whatever anyone consumes, at most {found.epsilon_any:.4f}."
+        )
+    return lines
+
+
+def _span(values: Sequence[float] | Sequence[int], form: str) -> str:
+    """The smallest and the largest value, or the only one."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
 
 
 def sensitivity_tables(cells: Mapping[str, Sequence[Cell]]) -> str:
-    """One table for each dial."""
+    """One Markdown table for each varied parameter.
+
+    Args:
+        cells: Cells by parameter: "eta", "epsilon" or "houses".
+
+    Returns:
+        The tables.
+    """
     head = {"eta": "eta", "epsilon": "epsilon promised", "houses": "houses"}
     parts = []
     for dial, rows in cells.items():
@@ -265,7 +301,15 @@ def _or_none(epsilon: float) -> str:
 
 
 def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
-    """The noise of every step, and the leakage about every step beside the promise."""
+    """The noise of every step, and the leakage about every step with the promise.
+
+    Args:
+        found: The plan.
+        models: Theta.
+
+    Returns:
+        The figure.
+    """
     with_leakage = found.leakage is not None
     figure, axes = panels(2 if with_leakage else 1, 5.2 if with_leakage else 2.8)
     axes[0].set_title(f"{found.secret}, epsilon = {found.epsilon:g}: the noise of every step")
@@ -285,19 +329,24 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     return figure
 
 
-# --------------------------------------------------------------------------------------------------
-# What a service promises about a zone, what it publishes, and how wrong the price will be.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """A policy examined over its first days.
+    """A policy evaluated over its first days.
 
-    `seen` is the policy of those days; `secret`, `epsilon`, `delta` and `steps` are what is
-    promised, over how many releases; `leakage_day` is what the first day's releases say about one
-    step of one house; `private` models may publish raw prices only. For an interval promise
-    `leakage` is what was counted, `memory` the silent steps after which nothing of it is left: the
-    epochs before and after are counted unless it is None.
+    Attributes:
+        seen: The plan of those days.
+        secret: What is promised.
+        epsilon: Epsilon of the promise.
+        delta: Delta of the promise.
+        steps: Number of releases it covers.
+        leakage_day: Leakage about one step of one house from the first day's releases, or None.
+        day: Number of releases of a day.
+        rho: Relative error to expect of the model.
+        private: Whether the models are private, so that only raw prices may be published.
+        leakage_week: As `leakage_day`, of the first week or the horizon.
+        leakage: For an interval promise, the leakage counted for it.
+        memory: Silent steps after which none of it is left; None if the epochs before and after are
+            not counted.
     """
 
     seen: Plan
@@ -309,22 +358,34 @@ class Outlook:
     day: int
     rho: float
     private: bool = False
-    leakage_week: float | None = None  # as leakage_day, of the first week or the horizon
+    leakage_week: float | None = None
     leakage: float | None = None
     memory: int | None = None
 
 
 def price_error(outlook: Outlook, way: Way | None = None) -> float:
-    """Root mean square of the price's relative error, as the models expect it.
+    """Expected relative error of the price, root mean square.
 
-    Of the price that the policy publishes, or of another way to publish.
+    Args:
+        outlook: The outlook.
+        way: Publication; None for that of the policy.
+
+    Returns:
+        The error as a share of the exact price.
     """
     figure = outlook.seen.prospect.error(way or outlook.seen.policy.publish, outlook.rho)
     return figure * math.sqrt(len(outlook.seen.scale))  # the paper's formula divides by its root
 
 
 def outlook_json(outlook: Outlook) -> dict[str, Any]:
-    """The figures under their public keys."""
+    """The outlook under its public keys.
+
+    Args:
+        outlook: The outlook.
+
+    Returns:
+        The values; a figure that does not exist is None.
+    """
     seen = outlook.seen
     return {
         "secret": outlook.secret,
@@ -357,7 +418,14 @@ def outlook_json(outlook: Outlook) -> dict[str, Any]:
 
 
 def outlook_prose(outlook: Outlook) -> str:
-    """The promise, the noise, the error and the assumptions in plain words."""
+    """The promise, the noise, the error and the assumptions of an outlook.
+
+    Args:
+        outlook: The outlook.
+
+    Returns:
+        Lines of text.
+    """
     seen, policy = outlook.seen, outlook.seen.policy
     promise = promise_sentence(
         policy,
@@ -367,14 +435,8 @@ def outlook_prose(outlook: Outlook) -> str:
         steps=outlook.steps,
         continued=outlook.memory is not None,
     )
-    kind = policy.schedule.noise_words
     even = " (at an even share of the window)" if outlook.secret == "window" else ""
-    lines = [f"Promise: {promise}", f"Noise: {kind} {span(seen.scale, '.0f')} Wh{even}."]
-    if policy.schedule.per_release:
-        lines.append(
-            f"Each release loses at most {span(seen.epsilon_t, '.4f')} (eta = {policy.eta:g});"
-            f" whatever anyone consumes, at most {seen.epsilon_any:.4f}."
-        )
+    lines = [f"Promise: {promise}", *_noise_lines(seen, even)]
     if outlook.leakage_day is not None:
         lines.append(
             f"Leakage about one interval of one house from a day of {outlook.day} releases:"
@@ -383,7 +445,7 @@ def outlook_prose(outlook: Outlook) -> str:
     if outlook.leakage is not None:
         lines.append(_counted(outlook.leakage, outlook.memory))
     if policy.clamp:
-        lines.append(f"Readings are cut at {span(policy.clamp, 'd')} Wh, by group of houses.")
+        lines.append(f"Readings are cut at {_span(policy.clamp, 'd')} Wh, by group of houses.")
     what = "the public's best estimate" if policy.publish == "estimate" else "the noisy load"
     lines += [
         f"Expected price error: {price_error(outlook):.1%} of the exact price (root mean square;"
@@ -411,10 +473,10 @@ def _counted(leakage: float, memory: int | None) -> str:
 
 
 def _better(outlook: Outlook) -> list[str]:
-    """What `hushgrid plan` advises, where the policy publishes in a worse way."""
+    """The advice of `hushgrid plan`, where another publication has a smaller error."""
     prospect, rho = outlook.seen.prospect, outlook.rho
     if prospect.best(rho) != "forecast":
         enough = AS_GOOD * prospect.least(rho)
         if outlook.private or prospect.error(outlook.seen.policy.publish, rho) <= enough:
             return []
-    return [advice(prospect, rho, outlook.private)]
+    return [_advice(prospect, rho, outlook.private)]

@@ -31,7 +31,7 @@ from hushgrid.files.results import write_text
 from hushgrid.mechanism.noise import Noise, SimulatedNoise
 from hushgrid.planning.planner import examine
 from hushgrid.report.certificate import certificate_json, certificate_page
-from hushgrid.report.comparison import CHANCE, Foreseen, Played
+from hushgrid.report.comparison import CHANCE, DemoDay, ErrorForecast
 from hushgrid.service.access.clients import new_secret
 from hushgrid.service.audit import fingerprint, load_case
 from hushgrid.service.clock import Clock
@@ -445,7 +445,7 @@ class DayFigures:
         ledger: The exported ledger.
     """
 
-    day: Played
+    day: DemoDay
     files: tuple[Path, ...]
     ledger: Path
 
@@ -500,7 +500,7 @@ def _step(run: DemoRun, requests: DemoRequests, tick: Callable[[], None]) -> Pan
     return seen
 
 
-def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> Foreseen:
+def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) -> ErrorForecast:
     """The error that one day of the zone's policy should have, from public models alone.
 
     Args:
@@ -522,7 +522,7 @@ def foresee(zone: ZoneService, seed: int, steps: int, tick: Callable[[], None]) 
         tick()
     planned = examine(*terms, policy).prospect.estimated(rho=0.0)  # these days follow the model
     low, high = next_one(errors, CHANCE)
-    return Foreseen(planned, float(np.mean(errors)), low, high, DAYS)
+    return ErrorForecast(planned, float(np.mean(errors)), low, high, DAYS)
 
 
 def _audited(
@@ -557,13 +557,13 @@ def _played(
     zone: ZoneService,
     seed: int,
     seen: list[PanelStep],
-    foreseen: Foreseen,
+    foreseen: ErrorForecast,
     found: Certificate,
     records: int,
-) -> Played:
+) -> DemoDay:
     home = {name: np.array([one.home[name] for one in seen]) for name in BELIEFS}
     (houses,) = found.houses
-    return Played(
+    return DemoDay(
         epsilon=dials.epsilon,
         eta=dials.eta,
         promise=sentence(zone),
@@ -574,7 +574,7 @@ def _played(
         occupancy=np.array([one.occupancy for one in seen]),
         prior=home["prior"],
         beliefs=by_adversary(home),
-        foreseen=foreseen,
+        expected_error=foreseen,
         leakage=math.inf if houses.leakage is None else float(houses.leakage.max()),
         records=records,
         chain=found.check("chain").status,
