@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.measure import Question, Result, best_of_both
 from hushgrid.learn.em import Design, fit
-from hushgrid.learn.habits import assumed
+from hushgrid.learn.habits import assumed_habits
 
 HOMES = 50
 STEPS = 17_520
@@ -48,7 +48,7 @@ def daily(steps: int = STEPS) -> Design:
         plain(steps),
         group=(t % 48 // 12).astype(np.int32),
         slot=(t % 48 + 48 * weekend).astype(np.int32),
-        moves=assumed(1800).moves(30),
+        moves=assumed_habits(1800).moves(30),
         family="lognormal",
         weight=4.0,
         tie=tie,

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from hushgrid.files.readings import read_habits
 from hushgrid.learn.em import fit, posterior
-from hushgrid.learn.evaluation import scored
+from hushgrid.learn.evaluation import decoding_accuracy
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.learner import AUTO, LearningTerms, design_for
 
@@ -52,7 +52,7 @@ def main() -> None:
                 own = fit(seen.wh, design_for(seen, habits, terms, law))
                 moved = replace(own, design=design_for(unseen, habits, terms, law))
                 assert unseen.labels is not None
-                right = scored(unseen, unseen.labels, posterior(unseen.wh, moved))
+                right = decoding_accuracy(unseen, unseen.labels, posterior(unseen.wh, moved))
                 cells.append(f"{name} {right['06-22']:.3f} {right['all']:.3f}")
             print(f"{residents:8} {law:10}", " | ".join(cells))
 

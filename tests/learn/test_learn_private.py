@@ -13,18 +13,18 @@ from scipy.stats import beta
 
 from hushgrid.errors import PolicyError
 from hushgrid.intake.readings import Readings
-from hushgrid.learn.em import Design, Fit, fit, homes_of
-from hushgrid.learn.habits import assumed
+from hushgrid.learn.em import Design, Fit, fit, select_homes
+from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Axis, Histories, axis_of, histories_of, with_labels
 from hushgrid.learn.learner import Learned, LearningTerms, learn
 from hushgrid.learn.private import (
     PARTS,
     UNIT,
     Statistics,
+    add_noise,
     bound_quantile,
     contract_sizes,
     contributions,
-    noisy,
     pooled_model,
     statistics,
 )
@@ -61,7 +61,7 @@ def design(steps: int, family: str = "lognormal") -> Design:
     return Design(
         (t % 48 // 12).astype(np.int32),
         (t % 48).astype(np.int32),
-        assumed(1800).moves(10.0),
+        assumed_habits(1800).moves(10.0),
         family=family,  # type: ignore[arg-type]
         tie=tie,
         starts=(0.5,),
@@ -112,7 +112,7 @@ def test_noise_is_drawn_for_every_entry_at_twice_the_share() -> None:
     own = fit(homes(15), design(480))
     source = Silence()
     exact = statistics(own, TOP)
-    told = noisy(exact, 0.5, source)
+    told = add_noise(exact, 0.5, source)
     assert source.scales == [pytest.approx(2 * PARTS * UNIT / 0.5)] * exact.vector.size
     assert (told.vector == exact.vector).all()
     assert told.epsilon == 0.5
@@ -122,7 +122,7 @@ def test_noise_is_drawn_for_every_entry_at_twice_the_share() -> None:
 def test_opendp_itself_says_no_more_than_what_is_charged(epsilon: float) -> None:
     """Its map rounds up: at the bare quotient every other budget would be exceeded by a bit."""
     sums, sizes = Silence(), Silence()
-    noisy(Statistics(ONES, ONES, ONES, 15, None), epsilon, sums)
+    add_noise(Statistics(ONES, ONES, ONES, 15, None), epsilon, sums)
     bound_quantile(np.array([900]), contract_sizes(1800), 0.5, epsilon, sizes)
     for source, distance in ((sums, 2 * PARTS * UNIT), (sizes, 2)):
         (scale,) = set(source.scales)
@@ -143,12 +143,12 @@ def test_a_bound_draws_once_for_each_size() -> None:
 def test_a_large_pool_gives_the_model_of_its_homes() -> None:
     """Without noise the pooled laws are those of all readings of the two states."""
     own = fit(homes(30, 960), design(960))
-    model = pooled_model(own, noisy(statistics(own, TOP), 1.0, Silence()), TOP)
+    model = pooled_model(own, add_noise(statistics(own, TOP), 1.0, Silence()), TOP)
     medians = model.parameters[0, :, :, 0]
     assert medians[:, 0] == pytest.approx(30, rel=0.15)
     assert medians[:, 2] == pytest.approx(200, rel=0.15)
     assert (model.transition > 0).all()
-    wild = pooled_model(own, noisy(statistics(own, TOP), 1e-3, SimulatedNoise(1)), TOP)
+    wild = pooled_model(own, add_noise(statistics(own, TOP), 1e-3, SimulatedNoise(1)), TOP)
     assert np.isfinite(wild.parameters).all()
     assert (wild.transition > 0).all()
     assert wild.transition.sum(axis=-1) == pytest.approx(1.0)
@@ -157,9 +157,9 @@ def test_a_large_pool_gives_the_model_of_its_homes() -> None:
 def test_too_few_homes_or_no_budget_is_refused() -> None:
     own = fit(homes(14), design(480))
     with pytest.raises(PolicyError, match="at least 15"):
-        noisy(statistics(own, TOP), 1.0, Silence())
+        add_noise(statistics(own, TOP), 1.0, Silence())
     with pytest.raises(PolicyError, match="budget"):
-        noisy(statistics(fit(homes(15), design(480)), TOP), 0.0, Silence())
+        add_noise(statistics(fit(homes(15), design(480)), TOP), 0.0, Silence())
     with pytest.raises(PolicyError, match="histogram"):
         statistics(fit(homes(15), design(480, "histogram")), TOP)
 
@@ -206,12 +206,14 @@ def test_membership_attack_stays_below_the_budget() -> None:
 
     source = SimulatedNoise(7)
     refitted = [
-        np.array([score(noisy(_sums(x, steps), epsilon, source).vector) for _ in range(FITS)])
+        np.array([score(add_noise(_sums(x, steps), epsilon, source).vector) for _ in range(FITS)])
         for x in worlds
     ]
     assert _lower_epsilon(*refitted) <= epsilon
     weak = Weak(15.0)
-    leaking = [np.array([score(noisy(s, epsilon, weak).vector) for _ in range(500)]) for s in exact]
+    leaking = [
+        np.array([score(add_noise(s, epsilon, weak).vector) for _ in range(500)]) for s in exact
+    ]
     assert _lower_epsilon(*leaking) > epsilon
 
 
@@ -240,9 +242,9 @@ def _lower_epsilon(inside: np.ndarray, outside: np.ndarray) -> float:
 def test_the_model_is_made_of_published_sums_alone() -> None:
     """Other homes with the same design and the same sums give the same model."""
     one, two = fit(homes(15, seed=1), design(480)), fit(homes(15, seed=2), design(480))
-    told = noisy(statistics(one, TOP), 1.0, SimulatedNoise(3))
+    told = add_noise(statistics(one, TOP), 1.0, SimulatedNoise(3))
     a, b = pooled_model(one, told, TOP), pooled_model(two, told, TOP)
-    assert isinstance(homes_of(a, slice(0, 1)), Fit)
+    assert isinstance(select_homes(a, slice(0, 1)), Fit)
     for name in ("transition", "natural", "initial", "seen"):
         assert (getattr(a, name) == getattr(b, name)).all()
 
@@ -272,7 +274,9 @@ def laid(rows: Iterable[Row], labels: Iterable[tuple[str, int, int]] = ()) -> Hi
 
 
 def learned_from(found: Histories) -> Learned:
-    return learn(found, assumed(HOUR), LearningTerms(law="lognormal", prototypes=1, iterations=6))
+    return learn(
+        found, assumed_habits(HOUR), LearningTerms(law="lognormal", prototypes=1, iterations=6)
+    )
 
 
 def vectors(found: Histories) -> dict[str, np.ndarray]:

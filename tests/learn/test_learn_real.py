@@ -12,8 +12,8 @@ import pytest
 
 from hushgrid.files.readings import read_habits
 from hushgrid.learn.em import fit, posterior
-from hushgrid.learn.evaluation import scored
-from hushgrid.learn.habits import Habits, assumed
+from hushgrid.learn.evaluation import decoding_accuracy
+from hushgrid.learn.habits import Habits, assumed_habits
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.learner import LearningTerms, design_for, learn
 
@@ -36,7 +36,7 @@ def house() -> Histories:
 
 
 def habits(kind: str) -> Habits:
-    return assumed(900) if kind == "assumed" else read_habits(str(CHAINS), kind, 900)
+    return assumed_habits(900) if kind == "assumed" else read_habits(str(CHAINS), kind, 900)
 
 
 @needs_eco
@@ -64,6 +64,6 @@ def test_accuracy_on_days_that_no_fit_has_seen(house: Histories, law: str) -> No
         own = fit(seen.wh, design_for(seen, prior, terms, terms.law))  # type: ignore[arg-type]
         moved = replace(own, design=design_for(unseen, prior, terms, terms.law))  # type: ignore[arg-type]
         assert unseen.labels is not None
-        right = scored(unseen, unseen.labels, posterior(unseen.wh, moved))
+        right = decoding_accuracy(unseen, unseen.labels, posterior(unseen.wh, moved))
         assert right["all"] >= 0.83
         assert right["06-22"] >= 0.82

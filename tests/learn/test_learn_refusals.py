@@ -15,9 +15,9 @@ from hushgrid.errors import FileError, ModelError
 from hushgrid.files.readings import read_histories
 from hushgrid.files.zone_file import load_zone
 from hushgrid.learn import export as offering
-from hushgrid.learn.evaluation import held_against
-from hushgrid.learn.export import ZoneChoices, offered
-from hushgrid.learn.habits import assumed
+from hushgrid.learn.evaluation import check_law
+from hushgrid.learn.export import ZoneChoices, export_models
+from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import Histories
 from hushgrid.learn.learner import LearningTerms, learn
 from hushgrid.mechanism.noise import SimulatedNoise
@@ -25,7 +25,7 @@ from hushgrid.model.laws import LogNormal
 from tests.learn.test_learn_zone import BEGINS, STEPS, csv, histories, lived_in, public, run
 
 DAY = 48
-HABITS = assumed(1800)
+HABITS = assumed_habits(1800)
 
 
 def strange(kind: str) -> np.ndarray:
@@ -83,13 +83,13 @@ def test_a_private_run_takes_any_home(kind: str, law: str, tmp_path: Path) -> No
     found = zone_with(kind, 3)
     result = learn(found, HABITS, LearningTerms(law=law, prototypes=0, iterations=5))  # type: ignore[arg-type]
     asked = ZoneChoices(bound=2000)
-    made = offered(result, found, asked, SimulatedNoise(1))
+    made = export_models(result, found, asked, SimulatedNoise(1))
     for one in made.public:
         absent, present = one.laws(2000)
         assert all(each.pmf.sum() == pytest.approx(1) for each in (absent, *present))
     write(tmp_path, result, made, asked, None)
     assert len(load_zone(tmp_path / "zone.toml").meters) == 3
-    judged = offering.figures(result, made, found, HABITS, asked)
+    judged = offering.operator_figures(result, made, found, HABITS, asked)
     assert np.isfinite(judged.daily).all()
 
 
@@ -105,12 +105,12 @@ def test_figures_of_a_pooled_run_take_any_home(kind: str, law: str) -> None:
     )
     assert (result.shared, result.held_out, result.trust) == (None, None, None)
     asked = ZoneChoices(pool_budget=1.0)
-    made = offered(result, found, asked, SimulatedNoise(1))
-    judged = offering.figures(result, made, found, HABITS, asked)
+    made = export_models(result, found, asked, SimulatedNoise(1))
+    judged = offering.operator_figures(result, made, found, HABITS, asked)
     assert judged.held_out is not None
     assert np.isfinite(judged.held_out.log_likelihood)
     with pytest.raises(ModelError, match="pool budget"):
-        offered(result, found, ZoneChoices(), SimulatedNoise(1))
+        export_models(result, found, ZoneChoices(), SimulatedNoise(1))
 
 
 def test_public_files_are_written_before_any_figure_is_computed(
@@ -121,7 +121,7 @@ def test_public_files_are_written_before_any_figure_is_computed(
     def broken(*_: object) -> None:
         raise ModelError("a figure is missing; this is a test.")
 
-    monkeypatch.setattr(offering, "trust_of", broken)
+    monkeypatch.setattr(offering, "estimate_trust", broken)
     file = csv(tmp_path / "readings.csv", lived_in(15)[0][:, : 5 * DAY])
     asked = ["--pool-budget", "1", "--no-figures", *public(tmp_path, 15)]
     out = tmp_path / "out"
@@ -132,7 +132,7 @@ def test_public_files_are_written_before_any_figure_is_computed(
 
 def test_a_bin_without_mass_bounds_nothing() -> None:
     law = LogNormal(0.1, 0.05, 100)  # all of it is on 0 Wh
-    cell = held_against("one", law, np.array([0.0, 0, 0, 7]), np.arange(4), 0.95, 1)
+    cell = check_law("one", law, np.array([0.0, 0, 0, 7]), np.arange(4), 0.95, 1)
     assert cell.point == pytest.approx(0.25)
     assert 0 <= cell.lower < 0.25 < cell.upper <= 1
 
@@ -212,4 +212,4 @@ def test_steps_longer_than_a_slot_group_are_refused(seconds: int) -> None:
     shown = np.arange(steps) * seconds % (7 * 86_400)
     found = Histories(("a", "b"), wh, seconds, BEGINS, shown, {})
     with pytest.raises(ModelError, match=f"interval is {seconds} s.*at most 21600 s"):
-        learn(found, assumed(seconds), LearningTerms(law="lognormal", iterations=5))
+        learn(found, assumed_habits(seconds), LearningTerms(law="lognormal", iterations=5))

@@ -9,11 +9,11 @@ import pytest
 
 from hushgrid.errors import ModelError
 from hushgrid.learn.habits import (
-    assumed,
-    chain,
+    assumed_habits,
     model_of,
     slots_unprotected,
     stationary,
+    survey_chain,
     survey_habits,
     survey_models,
     survey_of,
@@ -39,7 +39,7 @@ def test_moves_belong_to_the_slot_they_arrive_in() -> None:
     """Only slot 5 of the survey lets people leave: they are gone in slot 6."""
     given = columns(leave=0.0, come=0.5)
     given["p10"][5] = 0.4
-    found = chain(survey_of(given), 2, seconds=3600, pseudo_count=0.0)
+    found = survey_chain(survey_of(given), 2, seconds=3600, pseudo_count=0.0)
     assert found.transition[6, 1].tolist() == pytest.approx([0.4, 0.6])
     assert found.transition[5, 1].tolist() == [0.0, 1.0]
     assert found.home[6] == pytest.approx(0.6)
@@ -48,8 +48,8 @@ def test_moves_belong_to_the_slot_they_arrive_in() -> None:
 @pytest.mark.parametrize("seconds", [900, 1800, 3600, 7200])
 def test_steps_of_any_length_have_the_same_day(seconds: int) -> None:
     """Powers and roots of one matrix: a whole day of steps is the same product of moves."""
-    whole = chain(survey_of(columns()), 2, seconds=3600, pseudo_count=0.0)
-    other = chain(survey_of(columns()), 2, seconds=seconds, pseudo_count=0.0)
+    whole = survey_chain(survey_of(columns()), 2, seconds=3600, pseudo_count=0.0)
+    other = survey_chain(survey_of(columns()), 2, seconds=seconds, pseudo_count=0.0)
     day = np.linalg.multi_dot(list(other.transition[: other.steps]))
     assert day == pytest.approx(np.linalg.multi_dot(list(whole.transition[:24])), abs=1e-12)
     assert (other.transition >= 0).all()
@@ -57,7 +57,7 @@ def test_steps_of_any_length_have_the_same_day(seconds: int) -> None:
 
 def test_smoothing_takes_every_zero_away_and_says_so() -> None:
     given = survey_of(columns(leave=0.0, come=1.0))
-    raw, smooth = (chain(given, 2, seconds=900, pseudo_count=c) for c in (0.0, 0.5))
+    raw, smooth = (survey_chain(given, 2, seconds=900, pseudo_count=c) for c in (0.0, 0.5))
     assert (raw.transition == 0).any()
     assert (smooth.transition > 0).all()
     assert "pseudo-count 0.5" in smooth.source
@@ -75,7 +75,7 @@ def test_a_house_certain_under_each_model_but_not_the_same_way_is_protected() ->
 
 
 def test_three_states_keep_the_shares_they_were_made_of() -> None:
-    habits = assumed(900)
+    habits = assumed_habits(900)
     assert (habits.transition > 0).all()
     again = stationary(habits.transition)
     assert again == pytest.approx(habits.share, abs=1e-9)
@@ -87,7 +87,7 @@ def test_three_states_keep_the_shares_they_were_made_of() -> None:
 
 
 def test_pseudo_counts_are_so_many_days() -> None:
-    habits = assumed(1800)
+    habits = assumed_habits(1800)
     counted = habits.moves(30.0) - 0.1 / 3
     assert counted.sum(axis=(1, 2)) == pytest.approx(30.0)
     assert len(week_calendar(48).slots) == 7 * 48
@@ -109,7 +109,7 @@ def test_bad_surveys_are_named(spoil, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         survey_of(given)
     with pytest.raises(ModelError, match="residents"):
-        chain(survey_of(columns()), 9, seconds=900)
+        survey_chain(survey_of(columns()), 9, seconds=900)
 
 
 @real
@@ -122,7 +122,7 @@ def test_uk_chains_as_theta_of_a_mixed_zone() -> None:
     table = parquet.read_table(CHAINS)
     data = {name: np.array(table[name].to_pylist()) for name in table.column_names}
     given = survey_of(data)
-    own = chain(given, 2, seconds=900, pseudo_count=0.0, source="crest4_uk2000")
+    own = survey_chain(given, 2, seconds=900, pseudo_count=0.0, source="crest4_uk2000")
     rows = (
         (data["source"] == "crest4_uk2000") & (data["n_residents"] == 2) & (data["step_min"] == 15)
         & (data["definition"] == "present") & (data["daytype"] == "wd")

@@ -17,22 +17,22 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.files.zone_file import load_zone
 from hushgrid.intake.readings import Readings
 from hushgrid.learn.evaluation import (
+    check_law,
     clopper_pearson,
-    held_against,
+    estimate_trust,
     marginal_scores,
-    trust_of,
     welch,
 )
-from hushgrid.learn.export import ZoneChoices, figures, offered
-from hushgrid.learn.habits import assumed
+from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
+from hushgrid.learn.habits import assumed_habits
 from hushgrid.learn.histories import (
     Axis,
     Histories,
     ailments,
     axis_of,
-    fit_to_learn,
+    can_be_fitted,
+    for_meters,
     histories_of,
-    of_meters,
     vacant_days,
     with_labels,
 )
@@ -50,7 +50,7 @@ SHOWN = (np.arange(STEPS) * 1800 + 4 * 86_400) % (7 * 86_400)
 def lived_in(homes: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Homes that follow the assumed habits: readings [Wh] and who is at home."""
     rng = np.random.default_rng(seed)
-    habits = assumed(1800)
+    habits = assumed_habits(1800)
     slot = SHOWN % 86_400 // 1800 + 48 * (SHOWN >= 5 * 86_400)
     state = np.ones((homes, STEPS), int)
     for t in range(1, STEPS):
@@ -234,17 +234,21 @@ def test_a_pooled_model_is_charged_to_the_budget(folder: Path, tmp_path: Path) -
 def test_recovery_with_labels_gives_an_eta_above_the_truth() -> None:
     """A true model is misdescribed nowhere: the bound is positive, and small with many days."""
     wh, home = lived_in(12, seed=5)
-    found = learn(histories(wh, home), assumed(1800), LearningTerms(law="histogram", prototypes=1))
+    found = learn(
+        histories(wh, home), assumed_habits(1800), LearningTerms(law="histogram", prototypes=1)
+    )
     assert found.accuracy["without_labels"]["all"] > 0.87  # quiet and away look the same
     assert found.trust.upper is not None
     assert 0 < found.trust.upper < 0.6
     assert found.trust.lower < 0.2
-    bare = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1))
+    bare = learn(histories(wh), assumed_habits(1800), LearningTerms(law="lognormal", prototypes=1))
     assert bare.trust.upper is None
     assert bare.trust.suggested == 1.0
     assert "assumption" in bare.trust.reasoning
     # laws that are wrong by a factor are found out, labels or not
-    wrong = trust_of(histories(wh * 3), bare.public, bare.shared.which, bare.terms.starts, 5000)
+    wrong = estimate_trust(
+        histories(wh * 3), bare.public, bare.shared.which, bare.terms.starts, 5000
+    )
     assert wrong.lower > 0.3
 
 
@@ -257,7 +261,7 @@ def test_bounds_on_the_misdescribed_share_cover_the_truth() -> None:
     for _ in range(40):
         truth = Mixture([law, other], [0.8, 0.2])
         x = truth.sample(rng.random(8000)).astype(float)
-        cell = held_against("x", law, x, days, 0.95, 1)
+        cell = check_law("x", law, x, days, 0.95, 1)
         misses += not cell.lower <= 0.2 <= cell.upper
         assert cell.upper < 0.3
     assert misses <= 6  # 5 % of 40 is 2; 7 or more has a chance below 0.4 %
@@ -298,13 +302,13 @@ def test_what_ails_a_home_is_named_and_the_others_are_learned() -> None:
     assert "vacant at times" in ails[7]
     assert ails[8] == ()
     assert vacant_days(wh[7], 1800).sum() == 6
-    assert [fit_to_learn(a) for a in ails] == [False] * 5 + [True] * 4
-    found = learn(histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=2))
+    assert [can_be_fitted(a) for a in ails] == [False] * 5 + [True] * 4
+    found = learn(histories(wh), assumed_habits(1800), LearningTerms(law="lognormal", prototypes=2))
     assert found.usable.tolist() == [5, 6, 7, 8]
     assert found.home_share[1] < 0.01  # nobody there
     assert 0.5 < found.home_share[3] < 0.95
     with pytest.raises(ModelError, match="none of the 1 homes"):
-        learn(histories(wh[:1]), assumed(1800))
+        learn(histories(wh[:1]), assumed_habits(1800))
 
 
 def test_duplicates_gaps_of_clock_changes_and_bad_axes() -> None:
@@ -382,7 +386,7 @@ def test_nothing_computed_from_readings_is_in_a_pooled_zone_file(
         del group["absent"], group["present"], content["learned"]["digest"]
         told.append((content, (out / "service.toml").read_text()))
     assert told[0] == told[1]
-    assert told[0][0]["policy"]["eta_set_by"] == "nobody set eta"
+    assert told[0][0]["policy"]["eta_set_by"] == "no one set eta"
 
 
 def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> None:
@@ -418,25 +422,32 @@ def test_one_home_changes_nothing_public_but_the_noisy_laws(tmp_path: Path) -> N
 def test_a_budget_is_refused_where_readings_decide_what_no_noise_covers() -> None:
     wh, _ = lived_in(15)
     found = histories(wh[:, : 5 * 48])
-    found = replace(found, shown=found.shown[: 5 * 48])
-    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    found = replace(found, local_time=found.local_time[: 5 * 48])
+    result = learn(
+        found, assumed_habits(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
+    )
     auto = replace(result, terms=LearningTerms())
     for asked in (ZoneChoices(pool_budget=1.0), ZoneChoices(bound_budget=1.0)):
         with pytest.raises(PolicyError, match="begin, end, step and meters"):
-            offered(result, found, asked, SimulatedNoise(1))
+            export_models(result, found, asked, SimulatedNoise(1))
     public = replace(found, declared=True)
-    assert offered(result, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1)).epsilon == 1.0
+    assert (
+        export_models(result, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1)).epsilon
+        == 1.0
+    )
     with pytest.raises(PolicyError, match="'auto'"):
-        offered(auto, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
+        export_models(auto, public, ZoneChoices(pool_budget=1.0), SimulatedNoise(1))
 
 
 def test_the_report_of_a_pooled_model_scores_the_one_with_noise() -> None:
     """And nothing public has the score: it is computed from readings."""
     found = replace(histories(lived_in(15)[0]), declared=True)
-    result = learn(found, assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5))
+    result = learn(
+        found, assumed_habits(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
+    )
     asked = ZoneChoices(pool_budget=0.5, bound=5000)
-    made = offered(result, found, asked, SimulatedNoise(1))
-    judged = figures(result, made, found, assumed(1800), asked)
+    made = export_models(result, found, asked, SimulatedNoise(1))
+    judged = operator_figures(result, made, found, assumed_habits(1800), asked)
     values = learned_values(result, made, judged, asked, found)
     late = found.steps(slice(21 * 48, 28 * 48))
     score = marginal_scores(late, made.public, np.zeros(15, np.intp), 5000)
@@ -454,7 +465,9 @@ def test_one_absurd_reading_does_not_stop_the_others() -> None:
     wh, _ = lived_in(3)
     wh[1, 700] = 6e7
     result = learn(
-        histories(wh), assumed(1800), LearningTerms(law="lognormal", prototypes=1, iterations=5)
+        histories(wh),
+        assumed_habits(1800),
+        LearningTerms(law="lognormal", prototypes=1, iterations=5),
     )
     assert result.usable.tolist() == [0, 1, 2]
     assert result.top == 500_000  # 1 MW for half an hour
@@ -463,14 +476,14 @@ def test_one_absurd_reading_does_not_stop_the_others() -> None:
 def test_a_list_of_meters_is_kept_in_its_order() -> None:
     readings = Readings.of(["a", "b"], [0, 0], [1800] * 2, [1, 2])
     found = histories_of(readings, Axis(0, 1800, 1), np.zeros(1, np.int64))
-    listed = of_meters(found, ["c", "b"])
+    listed = for_meters(found, ["c", "b"])
     assert listed.ids == ("c", "b")
     assert np.isnan(listed.wh[0]).all()
     assert listed.wh[1].tolist() == [2.0]
     with pytest.raises(IntakeError, match="'b' is listed twice"):
-        of_meters(found, ["b", "a", "b"])
+        for_meters(found, ["b", "a", "b"])
     with pytest.raises(IntakeError, match="empty"):
-        of_meters(found, [])
+        for_meters(found, [])
     # whether a label fits is up to single homes: of a declared axis it is dropped
     kept = with_labels(
         replace(listed, declared=True), ["x", "b", "b"], np.array([0, -9000, 0]),

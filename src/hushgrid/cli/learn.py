@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hushgrid._numbers import Floats
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import Offered, ZoneChoices
+    from hushgrid.learn.export import ExportedModels, ZoneChoices
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learner import Learned
 
@@ -43,12 +43,12 @@ def zone_from_survey(
     from hushgrid.files.models import load_survey
     from hushgrid.files.results import make_folder, save_model, write_text
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import Offer, service_text, zone_text
+    from hushgrid.learn.export import ZoneSettings, service_text, zone_text
     from hushgrid.learn.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
-        chain,
         slots_unprotected,
+        survey_chain,
         survey_models,
     )
 
@@ -71,7 +71,7 @@ def zone_from_survey(
     raw = survey_models(given, houses, seconds=seconds, definition=definition, pseudo_count=0.0)
     make_folder(out)
     top = bound or 10_000 * seconds // 3600
-    offer = Offer(
+    offer = ZoneSettings(
         zone=zone,
         seconds=seconds,
         time_zone=time_zone,
@@ -91,7 +91,7 @@ def zone_from_survey(
     first = 0
     groups = []
     for n, count in counts.items():
-        habits = chain(given, n, seconds=seconds, definition=definition)
+        habits = survey_chain(given, n, seconds=seconds, definition=definition)
         meters = [f"{zone}-{first + i + 1:05d}" for i in range(count)]
         groups.append((PublishedGroup(habits, flat, (flat,), (0,), count), meters))
         first += count
@@ -160,7 +160,7 @@ DAY = 86_400  # [s]
 
 
 def write(
-    out: Path, result: Learned, made: Offered, asked: ZoneChoices, begins: datetime | None
+    out: Path, result: Learned, made: ExportedModels, asked: ZoneChoices, begins: datetime | None
 ) -> list[Path]:
     """theta.json, zone.toml and service.toml with a key; no figure has a part in them."""
     from secrets import token_hex
@@ -168,13 +168,13 @@ def write(
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
-    from hushgrid.learn.evaluation import theta
-    from hushgrid.learn.export import Offer, groups_of, service_text, zone_text
+    from hushgrid.learn.export import ZoneSettings, groups_of, service_text, zone_text
+    from hushgrid.learn.habits import model_of
 
     groups = groups_of(result, made)
     chain_of = np.repeat(np.arange(len(groups)), [len(names) for _, names in groups])
-    model = theta(tuple(one for one, _ in groups), chain_of, f"{asked.zone} learned")
-    offer = Offer(
+    model = model_of([one.chain for one, _ in groups], chain_of, f"{asked.zone} learned")
+    offer = ZoneSettings(
         zone=asked.zone,
         seconds=result.seconds,
         time_zone=asked.time_zone,
@@ -223,19 +223,19 @@ def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
 
 
 def draw(
-    out: Path, result: Learned, found: Histories, made: Offered, values: dict[str, Any]
+    out: Path, result: Learned, found: Histories, made: ExportedModels, values: dict[str, Any]
 ) -> list[Path]:
     """Pictures of chains, laws and decoded days, and a page with all of them."""
     import numpy as np
 
     from hushgrid.files.results import png_of, save_figures, write_text
-    from hushgrid.learn.em import homes_of, posterior
+    from hushgrid.learn.em import posterior, select_homes
     from hushgrid.learn.histories import clamped
     from hushgrid.report.learn import chain_figure, html_page, law_figure, learned_prose
 
     some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
     usable = clamped(found.homes(result.usable[some]))
-    post = posterior(usable.wh, homes_of(result.own, some))
+    post = posterior(usable.wh, select_homes(result.own, some))
     drawn = {
         "transitions": chain_figure(made.public, result.seconds),
         "laws": law_figure(made.public, made.bound),
@@ -254,7 +254,7 @@ def example_days(found: Histories, post: Floats) -> Figure:
     return days_figure(
         found.wh[:, these],
         post[:, these],
-        found.shown[these],
+        found.local_time[these],
         found.seconds,
         found.ids,
         None if found.labels is None else found.labels[:, these],
@@ -266,7 +266,7 @@ def _two_days(found: Histories) -> slice:
     import numpy as np
 
     steps = found.steps_a_day
-    midnights = np.flatnonzero(found.shown % DAY < found.seconds)
+    midnights = np.flatnonzero(found.local_time % DAY < found.seconds)
     midnights = midnights[midnights + 2 * steps <= found.wh.shape[1]]
     if not midnights.size:
         return slice(0, min(2 * steps, found.wh.shape[1]))
@@ -355,8 +355,7 @@ def learn(
     from hushgrid.files.models import save_learned
     from hushgrid.files.readings import read_habits, read_histories, read_meters
     from hushgrid.files.results import make_folder
-    from hushgrid.learn.export import ZoneChoices, offered
-    from hushgrid.learn.export import figures as figures_of
+    from hushgrid.learn.export import ZoneChoices, export_models, operator_figures
     from hushgrid.learn.learner import LearningTerms
     from hushgrid.learn.learner import learn as learned
     from hushgrid.mechanism.noise import SecureNoise
@@ -393,10 +392,10 @@ def learn(
             prototypes=prototypes,
         )
         result = learned(found, habits, terms, watch=watch, pooled=pool_budget is not None)
-    made = offered(result, found, asked, SecureNoise())
+    made = export_models(result, found, asked, SecureNoise())
     # before any figure: none of them may decide whether a pooled model is published
     written = write(out, result, made, asked, begins)
-    judged = figures_of(result, made, found, habits, asked)
+    judged = operator_figures(result, made, found, habits, asked)
     values = learned_values(result, made, judged, asked, found)
     written.append(save_learned(out, learned_content(result, made, judged, values)))
     if figures:

@@ -133,10 +133,16 @@ def validate(
 
     from hushgrid.files.models import hidden_fit, load_learned, published_groups
     from hushgrid.files.readings import read_histories
-    from hushgrid.learn.em import homes_of, posterior
-    from hushgrid.learn.evaluation import by_day, marginal_scores, scored, trust_of, welch
+    from hushgrid.learn.em import posterior, select_homes
+    from hushgrid.learn.evaluation import (
+        by_day,
+        decoding_accuracy,
+        estimate_trust,
+        marginal_scores,
+        welch,
+    )
     from hushgrid.learn.habits import Habits, stationary
-    from hushgrid.learn.histories import ailments, clamped, fit_to_learn
+    from hushgrid.learn.histories import ailments, can_be_fitted, clamped
     from hushgrid.learn.learner import AUTO, LearningTerms, design_for
 
     content = load_learned(model)
@@ -150,7 +156,7 @@ def validate(
     public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
     ails = ailments(found)
-    usable = [i for i, a in enumerate(ails) if fit_to_learn(a)]
+    usable = [i for i, a in enumerate(ails) if can_be_fitted(a)]
     new = clamped(found.homes(np.array(usable, np.intp)))
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
     habits = Habits(hidden, stationary(hidden), "learned")
@@ -159,7 +165,7 @@ def validate(
     design = design_for(new, habits, LearningTerms(law=family, starts=starts), family)
     models = hidden_fit(content, design)
     which, strangers = _placed(new, known, models)
-    post = posterior(new.wh, homes_of(models, which))
+    post = posterior(new.wh, select_homes(models, which))
     top = max(int(content["bound"]), 1)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
     homes, drifted = [], []
@@ -172,11 +178,11 @@ def validate(
             if one["drift"]:
                 drifted.append(name)
         homes.append(one)
-    judged = trust_of(new, public, which, starts, top)
+    judged = estimate_trust(new, public, which, starts, top)
     accuracy = {}
     if new.labels is not None:
-        accuracy = scored(new, new.labels, post)
-    ill = {name: list(a) for name, a in zip(found.ids, ails, strict=True) if not fit_to_learn(a)}
+        accuracy = decoding_accuracy(new, new.labels, post)
+    ill = {name: list(a) for name, a in zip(found.ids, ails, strict=True) if not can_be_fitted(a)}
     values = {
         "houses": len(found.ids),
         "log_likelihood": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,

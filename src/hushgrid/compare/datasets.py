@@ -389,14 +389,14 @@ def real_days(found: Histories) -> Real:
         The days.
     """
     steps = found.steps_a_day
-    midnights = np.flatnonzero(found.shown % DAY == 0)
-    at = midnights[midnights + steps <= len(found.shown)][:, None] + np.arange(steps)
-    plain = (found.shown[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
+    midnights = np.flatnonzero(found.local_time % DAY == 0)
+    at = midnights[midnights + steps <= len(found.local_time)][:, None] + np.arange(steps)
+    plain = (found.local_time[at] % DAY == found.seconds * np.arange(steps)).all(axis=1)
     reported = np.asarray(np.isfinite(found.wh).any(axis=0))[at].all(axis=1)
     at = at[plain & reported]
     wh = np.moveaxis(found.wh[:, at], 0, 2)
     readings = np.where(np.isfinite(wh), np.clip(wh, 0, 2**31 - 1), -1).astype(np.int32)
-    return Real(found.ids, readings, np.asarray(found.shown[at[:, 0]] // DAY, np.int64))
+    return Real(found.ids, readings, np.asarray(found.local_time[at[:, 0]] // DAY, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

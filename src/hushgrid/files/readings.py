@@ -230,7 +230,13 @@ def read_histories(
     Raises:
         IntakeError: If the time zone is unknown, or the readings have no common axis.
     """
-    from hushgrid.learn.histories import axis_of, histories_of, of_meters, with_labels, with_silent
+    from hushgrid.learn.histories import (
+        axis_of,
+        for_meters,
+        histories_of,
+        with_labels,
+        with_silent_meters,
+    )
 
     try:
         ZoneInfo(time_zone)
@@ -250,9 +256,9 @@ def read_histories(
     declared = None not in (seconds, begins, ends, meters)
     found = replace(found, counts=counts, problems=parsed.problems, declared=declared)
     if meters is not None:
-        found = of_meters(found, meters)
+        found = for_meters(found, meters)
     elif parsed.malformed:
-        found = with_silent(found, _meters_named(path, mapping))
+        found = with_silent_meters(found, _meters_named(path, mapping))
     if labels is None:
         return found
     names, start, occupied, dropped = read_labels(labels, drop=declared)
@@ -430,10 +436,10 @@ def read_habits(survey: str | None, residents: str, seconds: int) -> Habits:
         ModelError: If `residents` is not a list of numbers.
     """
     from hushgrid.files.models import load_survey
-    from hushgrid.learn.habits import assumed, stationary, survey_habits
+    from hushgrid.learn.habits import assumed_habits, stationary, survey_habits
 
     if survey is None:
-        return assumed(seconds)
+        return assumed_habits(seconds)
     given = load_survey(survey)
     try:
         numbers = [int(n) for n in residents.split(",")]

@@ -1,10 +1,10 @@
 """Hidden Markov models of many homes at once, fitted by expectation-maximisation.
 
 Home h has K hidden states. They move by `transition[h, slot of the arriving step]`; a reading has a
-law by state and slot group. In a home without labels state 0 is the one that uses least. What rises
-with every iteration is the log-likelihood plus the log of the priors: pseudo-counts of moves and a
-few readings spread like the home's own (families.py). A home's fit depends, to the bit, on the
-design, its own readings and its own labels alone.
+law by state and slot group. In a home without labels state 0 is the one that uses least. The
+log-likelihood plus the log of the priors rises with every iteration; the priors are pseudo-counts
+of moves and a few readings spread like the home's own (families.py). A home's fit depends, to the
+bit, only on the design, its own readings and its own labels.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ from hushgrid._numbers import Bools, Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
 from hushgrid.learn.families import Family, natural_of, parameters_of, values_of
 
-# --------------------------------------------------------------------------------------------------
-# The work of a fit: tables of likelihoods, expected counts and the best laws for them.
-
-
 NO_LABELS = np.full((1, 1), -1, np.int8)
 NO_POSTERIOR = np.zeros((1, 1))
 _TINY = 1e-300
@@ -32,7 +28,17 @@ _TINY = 1e-300
 
 @dataclass(slots=True, eq=False)
 class FittingState:
-    """Where an iteration stands: parameters, the objective, who is done."""
+    """The state of an iteration over H homes.
+
+    Attributes:
+        initial: (H, K) laws of the first state.
+        transition: (H, slots, K, K) moves.
+        natural: (H, groups, K, features) natural parameters of the laws.
+        last: (H,) objective after the last iteration.
+        done: (H,) whether a home has converged.
+        iterations: (H,) number of iterations.
+        rising: (H,) objective after each iteration, NaN once a home is done.
+    """
 
     initial: Floats
     transition: Floats
@@ -43,7 +49,7 @@ class FittingState:
     rising: list[Floats] = field(default_factory=list)
 
     def better(self, other: FittingState) -> FittingState:
-        """For each home the state that stands higher."""
+        """For each home the state with the larger objective."""
         wins = other.last > self.last
         for name in ("initial", "transition", "natural", "last", "done", "iterations"):
             getattr(self, name)[wins] = getattr(other, name)[wins]
@@ -57,13 +63,20 @@ class FittingState:
 
 
 class Fitting:
-    """Readings of some homes, coded, and the arrays that iterations work in."""
+    """Encoded readings of some homes, and the arrays that iterations work in.
+
+    Args:
+        x: (H, steps) readings [Wh], NaN where missing.
+        design: What is fitted.
+        labels: (H, steps) labels, or None.
+        edges: (H, bins + 1) borders of a histogram's bins, or None.
+    """
 
     def __init__(
         self, x: Floats, design: Design, labels: Int8s | None, edges: Floats | None = None
     ) -> None:
         self.design, self.homes = design, np.arange(len(x), dtype=np.int64)
-        self.code, self.each, self.size, self.weight = coded(x)
+        self.code, self.each, self.size, self.weight = _encode(x)
         self.values = values_of(design.family, self.each, self.size, self.weight, edges)
         self.label = NO_LABELS if labels is None else np.ascontiguousarray(labels, np.int8)
         self.group = np.ascontiguousarray(design.group, np.int32)
@@ -77,28 +90,17 @@ class Fitting:
         self.prior_sums = design.weight * self.values.prior[:, None, None, :]
 
     def expect(self, homes: Ints, state: FittingState, post: Floats = NO_POSTERIOR) -> Floats:
-        """Expected counts of some homes under a state; their log-likelihoods."""
+        """Compute expected counts of some homes under a state; returns their log-likelihoods."""
         self._tabulate(homes, state.natural)
         return np.asarray(
             kernel.expect(
-                homes,
-                self.code,
-                self.label,
-                self.group,
-                self.slot,
-                self.relative,
-                self.best,
-                state.initial,
-                state.transition,
-                self.counts,
-                self.moves,
-                self.first,
-                post,
+                homes, self.code, self.label, self.group, self.slot, self.relative, self.best,
+                state.initial, state.transition, self.counts, self.moves, self.first, post,
             )
-        )
+        )  # fmt: skip
 
     def maximise(self, homes: Ints, state: FittingState) -> None:
-        """The best parameters for the counts."""
+        """Set the best parameters for the counts."""
         state.natural[homes] = self._laws(homes)
         moves = self.moves[homes] + self.prior_moves[homes]
         total = moves.sum(axis=-1, keepdims=True)
@@ -112,7 +114,10 @@ class Fitting:
     def iterate(
         self, state: FittingState, iterations: int, tick: Callable[[int], None] = lambda _: None
     ) -> None:
-        """Iterations until every home is done, or for so many; `tick` hears how many are done."""
+        """Iterate until every home is done, at most `iterations` times.
+
+        `tick` is called with the number of homes that have converged since its last call.
+        """
         enough = self.design.tolerance * np.maximum(self.weight.sum(axis=1), 1.0)
         done = 0
         for _ in range(iterations):
@@ -134,7 +139,7 @@ class Fitting:
         tick(len(self.homes) - done)
 
     def log_prior(self, homes: Ints, state: FittingState) -> Floats:
-        """Log of the priors, but for constants."""
+        """Log of the priors, up to constants."""
         prior = self.prior_moves[homes]
         moves = prior * np.log(np.maximum(state.transition[homes], _TINY))
         laws = self.prior_sums[homes] * state.natural[homes]
@@ -142,9 +147,9 @@ class Fitting:
         return np.asarray(moves.sum(axis=(1, 2, 3)) + laws.sum(axis=(1, 2, 3)) + first.sum(axis=1))
 
     def started(self, share: float) -> FittingState:
-        """Laws from a split of each group's readings by size; moves from the prior alone.
+        """Initial laws from a split of each group's readings by size, and moves from the prior.
 
-        The lowest `share` of readings begins as state 0; below 0 the design's own shares.
+        The lowest `share` of readings begins as state 0; a negative share uses those of the design.
         """
         design, states = self.design, self.design.states
         self.counts[:] = 0.0
@@ -170,14 +175,14 @@ class Fitting:
         )
 
     def _of_values(self, chosen: Bools) -> Floats:
-        """(homes, values): how often each value occurs in the chosen steps."""
+        """(homes, values) counts of each value in the chosen steps."""
         width = self.each.shape[1]
         rows = [np.bincount(c[c >= 0], minlength=width) for c in self.code[:, chosen]]
         return np.array(rows, np.float64)
 
     def reorder(self, state: FittingState, homes: Ints) -> None:
-        """Name the states of these homes by what they use: state 0 the least."""
-        self.settle(state)
+        """Order the states of these homes by mean reading: state 0 has the smallest."""
+        self.expect(self.homes, state)
         seen, means = self.usage()
         share = seen.sum(axis=2, keepdims=True)
         order = np.argsort((share * means).sum(axis=1), axis=1, kind="stable")
@@ -186,10 +191,6 @@ class Fitting:
             state.initial[h] = state.initial[h, k]
             state.natural[h] = state.natural[h][:, k]
             state.transition[h] = state.transition[h][:, k][:, :, k]
-
-    def settle(self, state: FittingState) -> Floats:
-        """The counts and log-likelihoods that go with a state's parameters."""
-        return self.expect(self.homes, state)
 
     def usage(self) -> tuple[Floats, Floats]:
         """(homes, groups, states): expected readings, and their mean [Wh]."""
@@ -209,7 +210,7 @@ class Fitting:
         return self.expect(self.homes, state, post)
 
     def gathered(self) -> Floats:
-        """What laws are fitted from, for the present counts of all homes."""
+        """Sufficient statistics of the laws, for the present counts of all homes."""
         self._gather(self.homes)
         return self.sums.copy()
 
@@ -222,7 +223,7 @@ class Fitting:
 
     def _laws(self, homes: Ints) -> Floats:
         self._gather(homes)
-        sums = tied(self.sums[homes] + self.prior_sums[homes], self.design.tie)
+        sums = tie_sums(self.sums[homes] + self.prior_sums[homes], self.design.tie)
         return natural_of(self.design.family, sums)
 
     def _tabulate(self, homes: Ints, natural: Floats) -> None:
@@ -233,16 +234,24 @@ class Fitting:
             kernel.tabulate(homes, natural, values.features, self.size, *out)
 
 
-def tied(sums: Floats, tie: Int32s) -> Floats:
-    """Sums (homes, groups, states, features) with places of one law added up."""
+def tie_sums(sums: Floats, tie: Int32s) -> Floats:
+    """Add up the sums of places that share a law.
+
+    Args:
+        sums: (homes, groups, states, features); changed in place.
+        tie: (groups, states) number of the law of each place.
+
+    Returns:
+        `sums`.
+    """
     for law in np.unique(tie):
         places = tie == law
         sums[:, places] = sums[:, places].sum(axis=1, keepdims=True)
     return sums
 
 
-def coded(x: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
-    """Readings as numbers of their distinct values: codes, values, how many, how often each."""
+def _encode(x: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
+    """Readings as indices of distinct values: codes, values, number of values, counts of each."""
     code = np.full(x.shape, -1, np.int32)
     every, often = [], []
     for h, row in enumerate(x):
@@ -266,13 +275,19 @@ _CHUNK = 64  # homes fitted together: bounds the memory whatever their number
 class Design:
     """What is fitted.
 
-    `group` (steps,): the slot group of each step, for laws; `slot` (steps,): the slot of the move
-    into each step. `moves` (slots, K, K), or (homes, slots, K, K): pseudo-counts of moves; a 0 is a
-    move that somebody declares impossible. `weight`: readings' worth of the prior on laws, `first`
-    that on the first state. `starts`: shares of readings taken for state 0 at first, one for each
-    start; `occupied` (groups,): shares of state 1, one start more. The best one goes on after
-    `trial` iterations. `tolerance`: the gain for each reading at which a home is done. `tie`
-    (groups, K): places with the same number share one law, such as an empty home at any hour.
+    Attributes:
+        group: (steps,) slot group of each step, for laws.
+        slot: (steps,) slot of the move into each step.
+        moves: (slots, K, K) or (homes, slots, K, K) pseudo-counts; 0 declares a move impossible.
+        family: Family of laws.
+        weight: Weight of the prior on laws [readings].
+        first: Weight of the prior on the first state.
+        starts: Shares of readings initially in state 0, one for each start.
+        occupied: (groups,) shares of state 1, for one more start.
+        iterations: Largest number of iterations.
+        trial: Iterations of every start before the best one is chosen.
+        tolerance: Gain per reading below which a home is done.
+        tie: (groups, K) places with the same number share one law, such as an empty home.
     """
 
     group: Int32s
@@ -295,7 +310,7 @@ class Design:
 
     @property
     def groups(self) -> int:
-        """Slot groups of laws."""
+        """Number of slot groups of laws."""
         return int(self.group.max()) + 1
 
     def at(self, these: slice) -> Design:
@@ -305,14 +320,25 @@ class Design:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Models of all homes.
+    """Models of H homes.
 
-    `initial` (H, K), `transition` (H, slots, K, K), `parameters` (H, groups, K, ...) of the family
-    with `edges` of a histogram's bins, `natural` the same as the kernels need them. `seen` (H,
-    groups, K) expected readings and `means` their mean [Wh]; `moves` (H, slots, K, K) expected
-    moves; `sums` (H, groups, K, features) what laws are fitted from. `rising`
-    (iterations, H): the penalised log-likelihood of the winning start, NaN once a home is done.
-    `ordered`: whether each state uses more than the one before.
+    Attributes:
+        design: What was fitted.
+        initial: (H, K) laws of the first state.
+        transition: (H, slots, K, K) moves.
+        natural: (H, groups, K, features) natural parameters of the laws.
+        parameters: (H, groups, K, ...) parameters of the family.
+        edges: (H, bins + 1) borders of a histogram's bins [Wh].
+        seen: (H, groups, K) expected readings.
+        means: (H, groups, K) their mean [Wh].
+        moves: (H, slots, K, K) expected moves.
+        sums: (H, groups, K, features) sufficient statistics of the laws.
+        log_likelihood: (H,) log-likelihoods.
+        readings: (H,) numbers of readings.
+        iterations: (H,) numbers of iterations.
+        converged: (H,) whether the fit converged.
+        rising: (iterations, H) penalised log-likelihood of the best start, NaN once a home is done.
+        ordered: (H,) whether each state uses more than the one before.
     """
 
     design: Design
@@ -334,7 +360,7 @@ class Fit:
 
     @property
     def homes(self) -> int:
-        """How many there are."""
+        """Number of homes."""
         return len(self.initial)
 
 
@@ -346,11 +372,17 @@ def fit(
     edges: Floats | None = None,
     tick: Tick | None = None,
 ) -> Fit:
-    """Models of homes from readings (homes, steps), NaN where missing.
+    """Fit models of homes.
 
-    `labels` (homes, steps): the state where it is known, -1 where not, -2 for any state but 0.
-    `edges` (bins + 1,): borders of a histogram's bins, the same for all homes; else each has its
-    own. `tick` is called with the number of homes that have come to rest since it was called last.
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        design: What is fitted.
+        labels: (homes, steps) state where known, -1 where not, -2 for any state but 0.
+        edges: (bins + 1,) borders of a histogram's bins for all homes; None for each its own.
+        tick: Called with the number of homes that have converged since its last call.
+
+    Returns:
+        The models.
     """
     x = np.atleast_2d(np.asarray(readings, np.float64))
     _check(x, design, labels)
@@ -358,50 +390,55 @@ def fit(
     for begin in range(0, len(x), _CHUNK):
         these = slice(begin, begin + _CHUNK)
         own = None if labels is None else labels[these]
-        parts.append(_fitted(x[these], design.at(these), own, edges, tick or _nobody))
+        parts.append(_fitted(x[these], design.at(these), own, edges, tick or (lambda _: None)))
     return parts[0] if len(parts) == 1 else _joined(parts, design)
 
 
 def posterior(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> Floats:
-    """(homes, steps): how probable any state but 0 is (somebody at home), given all readings."""
+    """Posterior probability of any state but 0 (occupied), given all readings.
+
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        found: Fitted models of these homes.
+        labels: (homes, steps) labels, or None.
+
+    Returns:
+        (homes, steps) probabilities.
+    """
     return expected(readings, found, labels=labels).post
 
 
 def score(readings: ArrayLike, found: Fit) -> Floats:
-    """Log-likelihood of each home's readings under its fitted model; no fitting."""
+    """Log-likelihood of each home's readings under its fitted model, without fitting.
+
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        found: Fitted models of these homes.
+
+    Returns:
+        (homes,) log-likelihoods.
+    """
     return expected(readings, found).log_likelihood
 
 
-def homes_of(found: Fit, these: slice | Indices) -> Fit:
-    """The fit of some homes."""
+def select_homes(found: Fit, these: slice | Indices) -> Fit:
+    """The fit of some homes.
+
+    Args:
+        found: A fit.
+        these: The homes; an index may repeat.
+
+    Returns:
+        Their fit.
+    """
     design = found.design
     if design.moves.ndim == 4:
         design = replace(design, moves=design.moves[these])
-    own = {f.name: getattr(found, f.name)[these] for f in fields(found) if f.name in _BY_HOME}
+    own = {name: getattr(found, name)[these] for name in _BY_HOME}
     return replace(found, design=design, rising=found.rising[:, these], **own)
 
 
-_BY_HOME = (
-    "initial",
-    "transition",
-    "natural",
-    "parameters",
-    "edges",
-    "seen",
-    "means",
-    "moves",
-    "sums",
-    "log_likelihood",
-    "readings",
-    "iterations",
-    "converged",
-    "ordered",
-)
-
-
-def _nobody(count: int) -> None:
-    """Nobody watches."""
-    del count
+_BY_HOME = tuple(f.name for f in fields(Fit) if f.name not in ("design", "rising"))
 
 
 def _fitted(
@@ -427,7 +464,7 @@ def _fitted(
         # home by home: labels of one home leave the others' states as they are
         free = np.full(len(x), True) if labels is None else (labels == -1).all(axis=1)
         work.reorder(best, np.flatnonzero(free))
-    likelihood = work.settle(best)
+    likelihood = work.expect(work.homes, best)
     seen, means = work.usage()
     share = seen.sum(axis=2, keepdims=True) / np.maximum(seen.sum(axis=(1, 2)), 1)[:, None, None]
     typical = (share * means).sum(axis=1)
@@ -452,7 +489,7 @@ def _fitted(
 
 
 def _exchangeable(moves: Floats) -> bool:
-    """Whether the prior tells states apart; if not, they may be renamed by what they use."""
+    """Whether the prior treats all states the same, so that they may be ordered by mean reading."""
     k = moves.shape[-1]
     stay, go = np.eye(k, dtype=bool), ~np.eye(k, dtype=bool)
     return bool(np.ptp(moves[..., stay], axis=-1).max() == 0) and (
@@ -461,7 +498,15 @@ def _exchangeable(moves: Floats) -> bool:
 
 
 class ExpectedCounts(NamedTuple):
-    """What some models expect of homes: see `Fit`; `post` (H, steps) is somebody at home."""
+    """Expected counts of H homes under given models.
+
+    Attributes:
+        log_likelihood: (H,) log-likelihoods.
+        post: (H, steps) probabilities of any state but 0.
+        first: (H, K) expected first states.
+        moves: (H, slots, K, K) expected moves.
+        sums: (H, groups, K, features) sufficient statistics of the laws.
+    """
 
     log_likelihood: Floats
     post: Floats
@@ -471,16 +516,23 @@ class ExpectedCounts(NamedTuple):
 
 
 def expected(readings: ArrayLike, found: Fit, *, labels: Int8s | None = None) -> ExpectedCounts:
-    """Expected counts of readings (homes, steps) under given models; no fitting.
+    """Expected counts under given models, without fitting.
 
-    The design's steps may be others than those the models were fitted on, its slots not.
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        found: Models of these homes; the design's steps may differ from those of the fit, its slots
+            may not.
+        labels: (homes, steps) labels, or None.
+
+    Returns:
+        The counts.
     """
     x = np.atleast_2d(np.asarray(readings, np.float64))
     _check(x, found.design, labels)
     parts = []
     for begin in range(0, len(x), _CHUNK):
         these = slice(begin, begin + _CHUNK)
-        part, own = homes_of(found, these), None if labels is None else labels[these]
+        part, own = select_homes(found, these), None if labels is None else labels[these]
         work = Fitting(x[these], part.design, own, part.edges)
         post = np.empty(x[these].shape)
         total = work.under(part.initial, part.transition, part.natural, post)

@@ -1,4 +1,15 @@
-"""Models held against readings: scores by slot and day, trust, accuracy."""
+"""Learned models compared with readings, and what a zone file says of them.
+
+Contents: two-state chains and laws of absent and present; scores by slot and day; accuracy of
+decoding; bounds on the share of readings that the laws misdescribe.
+
+Eta means: given occupancy, a reading follows (1 - eta) f + eta g with g arbitrary. So for every set
+B of readings p(B) >= (1 - eta) f(B). A few bins of about equal mass under f are such sets: eta is
+at least 1 - p(B)/f(B). With labels p is observed for each state, and an upper confidence bound
+follows, at the resolution of the bins. Without labels only the mixture of both states is observed:
+a lower bound, and eta stays an assumption. Readings of a day are dependent, so days are the units
+of confidence (design effect), and all bins are tested at once (Bonferroni).
+"""
 
 from __future__ import annotations
 
@@ -12,14 +23,9 @@ import numpy as np
 from hushgrid._numbers import Bools, Floats, Indices, Int8s, Ints
 from hushgrid.errors import ConsumptionError
 from hushgrid.learn.em import Fit
-from hushgrid.learn.habits import Habits, model_of, stationary
+from hushgrid.learn.habits import Habits, stationary
 from hushgrid.learn.histories import DAY, Histories
 from hushgrid.model.laws import FAMILIES, Law, Mixture
-from hushgrid.model.occupancy import OccupancyModel
-
-# --------------------------------------------------------------------------------------------------
-# From fitted models to what a zone file says: two-state chains and laws of absent and present.
-
 
 _DIGITS = 4  # of a law's numbers in a file
 _NAMES = {
@@ -31,9 +37,14 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedGroup:
-    """What is published about a group of homes: a chain and laws, as a zone file has them.
+    """Chain and laws of a group of homes, as a zone file has them.
 
-    `absent` is a law's table, `present` one for each slot group that begins at `starts` [h].
+    Attributes:
+        chain: Two-state chain.
+        absent: Table of the law of an empty home.
+        present: Table of the law of an occupied home, for each slot group.
+        starts: First hour of each slot group.
+        homes: Number of homes.
     """
 
     chain: Habits
@@ -43,7 +54,7 @@ class PublishedGroup:
     homes: int
 
     def laws(self, bound: int) -> tuple[Law, tuple[Law, ...]]:
-        """The laws on 0..bound [Wh]; one without mass there is on the bound, as after a clamp."""
+        """The laws on 0..bound [Wh]; a law without mass there is put on the bound."""
         own = self.within(bound)
         return law_of_table(own.absent, bound), tuple(law_of_table(t, bound) for t in own.present)
 
@@ -53,8 +64,19 @@ class PublishedGroup:
         return replace(self, absent=_within(self.absent, bound), present=present)
 
 
-def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[PublishedGroup, ...]:
-    """What each model says in two states; state 0 is absent, all others are present."""
+def published_groups(
+    models: Fit, starts: tuple[int, ...], which: Indices
+) -> tuple[PublishedGroup, ...]:
+    """Reduce models to two states; state 0 is absent, all others are present.
+
+    Args:
+        models: One model per group.
+        starts: First hour of each slot group.
+        which: (homes,) group of each home.
+
+    Returns:
+        One entry per group.
+    """
     counts = models.moves + models.design.moves
     found = []
     for j in range(models.homes):
@@ -67,7 +89,14 @@ def publics(models: Fit, starts: tuple[int, ...], which: Indices) -> tuple[Publi
 
 
 def two_states(counts: Floats) -> Floats:
-    """(slots, 2, 2) moves between absent and present, from counts (slots, K, K) of moves."""
+    """Moves between absent and present.
+
+    Args:
+        counts: (slots, K, K) counts of moves; state 0 is absent.
+
+    Returns:
+        (slots, 2, 2) probabilities.
+    """
     away, home = counts[:, 0], counts[:, 1:].sum(axis=1)
     flows = np.stack(
         [
@@ -80,7 +109,7 @@ def two_states(counts: Floats) -> Floats:
 
 
 def _present(models: Fit, j: int, g: int) -> dict[str, Any]:
-    """The law of somebody at home: that of the one state, or a mixture of quiet and active."""
+    """The law of an occupied home: that of the one state, or a mixture of quiet and active."""
     states = range(1, models.design.states)
     seen = np.maximum(models.seen[j, g, 1:], 0) + 0.5
     shares = np.round(seen / seen.sum(), _DIGITS)
@@ -110,7 +139,7 @@ def _table(models: Fit, j: int, g: int, k: int) -> dict[str, Any]:
 
 
 def _within(table: dict[str, Any], bound: int) -> dict[str, Any]:
-    """A law's table, or that of its clamped reading where 0..bound [Wh] has none of its mass."""
+    """A law's table, or that of the clamped reading where 0..bound [Wh] has none of its mass."""
     if table["law"] == "mixture":
         return {**table, "parts": [_within(part, bound) for part in table["parts"]]}
     try:
@@ -122,10 +151,17 @@ def _within(table: dict[str, Any], bound: int) -> dict[str, Any]:
 
 
 def law_of_table(table: dict[str, Any], bound: int) -> Law:
-    """The law that a zone file's table means.
+    """The law of a zone file's table.
 
     >>> law_of_table({"law": "uniform"}, 10)
     Uniform(top=10)
+
+    Args:
+        table: The table.
+        bound: Largest reading [Wh].
+
+    Returns:
+        The law on 0..bound.
     """
     if table["law"] == "mixture":
         parts = table["parts"]
@@ -134,20 +170,25 @@ def law_of_table(table: dict[str, Any], bound: int) -> Law:
     return FAMILIES[table["law"]](**{"top": bound} | arguments)
 
 
-def theta(found: tuple[PublishedGroup, ...], chain_of: Indices, name: str) -> OccupancyModel:
-    """The occupancy model of houses that follow these chains."""
-    return model_of([one.chain for one in found], chain_of, name)
-
-
 CONFIDENCE = 0.95
 
 
 def marginal_scores(
     found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
 ) -> Floats:
-    """(homes, steps) log-probability of each reading under its slot's mixture of both laws."""
+    """Log-probability of each reading under its slot's mixture of both laws.
+
+    Args:
+        found: The histories.
+        public: The groups.
+        which: (homes,) group of each home.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        (homes, steps) scores, NaN where a reading is missing.
+    """
     score = np.full(found.wh.shape, np.nan)
-    hour = found.shown % DAY // 3600
+    hour = found.local_time % DAY // 3600
     for j, one in enumerate(public):
         members = np.flatnonzero(which == j)
         absent, present = one.laws(top)
@@ -163,7 +204,17 @@ def marginal_scores(
 
 
 def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> Floats:
-    """The same under one log-normal law a group of homes, fitted on the early part."""
+    """Log-probability of each reading under one log-normal law per group, fitted to the early part.
+
+    Args:
+        early: Histories that the laws are fitted to.
+        late: Histories that are scored.
+        which: (homes,) group of each home.
+        k: Number of groups.
+
+    Returns:
+        (homes, steps) scores of `late`, NaN where a reading is missing.
+    """
     level = np.full(late.wh.shape, np.nan)
     for j in range(k):
         members = np.flatnonzero(which == j)
@@ -178,7 +229,17 @@ def plain_scores(early: Histories, late: Histories, which: Indices, k: int) -> F
 def daily_scores(
     found: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
 ) -> Floats:
-    """(homes, 3): mean, standard deviation and number of each home's daily mean scores."""
+    """Summary of each home's daily mean scores.
+
+    Args:
+        found: The histories.
+        public: The groups.
+        which: (homes,) group of each home.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        (homes, 3) mean, standard deviation and number of days.
+    """
     each = by_day(marginal_scores(found, public, which, top), found.steps_a_day)
     rows = []
     for row in each:
@@ -189,7 +250,15 @@ def daily_scores(
 
 
 def by_day(score: Floats, steps: int) -> Floats:
-    """(homes, days) means over whole days of which at least half is known."""
+    """Means over whole days of which at least half is known.
+
+    Args:
+        score: (homes, steps) scores.
+        steps: Steps of a day.
+
+    Returns:
+        (homes, days) means, NaN for other days.
+    """
     days = score[:, : score.shape[1] // steps * steps].reshape(len(score), -1, steps)
     seen = np.isfinite(days)
     total = np.where(seen, days, 0.0).sum(axis=2)
@@ -198,7 +267,7 @@ def by_day(score: Floats, steps: int) -> Floats:
 
 
 class _Piece(NamedTuple):
-    """A law, and which readings should follow it."""
+    """A law, and the readings that should follow it."""
 
     name: str
     law: Law
@@ -207,7 +276,7 @@ class _Piece(NamedTuple):
     state: int | None
 
 
-def trust_of(
+def estimate_trust(
     found: Histories,
     public: tuple[PublishedGroup, ...],
     which: Indices,
@@ -216,7 +285,17 @@ def trust_of(
 ) -> TrustBounds:
     """Bounds on the misdescribed share: of each law with labels, of the mixture without.
 
-    A law that no label speaks of has no upper bound but 1.
+    A law without labelled readings has no upper bound but 1.
+
+    Args:
+        found: The histories.
+        public: The groups.
+        which: (homes,) group of each home.
+        starts: First hour of each slot group.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        The bounds.
     """
     labelled = found.labels is not None and bool((found.labels >= 0).any())
     pieces: list[_Piece] = []
@@ -225,10 +304,10 @@ def trust_of(
         if members.size:
             pieces += _pieces(found, one, members, f"group {j + 1}", labelled, starts, top)
     cells = [
-        held_against(piece.name, piece.law, *_chosen(found, piece), CONFIDENCE, len(pieces))
+        check_law(piece.name, piece.law, *_chosen(found, piece), CONFIDENCE, len(pieces))
         for piece in pieces
     ]
-    return trust(cells, CONFIDENCE, labelled=labelled)
+    return trust_bounds(cells, CONFIDENCE, labelled=labelled)
 
 
 def _pieces(
@@ -240,7 +319,7 @@ def _pieces(
     starts: tuple[int, ...],
     top: int,
 ) -> list[_Piece]:
-    group = np.searchsorted(starts, found.shown % DAY // 3600, side="right") - 1
+    group = np.searchsorted(starts, found.local_time % DAY // 3600, side="right") - 1
     absent, present = one.laws(top)
     pieces = []
     if labelled:
@@ -269,9 +348,18 @@ def _chosen(found: Histories, piece: _Piece) -> tuple[Floats, Ints]:
     return x[keep], np.broadcast_to(days, x.shape)[keep]
 
 
-def scored(found: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
-    """Share of labelled readings whose occupancy is decoded right: all hours, and 06 to 22 h."""
-    hour = found.shown % DAY // 3600
+def decoding_accuracy(found: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
+    """Share of labelled readings with the right decoded occupancy: all hours, and 06 to 22 h.
+
+    Args:
+        found: The histories.
+        labels: (homes, steps) 1 occupied, 0 not, negative unknown.
+        post: (homes, steps) decoded probabilities of being occupied.
+
+    Returns:
+        "all", "06-22", "majority" (share of the more frequent label) and "readings" (their number).
+    """
+    hour = found.local_time % DAY // 3600
     known = (labels >= 0) & np.isfinite(found.wh)
     right = (post > 0.5) == (labels == 1)
     day = known & ((hour >= 6) & (hour < 22))
@@ -288,35 +376,40 @@ def scored(found: Histories, labels: Int8s, post: Floats) -> dict[str, float]:
     }
 
 
-# --------------------------------------------------------------------------------------------------
-# How far to trust laws: the share of readings they misdescribe, from below and from above.
-#
-# The dial eta says: given occupancy, a reading follows (1 - eta) f + eta g with g arbitrary. So for
-# every set B of readings p(B) >= (1 - eta) f(B). A few bins of about equal mass under f are such
-# sets: eta is at least 1 - p(B)/f(B). With labels p is seen for each state, and an upper confidence
-# bound follows, at the resolution of the bins. Without labels only the mixture of both states is
-# seen: a lower bound, and eta stays an assumption. Readings of a day hang together, so days are the
-# units of confidence (design effect), and all bins are judged at once (Bonferroni).
-
-
 BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class LawCheck:
-    """Readings of one state and slot group held against one law."""
+    """Readings of one state and slot group compared with one law.
+
+    Attributes:
+        name: Group, state and hours.
+        readings: Number of readings.
+        effective: Equivalent number of independent readings.
+        point: Point estimate of eta.
+        lower: Lower bound of eta.
+        upper: Upper bound of eta.
+    """
 
     name: str
     readings: int
-    effective: float  # independent readings that they are worth
-    point: float  # eta as it looks
+    effective: float
+    point: float
     lower: float
     upper: float
 
 
 @dataclass(frozen=True, slots=True)
 class TrustBounds:
-    """Bounds on the misdescribed share with their confidence; `upper` is None without labels."""
+    """Bounds on the misdescribed share.
+
+    Attributes:
+        lower: Lower bound.
+        upper: Upper bound; None without labels.
+        confidence: Confidence of the bounds.
+        cells: The laws compared.
+    """
 
     lower: float
     upper: float | None
@@ -325,19 +418,19 @@ class TrustBounds:
 
     @property
     def suggested(self) -> float:
-        """An eta to set: the upper bound rounded up, or 1 where nothing supports less."""
+        """The upper bound rounded up, or 1 where nothing supports a smaller eta."""
         if self.upper is None or self.upper >= 0.9:
             return 1.0
         return min(1.0, math.ceil(self.upper * 100) / 100)
 
     @property
     def reasoning(self) -> str:
-        """Why."""
+        """The bounds in words."""
         if self.upper is None:
             return (
                 f"no labels: the readings show that at least {self.lower:.1%} is misdescribed"
                 f" ({self.confidence:.0%} confidence); nothing bounds it from above, so any eta"
-                " below 1 is an assumption of whoever sets it"
+                " below 1 is an assumption of the person who sets it"
             )
         worst = max(self.cells, key=lambda cell: cell.upper)
         return (
@@ -348,16 +441,36 @@ class TrustBounds:
 
 
 def quantile_bins(law: Law, bins: int = BINS) -> Ints:
-    """Upper ends [Wh] of bins of about equal mass under the law; the last is its top."""
+    """Bins of about equal mass under a law.
+
+    Args:
+        law: The law.
+        bins: Number of bins.
+
+    Returns:
+        Upper ends [Wh]; the last is the law's largest value.
+    """
     cdf = np.cumsum(law.pmf)
     ends = np.searchsorted(cdf, np.arange(1, bins) / bins)
     return np.unique(np.append(ends, law.top)).astype(np.int64)
 
 
-def held_against(
+def check_law(
     name: str, law: Law, readings: Floats, days: Ints, confidence: float, cells: int
 ) -> LawCheck:
-    """Readings that should follow a law; `days` says which belong together."""
+    """Compare readings with the law they should follow.
+
+    Args:
+        name: Name of the comparison.
+        law: The law.
+        readings: (n,) readings [Wh]; NaN is left out.
+        days: (n,) day of each; readings of a day are dependent.
+        confidence: Confidence of all comparisons together.
+        cells: Number of comparisons.
+
+    Returns:
+        Estimate and bounds of eta.
+    """
     seen = np.isfinite(readings)
     x, day = np.clip(np.rint(readings[seen]), 0, law.top).astype(np.int64), days[seen]
     ends = quantile_bins(law)
@@ -377,7 +490,7 @@ def held_against(
 
 
 def _effective(inside: Bools, day: Ints) -> Floats:
-    """Independent readings that each bin's readings are worth: n over the design effect."""
+    """Equivalent number of independent readings of each bin: n over the design effect."""
     n, p = len(inside), inside.mean(axis=0)
     _, index = np.unique(day, return_inverse=True)
     days = int(index.max()) + 1
@@ -389,7 +502,16 @@ def _effective(inside: Bools, day: Ints) -> Floats:
 
 
 def clopper_pearson(p: Floats, n: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Exact limits for shares p of n, each side with probability `tail`; n need not be whole."""
+    """Exact limits for shares of trials.
+
+    Args:
+        p: Shares.
+        n: Numbers of trials, not necessarily whole.
+        tail: Probability of an error on each side.
+
+    Returns:
+        Lower and upper limits.
+    """
     from scipy.special import betaincinv
 
     k = p * n
@@ -398,8 +520,17 @@ def clopper_pearson(p: Floats, n: Floats, tail: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def trust(cells: Iterable[LawCheck], confidence: float, *, labelled: bool) -> TrustBounds:
-    """The worst of all cells: eta must hold in each of them."""
+def trust_bounds(cells: Iterable[LawCheck], confidence: float, *, labelled: bool) -> TrustBounds:
+    """The worst bounds of all comparisons: eta must hold in each of them.
+
+    Args:
+        cells: The comparisons.
+        confidence: Their confidence.
+        labelled: Whether there are labels; without them there is no upper bound.
+
+    Returns:
+        The bounds.
+    """
     every = tuple(cells)
     seen = [cell for cell in every if cell.readings]
     lower = max((cell.lower for cell in seen), default=0.0)
@@ -408,7 +539,15 @@ def trust(cells: Iterable[LawCheck], confidence: float, *, labelled: bool) -> Tr
 
 
 def welch(old: tuple[float, float, int], new: Floats) -> tuple[float, float]:
-    """Welch's t and its two-sided p for new daily values against (mean, sd, days) of old ones."""
+    """Welch's test of new daily values against earlier ones.
+
+    Args:
+        old: Mean, standard deviation and number of earlier days.
+        new: New daily values; NaN is left out.
+
+    Returns:
+        t and its two-sided p-value; (0, 1) with too few days.
+    """
     from scipy.special import stdtr
 
     mean, sd, days = old

@@ -1,8 +1,7 @@
-"""What is offered of learned models: whose they are, what they have cost, which eta they allow.
+"""Learned models for publication: their provenance, cost and eta, and the zone and service files.
 
-What goes into a zone file may be read by anybody. So nothing here puts a number computed from
-readings or labels into it, but through noise that is paid for, unless the models are private and
-may shape nothing.
+A zone file is public. So no number computed from readings or labels goes into it except through
+noise that is charged to the budget, unless the models are private and may shape nothing.
 """
 
 from __future__ import annotations
@@ -18,28 +17,44 @@ import numpy as np
 from hushgrid._numbers import Floats, Indices, is_real
 from hushgrid.errors import ModelError, PolicyError
 from hushgrid.learn.em import Fit
-from hushgrid.learn.evaluation import PublishedGroup, TrustBounds, daily_scores, publics, trust_of
+from hushgrid.learn.evaluation import (
+    PublishedGroup,
+    TrustBounds,
+    daily_scores,
+    estimate_trust,
+    published_groups,
+)
 from hushgrid.learn.habits import Habits
 from hushgrid.learn.histories import Histories, clamped
-from hushgrid.learn.learner import HeldOut, Learned, decoded, last_days, parted
+from hushgrid.learn.learner import HeldOut, Learned, held_out_scores, split_held_out, with_decoding
 from hushgrid.learn.private import (
     PARTS,
     LearnedFrom,
+    add_noise,
     bound_quantile,
     contract_sizes,
-    noisy,
     pooled_model,
     statistics,
 )
 from hushgrid.mechanism.noise import Noise
 
-CONTRACT_W = 10_000  # [W] assumed where no contract is told
+CONTRACT_W = 10_000  # [W] assumed where no contract is given
 _PEAK, _QUANTILE = 0.999, 0.98  # of a home's readings; of homes whose peak a bound covers
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoices:
-    """What somebody decides about a zone: its bound [Wh a step], budgets [epsilon] and eta."""
+    """Settings of a zone that a person decides.
+
+    Attributes:
+        zone: Id of the zone.
+        time_zone: IANA name.
+        bound: Bound of a reading [Wh a step], or None.
+        bound_budget: Epsilon for a bound from readings, or None.
+        pool_budget: Epsilon for a pooled model, or None.
+        eta: Eta, or None.
+        eta_set_by: Who set eta, and why; required with `eta`.
+    """
 
     zone: str = "learned"
     time_zone: str = "UTC"
@@ -61,11 +76,22 @@ class ZoneChoices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offered:
-    """Models as they are offered: all that public files are written from.
+class ExportedModels:
+    """Models for the public files.
 
-    `models` are hidden ones, one for each of `public`; `which` (fitted homes,) the one of each
-    home. Of pooled models nothing here but `which` is computed from readings without noise.
+    Of pooled models nothing here but `which` is computed from readings without noise.
+
+    Attributes:
+        provenance: "public", "pooled" or "private".
+        note: Privacy cost of the models, in words.
+        epsilon: Loss of every home by bound and models.
+        bound: Bound of a reading [Wh].
+        bound_by: Basis of the bound.
+        eta: Eta of the zone file.
+        eta_by: Who set it.
+        models: Hidden Markov models, one for each of `public`.
+        public: Chain and laws of each group.
+        which: (fitted homes,) group of each home.
     """
 
     provenance: LearnedFrom
@@ -81,12 +107,17 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Figures:
-    """Figures for the operator alone, computed from readings without noise.
+class OperatorFigures:
+    """Figures for the operator only, computed from readings without noise.
 
-    `daily` (fitted homes, 3): mean, standard deviation and number of daily scores. `held_out`: the
-    last days under what is offered, so of a pooled model under the one with noise, whose sums have
-    these days in them too. `accuracy` and `home_share` are of the homes' own fits.
+    Attributes:
+        eta_basis: Why eta is what it is.
+        trust: Bounds on the misdescribed share.
+        daily: (fitted homes, 3) mean, standard deviation and number of daily scores.
+        held_out: Scores of the last days under the exported models, or None; a pooled model's sums
+            include these days.
+        accuracy: Accuracy of decoding by the homes' own fits.
+        home_share: (fitted homes,) decoded share of time at home, by the homes' own fits.
     """
 
     eta_basis: str
@@ -97,33 +128,38 @@ class Figures:
     home_share: Floats
 
 
-def offered(result: Learned, found: Histories, asked: ZoneChoices, noise: Noise) -> Offered:
+def export_models(
+    result: Learned, found: Histories, choices: ZoneChoices, noise: Noise
+) -> ExportedModels:
     """The homes' own models, or a pooled one with noise where a budget is given for it.
 
     Args:
         result: What was learned from `found`.
         found: Histories of all homes.
-        asked: Budgets, bound and eta.
+        choices: Budgets, bound and eta.
         noise: Source of the noise on sums and counts.
+
+    Returns:
+        The models for the public files.
 
     Raises:
         PolicyError: A budget is given, but the axis, the homes or the law would be chosen by
             readings, or there are too few homes.
-        ModelError: No budget is given, but the homes' own fits are all that was learned.
+        ModelError: No budget is given, but only the homes' own fits were learned.
     """
-    _check_public(result, found, asked)
-    bound, bound_by, cost = _bound(result, found, asked, noise)
-    if asked.pool_budget is not None:
+    _check_public(result, found, choices)
+    bound, bound_by, cost = _bound(result, found, choices, noise)
+    if choices.pool_budget is not None:
         exact = statistics(result.own, bound, homes=len(result.ids))
-        told = noisy(exact, asked.pool_budget, noise)
+        sums = add_noise(exact, choices.pool_budget, noise)
         which = np.zeros(len(result.usable), np.intp)
-        models = pooled_model(result.own, told, bound)
-        public = publics(models, result.terms.starts, which)
-        cost += asked.pool_budget
+        models = pooled_model(result.own, sums, bound)
+        public = published_groups(models, result.terms.starts, which)
+        cost += choices.pool_budget
         provenance: LearnedFrom = "pooled"
         note = (
             f"Noisy sums over all homes cost every home epsilon {cost:g}; the noise on each sum is"
-            f" worth {math.sqrt(2) * 2 * PARTS / asked.pool_budget:.1f} homes. report.html and"
+            f" worth {math.sqrt(2) * 2 * PARTS / choices.pool_budget:.1f} homes. report.html and"
             " model.json stay with the utility."
         )
     elif result.shared is None:
@@ -134,8 +170,8 @@ def offered(result: Learned, found: Histories, asked: ZoneChoices, noise: Noise)
             "The models come from these homes without noise: nothing they shape may be published,"
             " and hushgrid check holds a service to that."
         )  # fmt: skip
-    eta, eta_by = _eta(provenance, asked)
-    return Offered(
+    eta, eta_by = _eta(provenance, choices)
+    return ExportedModels(
         provenance=provenance,
         note=note,
         epsilon=cost,
@@ -149,25 +185,37 @@ def offered(result: Learned, found: Histories, asked: ZoneChoices, noise: Noise)
     )
 
 
-def figures(
-    result: Learned, made: Offered, found: Histories, habits: Habits, asked: ZoneChoices
-) -> Figures:
-    """What the operator gets to know about the models that are offered.
+def operator_figures(
+    result: Learned, made: ExportedModels, found: Histories, habits: Habits, choices: ZoneChoices
+) -> OperatorFigures:
+    """Figures for the operator about the exported models.
 
-    A pooled run computes it after its public files are written: no reading decides whether they
-    are.
+    A pooled run computes them after its public files are written, so that no reading decides
+    whether they are written.
+
+    Args:
+        result: What was learned from `found`.
+        made: The exported models.
+        found: Histories of all homes.
+        habits: Prior on moves.
+        choices: Budgets, bound and eta.
+
+    Returns:
+        The figures.
     """
     usable = clamped(found.homes(result.usable), made.bound)
     if made.provenance == "pooled" or result.trust is None:
-        # other laws than those that were judged
-        result = decoded(result, found, habits)
-        trust = trust_of(usable, made.public, made.which, result.terms.starts, made.bound)
-        parts = parted(usable)
-        held = None if parts is None else last_days(*parts, made.public, made.which, made.bound)
+        # other laws than those evaluated before
+        result = with_decoding(result, found, habits)
+        trust = estimate_trust(usable, made.public, made.which, result.terms.starts, made.bound)
+        parts = split_held_out(usable)
+        held = (
+            None if parts is None else held_out_scores(*parts, made.public, made.which, made.bound)
+        )
     else:
         trust, held = result.trust, result.held_out
-    return Figures(
-        eta_basis=_basis(trust, made, asked),
+    return OperatorFigures(
+        eta_basis=_basis(trust, made, choices),
         trust=trust,
         daily=daily_scores(usable, made.public, made.which, made.bound),
         held_out=held,
@@ -176,60 +224,68 @@ def figures(
     )
 
 
-def _check_public(result: Learned, found: Histories, asked: ZoneChoices) -> None:
-    """What noise does not cover must not come from readings."""
-    if asked.pool_budget is None and asked.bound_budget is None:
+def _check_public(result: Learned, found: Histories, choices: ZoneChoices) -> None:
+    """Refuse public figures that come from readings without noise."""
+    if choices.pool_budget is None and choices.bound_budget is None:
         return
     if not found.declared:
         raise PolicyError(
             "a budget is set but the axis of time or the list of homes comes from readings, which"
             " no noise covers; give begin, end, step and meters."
         )
-    if asked.pool_budget is not None and result.terms.law == "auto":
+    if choices.pool_budget is not None and result.terms.law == "auto":
         raise PolicyError(
             "law is 'auto', which readings decide and no noise covers; give gamma or lognormal."
         )
 
 
 def _bound(
-    result: Learned, found: Histories, asked: ZoneChoices, noise: Noise
+    result: Learned, found: Histories, choices: ZoneChoices, noise: Noise
 ) -> tuple[int, str, float]:
-    """The public bound [Wh], who answers for it, and what it cost; never a reading's own."""
-    if asked.bound is not None:
-        return asked.bound, "given as the contract's", 0.0
-    if asked.bound_budget is None:
+    """The public bound [Wh], its basis, and its cost; never a reading's own value."""
+    if choices.bound is not None:
+        return choices.bound, "given as the contract's", 0.0
+    if choices.bound_budget is None:
         assumed = max(CONTRACT_W * found.seconds // 3600, 1)
         return assumed, f"assumed: a contract of {CONTRACT_W // 1000} kW", 0.0
     sizes = contract_sizes(found.seconds)
     wh = np.clip(found.wh[result.usable], 0, sizes[-1])
     peaks = np.array([np.nanquantile(row, _PEAK) for row in wh]).astype(np.int64)
-    at = bound_quantile(peaks, sizes, _QUANTILE, asked.bound_budget, noise)
-    return at, f"a private quantile at epsilon {asked.bound_budget:g}", asked.bound_budget
+    at = bound_quantile(peaks, sizes, _QUANTILE, choices.bound_budget, noise)
+    return at, f"a private quantile at epsilon {choices.bound_budget:g}", choices.bound_budget
 
 
-def _eta(provenance: LearnedFrom, asked: ZoneChoices) -> tuple[float, str]:
-    """Eta and who set it: a person's, never one computed from labels."""
+def _eta(provenance: LearnedFrom, choices: ZoneChoices) -> tuple[float, str]:
+    """Eta and who set it: a person, never a figure computed from labels."""
     if provenance == "private":
-        return 1.0, f"nobody: {_ONLY}"
-    return (1.0, _NOBODY) if asked.eta is None else (asked.eta, asked.eta_set_by.strip())
+        return 1.0, f"no one: {_ONLY}"
+    return (1.0, _UNSET) if choices.eta is None else (choices.eta, choices.eta_set_by.strip())
 
 
-def _basis(trust: TrustBounds, made: Offered, asked: ZoneChoices) -> str:
-    """On what grounds eta is what it is."""
+def _basis(trust: TrustBounds, made: ExportedModels, choices: ZoneChoices) -> str:
+    """The grounds for eta, in words."""
     if made.provenance == "private":
         return _ONLY
-    if asked.eta is not None:
+    if choices.eta is not None:
         return f"set by {made.eta_by}; {trust.reasoning}"
     suggested = "" if trust.upper is None else f" suggested is {trust.suggested:g};"
-    return f"{_NOBODY};{suggested} {trust.reasoning}"
+    return f"{_UNSET};{suggested} {trust.reasoning}"
 
 
 _ONLY = "private models allow eta = 1 only"
-_NOBODY = "nobody set eta"
+_UNSET = "no one set eta"
 
 
-def groups_of(result: Learned, made: Offered) -> list[tuple[PublishedGroup, list[str]]]:
-    """What is offered with the meters it is for; a home that was not fitted joins the most."""
+def groups_of(result: Learned, made: ExportedModels) -> list[tuple[PublishedGroup, list[str]]]:
+    """The exported groups with their meters; homes that were not fitted join the largest group.
+
+    Args:
+        result: What was learned.
+        made: The exported models.
+
+    Returns:
+        (group, meters) of every group with meters.
+    """
     largest = int(np.bincount(made.which, minlength=len(made.public)).argmax())
     of = {int(i): int(made.which[n]) for n, i in enumerate(result.usable)}
     meters: list[list[str]] = [[] for _ in made.public]
@@ -238,13 +294,31 @@ def groups_of(result: Learned, made: Offered) -> list[tuple[PublishedGroup, list
     return [(one, names) for one, names in zip(made.public, meters, strict=True) if names]
 
 
-# --------------------------------------------------------------------------------------------------
-# A learned zone as the text of a zone file and of a service file that runs it.
-
-
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a zone file says besides its models; `bound_by` and `eta_by` say who answers for it."""
+class ZoneSettings:
+    """Content of a zone file other than its models.
+
+    Attributes:
+        zone: Id of the zone.
+        seconds: Length of an interval [s].
+        time_zone: IANA name.
+        bound: Bound of a reading [Wh].
+        bound_by: Basis of the bound.
+        eta: Eta of the policy.
+        eta_by: Who set it.
+        provenance: Provenance of the models.
+        homes: Number of homes.
+        epsilon: Loss of every home by the models.
+        law: Family of laws.
+        prior: Source of the habits.
+        days: Weight of the prior [days].
+        digest: Digest of the models.
+        policy_epsilon: Epsilon of one release.
+        alpha: Slope of the rate.
+        beta: Rate at load 0 [currency/kWh].
+        currency: ISO code.
+        by: Program that wrote the file.
+    """
 
     zone: str
     seconds: int
@@ -267,8 +341,16 @@ class Offer:
     by: str = "hushgrid learn"
 
 
-def zone_text(offer: Offer, groups: Sequence[tuple[PublishedGroup, Sequence[str]]]) -> str:
-    """A zone file; houses in the order of `groups`, each with its meters; theta.json beside."""
+def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequence[str]]]) -> str:
+    """The text of a zone file; it refers to theta.json in the same folder.
+
+    Args:
+        offer: Settings.
+        groups: (group, meters); houses follow this order.
+
+    Returns:
+        TOML.
+    """
     publish = "raw" if offer.provenance == "private" else "estimate"
     day = 86_400 // offer.seconds
     parts = [
@@ -319,8 +401,16 @@ def zone_text(offer: Offer, groups: Sequence[tuple[PublishedGroup, Sequence[str]
     return "\n\n".join(parts) + "\n"
 
 
-def service_text(offer: Offer, begins: str) -> str:
-    """A service file that runs the zone in simulation; `begins` is a date-time in UTC."""
+def service_text(offer: ZoneSettings, begins: str) -> str:
+    """The text of a service file that runs the zone in simulation.
+
+    Args:
+        offer: Settings.
+        begins: Start as a date-time in UTC.
+
+    Returns:
+        TOML.
+    """
     service = {
         "mode": "simulation",
         "interval": offer.seconds,
@@ -346,7 +436,7 @@ def service_text(offer: Offer, begins: str) -> str:
     )
 
 
-def _houses(public: PublishedGroup, meters: Sequence[str], offer: Offer) -> str:
+def _houses(public: PublishedGroup, meters: Sequence[str], offer: ZoneSettings) -> str:
     lines = ["[[houses]]", f"count = {len(meters)}", f"meters = {_value(list(meters))}"]
     lines += [f"provenance = {_value(f'{offer.provenance}, by {offer.by}')}"]
     lines += [f"bound = {offer.bound}", f"absent = {_value(public.absent)}"]

@@ -1,12 +1,12 @@
-"""Laws of a reading that can be fitted from expected counts, and how they become public laws.
+"""Families of laws that can be fitted from expected counts.
 
-Three are exponential families in two features (v1, v2) of a value, so (n, sum v1, sum v2) is all
-that a fit needs: normal (x, x^2), log-normal (log y, log^2 y) and gamma (y, log y), y = x + 1/2
-because a meter that shows 0 Wh has counted something below 1. The fourth is a histogram in bins,
-which is the same with one feature for each bin.
+Three are exponential families in two features (v1, v2) of a value, so a fit needs only
+(n, sum v1, sum v2): normal (x, x^2), log-normal (log y, log^2 y) and gamma (y, log y), with
+y = x + 1/2 because a meter that reads 0 Wh has counted something below 1. The fourth is a histogram
+in bins, the same with one feature for each bin.
 
-A fit maximises likelihood times prior, the prior being `weight` readings spread like all readings
-of the home: a state that is hardly ever seen in a slot group keeps a law, and no law collapses.
+A fit maximises likelihood times prior; the prior is `weight` readings spread like all readings of
+the home, so that a rare state of a slot group keeps a law, and no law collapses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.model.laws import Gamma, Histogram, Law, LogNormal, TruncatedNormal
 
 Family = Literal["gamma", "histogram", "lognormal", "normal"]
 FAMILIES = get_args(Family)
@@ -29,11 +28,18 @@ _BINS = 48
 
 
 class Values(NamedTuple):
-    """The distinct readings of each home [Wh], padded: `features` (homes, values, 3), `size`.
+    """The distinct readings of each home, padded to the same number.
 
-    Features are (v0, v1, v2): the log-likelihood is v0 + natural . (1, v1, v2). `centre` and
-    `unit` (homes,) are what a normal law's x was shifted and divided by. A histogram has `bins`,
-    the bin of each value, and `edges` [Wh] of them; the others have none.
+    The log-likelihood of a value is v0 + natural . (1, v1, v2).
+
+    Attributes:
+        features: (homes, values, 3) features (v0, v1, v2).
+        size: (homes,) numbers of values.
+        centre: (homes,) shift of x of a normal law [Wh].
+        unit: (homes,) divisor of x of a normal law [Wh].
+        bins: (homes, values) bin of each value; (1, 1) without a histogram.
+        edges: (homes, bins + 1) borders of bins [Wh]; (1, 1) without a histogram.
+        prior: (homes, features) one reading spread like all of the home's.
     """
 
     features: Floats
@@ -42,7 +48,7 @@ class Values(NamedTuple):
     unit: Floats
     bins: Int32s
     edges: Floats
-    prior: Floats  # (homes, features): one reading spread like all of the home's
+    prior: Floats
 
 
 def values_of(
@@ -52,9 +58,20 @@ def values_of(
     weight: Floats,
     edges: Floats | None = None,
 ) -> Values:
-    """Features of distinct readings `each` (homes, values) that occur `weight` times.
+    """Features of distinct readings.
 
-    `edges`: a histogram's bins from an earlier fit.
+    Args:
+        family: Family of laws.
+        each: (homes, values) distinct readings [Wh].
+        size: (homes,) numbers of values.
+        weight: (homes, values) counts of each value.
+        edges: (homes, bins + 1) borders of a histogram's bins from an earlier fit, or None.
+
+    Returns:
+        The features.
+
+    Raises:
+        ModelError: The family is unknown.
     """
     if family not in FAMILIES:
         raise ModelError(f"law is {family!r}; give one of {', '.join(FAMILIES)}.")
@@ -91,7 +108,7 @@ def values_of(
 
 
 def _edges(each: Floats, size: Ints) -> Floats:
-    """Borders of bins of whole Wh that widen like the logarithm; each home has its own top."""
+    """Borders of bins of whole Wh with logarithmic widths; each home has its own top."""
     top = np.array([row[:n].max() for row, n in zip(each, size, strict=True)])
     share = np.linspace(0, 1, _BINS + 1)
     edges = np.floor(np.expm1(np.log1p(np.maximum(top, 1.0) + 1)[:, None] * share))
@@ -101,7 +118,14 @@ def _edges(each: Floats, size: Ints) -> Floats:
 
 
 def common_edges(readings: Floats) -> Floats:
-    """Borders of bins that hold all readings of all homes."""
+    """Borders of bins that hold all readings of all homes.
+
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+
+    Returns:
+        (bins + 1,) borders [Wh].
+    """
     seen = readings[np.isfinite(readings)]
     top = np.array([[seen.max() if seen.size else 1.0]])
     return np.asarray(_edges(top, np.ones(1, np.int64))[0])
@@ -113,7 +137,15 @@ def _bins(each: Floats, edges: Floats) -> Int32s:
 
 
 def natural_of(family: Family, sums: Floats) -> Floats:
-    """Natural parameters of the best law for sums (..., 3) = (n, sum v1, sum v2), or of bins."""
+    """Natural parameters of the law of greatest likelihood.
+
+    Args:
+        family: Family of laws.
+        sums: (..., 3) sums (n, sum v1, sum v2), or (..., bins) counts.
+
+    Returns:
+        Parameters in the shape of `sums`.
+    """
     if family == "histogram":
         n = np.maximum(sums.sum(axis=-1, keepdims=True), 1e-300)
         return np.asarray(np.log(np.maximum(sums, 1e-300) / n))
@@ -154,7 +186,16 @@ def _log_gamma(shape: Floats) -> Floats:
 
 
 def parameters_of(family: Family, natural: Floats, values: Values) -> Floats:
-    """Parameters in the law's own words: centre, spread; median, spread; shape, scale; weights."""
+    """Parameters in the law's own terms.
+
+    Args:
+        family: Family of laws.
+        natural: (homes, ..., features) natural parameters.
+        values: Features with centre and unit of each home.
+
+    Returns:
+        (homes, ..., 2) centre, spread; median, spread; or shape, scale. (homes, ..., bins) weights.
+    """
     if family == "histogram":
         return np.exp(natural)
     found = np.empty((*natural.shape[:-1], 2))
@@ -170,28 +211,3 @@ def parameters_of(family: Family, natural: Floats, values: Values) -> Floats:
     found[..., 0] = values.centre[expand] + values.unit[expand] * mean
     found[..., 1] = values.unit[expand] * spread
     return found
-
-
-def law_of(family: Family, parameters: Floats, top: int, edges: Floats | None = None) -> Law:
-    """The public law on 0..top [Wh]; a histogram's parameters are probabilities of its bins.
-
-    >>> law_of("lognormal", np.array([110.0, 0.8]), 2500)
-    LogNormal(median=110.0, spread=0.8, top=2500)
-    """
-    if family == "histogram":
-        assert edges is not None
-        width = np.diff(edges).astype(np.int64)
-        return Histogram(_reaching(np.repeat(parameters / width, width), top))
-    a, b = (float(p) for p in parameters)
-    if family == "gamma":
-        return Gamma(a, b, top)
-    return LogNormal(a, b, top) if family == "lognormal" else TruncatedNormal(a, b, top)
-
-
-def _reaching(weights: Floats, top: int) -> Floats:
-    """Weights of 0..top: what lies above sits on the top, and what was never seen has a little."""
-    found = np.zeros(top + 1)
-    kept = min(len(weights), top + 1)
-    found[:kept] = weights[:kept]
-    found[-1] += weights[kept:].sum()
-    return found + 1e-3 / (top + 1)

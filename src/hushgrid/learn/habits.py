@@ -1,8 +1,12 @@
-"""Chains from time-use surveys: who is at home when, by residents and day type.
+"""Occupancy chains by time of day: from time-use surveys, or assumed; priors for fits.
 
-A survey gives chances for each of its slots: `come` (away to home, often p01) and `leave` (p10)
-lead from its slot to the next. Here moves belong to the slot they arrive in. A chance of 0 or 1 in
-a finite survey is a sampling zero; smoothing takes it away and says with which pseudo-count.
+Sleep looks like an empty home, so a meter indicates activity, not presence. Three states model it:
+away and quiet at home share one law, active has its own; only the chain distinguishes a quiet night
+from an empty noon. Slots are the steps of a weekday, then those of a weekend day.
+
+A survey gives probabilities for each of its slots: `come` (away to home, often p01) and `leave`
+(p10) lead from its slot to the next. Here moves belong to the slot they arrive in. A probability of
+0 or 1 in a finite survey is a sampling zero; smoothing with a stated pseudo-count removes it.
 """
 
 from __future__ import annotations
@@ -18,15 +22,6 @@ from hushgrid._numbers import Floats
 from hushgrid.errors import ModelError
 from hushgrid.model.occupancy import Calendar, OccupancyModel, possible_states
 
-# --------------------------------------------------------------------------------------------------
-# When people are away, quiet or active at home: chains by time of day, as priors for fits.
-#
-# Sleep looks like an empty home, so a meter tells activity, not presence. Three states say so: away
-# and quiet at home share one law, active has its own; what tells a quiet night from an empty noon
-# is
-# the chain. Slots are the steps of a weekday, then those of a weekend day.
-
-
 DAY = 86_400  # [s]
 AWAY, QUIET, ACTIVE = 0, 1, 2
 ARRIVE_ACTIVE = 0.8  # share of comings and goings between away and active, not quiet
@@ -37,10 +32,12 @@ _LEAST = 1e-4  # no move is impossible
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Habits:
-    """Moves into every slot of a weekday and a weekend day, and how often each state is held.
+    """A Markov chain of occupancy over a weekday and a weekend day.
 
-    `transition` (2 * steps of a day, K, K) rows from the old state, `share` (2 * steps, K);
-    state 0 is away. `source` says where they come from.
+    Attributes:
+        transition: (2 * steps of a day, K, K) moves into every slot, rows from the old state.
+        share: (2 * steps, K) probability of each state; state 0 is away.
+        source: Where they come from.
     """
 
     transition: Floats
@@ -56,7 +53,7 @@ class Habits:
             )
         rows = self.transition.sum(axis=-1)
         if not ((self.transition >= 0).all() and np.allclose(rows, 1, atol=1e-9)):
-            raise ModelError(f"habits of {self.source} have a row that is no law; mend the chain.")
+            raise ModelError(f"habits of {self.source} have a row that is no law; fix the chain.")
 
     @property
     def steps(self) -> int:
@@ -65,23 +62,37 @@ class Habits:
 
     @property
     def home(self) -> Floats:
-        """(slots,) how often somebody is at home."""
+        """(slots,) probability of being at home."""
         return np.asarray(1 - self.share[:, AWAY])
 
     def moves(self, days: float) -> Floats:
-        """Pseudo-counts of moves, as if so many days of these habits had been seen."""
+        """(slots, K, K) pseudo-counts of moves, worth `days` days of these habits."""
         before = np.stack([np.roll(part, 1, axis=0) for part in np.split(self.share, 2)])
         counts = days * before.reshape(self.share.shape)[:, :, None] * self.transition
         return np.asarray(counts + 0.1 / self.share.shape[1])
 
 
 def week_calendar(steps: int) -> Calendar:
-    """Slots of a week from Monday: five weekdays, two weekend days."""
+    """Slots of a week from Monday: five weekdays, two weekend days.
+
+    Args:
+        steps: Steps of a day.
+
+    Returns:
+        The calendar.
+    """
     return Calendar.week(weekday=list(range(steps)), weekend=list(range(steps, 2 * steps)))
 
 
 def stationary(transition: Floats) -> Floats:
-    """(slots, K) shares that a day repeated for ever settles to, weekday and weekend apart."""
+    """Periodic distribution of a day repeated for ever, separately for weekday and weekend.
+
+    Args:
+        transition: (slots, K, K) moves.
+
+    Returns:
+        (slots, K) probabilities.
+    """
     parts = []
     for day in np.split(transition, 2):
         share = np.full(day.shape[-1], 1 / day.shape[-1])
@@ -100,7 +111,16 @@ def stationary(transition: Floats) -> Floats:
 
 
 def two_state(leave: ArrayLike, come: ArrayLike, source: str) -> Habits:
-    """Away and at home, from chances of each slot."""
+    """A chain of away and at home.
+
+    Args:
+        leave: (slots,) probabilities of leaving.
+        come: (slots,) probabilities of arriving.
+        source: Where they come from.
+
+    Returns:
+        The chain.
+    """
     out, back = np.asarray(leave, np.float64), np.asarray(come, np.float64)
     rows = np.stack([np.stack([1 - back, back], -1), np.stack([out, 1 - out], -1)], 1)
     return Habits(rows, stationary(rows), source)
@@ -109,12 +129,26 @@ def two_state(leave: ArrayLike, come: ArrayLike, source: str) -> Habits:
 def three_state(present: Habits, awake: Habits, *, seconds: int, uses: float = USES) -> Habits:
     """Away, quiet, active from the chain of being at home and the chain of being awake there.
 
-    Active means using more than an empty home does: who is awake does so for a share `uses` of the
-    time, in spells of `SPELL`. `ARRIVE_ACTIVE` of comings and goings are between away and active.
-    Quiet people turn active at the rate that keeps these shares.
+    Active means using more than an empty home does: a person awake does so for a share `uses` of
+    the time, in spells of `SPELL`. `ARRIVE_ACTIVE` of arrivals and departures are between away and
+    active. Quiet turns to active at the rate that keeps these shares.
+
+    Args:
+        present: Two-state chain of being at home.
+        awake: Two-state chain of being awake at home.
+        seconds: Length of a step [s].
+        uses: Share of waking time at home with use above standby.
+
+    Returns:
+        The chain.
+
+    Raises:
+        ModelError: The chains differ in their slots, or have other than two states.
     """
     if present.share.shape != awake.share.shape or present.share.shape[1] != 2:
-        raise ModelError("present and awake habits have other slots or states; give two alike.")
+        raise ModelError(
+            "present and awake habits differ in slots or states; give two states and equal slots."
+        )
     after = np.clip(present.home, 0.02, 0.98), uses * awake.home
     p, e = _before(after[0]), _before(after[1])
     p, e = p, np.clip(e, 0.01, p - 0.01)
@@ -141,7 +175,7 @@ def _before(share: Floats) -> Floats:
     return np.concatenate([np.roll(part, 1) for part in np.split(share, 2)])
 
 
-# Assumed, not measured: chances by the hour that somebody is at home, and awake there.
+# Assumed, not measured: probabilities by the hour of being at home, and awake there.
 _HOME = [0.97] * 7 + [0.88, 0.7, 0.55, 0.5, 0.5, 0.52, 0.5, 0.5, 0.55, 0.62, 0.72]
 _HOME += [0.8, 0.85, 0.87, 0.9, 0.93, 0.96]
 _AWAKE = [0.15, 0.08, 0.05, 0.05, 0.06, 0.15, 0.4, 0.65, 0.65, 0.52, 0.48, 0.48, 0.5, 0.48, 0.48]
@@ -149,18 +183,31 @@ _AWAKE += [0.52, 0.6, 0.7, 0.78, 0.83, 0.85, 0.8, 0.6, 0.35]
 _STAY = (3.0, 2.0)  # [h] after which presence and waking are forgotten
 
 
-def assumed(seconds: int) -> Habits:
-    """Habits of no survey: round numbers for a working household, said to be an assumption.
+def assumed_habits(seconds: int) -> Habits:
+    """Assumed habits: round numbers for a working household, not measured.
 
-    >>> assumed(1800).share.shape
+    >>> assumed_habits(1800).share.shape
     (96, 3)
+
+    Args:
+        seconds: Length of a step [s].
+
+    Returns:
+        The three-state chain.
     """
     awake = _tracking(_AWAKE, 0.65, _STAY[1], seconds)
     return three_state(assumed_presence(seconds), awake, seconds=seconds)
 
 
 def assumed_presence(seconds: int) -> Habits:
-    """Away and at home, assumed."""
+    """The assumed chain of away and at home.
+
+    Args:
+        seconds: Length of a step [s].
+
+    Returns:
+        The two-state chain.
+    """
     return _tracking(_HOME, 0.7, _STAY[0], seconds)
 
 
@@ -184,23 +231,33 @@ _DAYS = ("wd", "we")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """Chances by source, residents and definition: (leave, come), each (2, survey slots).
+    """Probabilities of a time-use survey.
 
-    Keys are (source, residents, definition, step_min); rows of an array are weekday, weekend.
+    Attributes:
+        chances: (leave, come), each (2, survey slots) with rows weekday and weekend, by (source,
+            residents, definition, step_min).
     """
 
     chances: Mapping[tuple[str, int, str, int], tuple[Floats, Floats]]
 
     @property
     def residents(self) -> tuple[int, ...]:
-        """Numbers of residents that there are chains for."""
+        """Numbers of residents with chains."""
         return tuple(sorted({key[1] for key in self.chances}))
 
 
 def survey_of(columns: Mapping[str, ArrayLike]) -> Survey:
-    """A survey from columns: n_residents, daytype (wd, we), definition, step_min, slot, p01, p10.
+    """A survey from columns; every slot of the day must be there once for both day types.
 
-    `source` is optional. Every slot of the day must be there once for both day types.
+    Args:
+        columns: n_residents, daytype (wd, we), definition, step_min, slot, p01, p10; optionally
+            source.
+
+    Returns:
+        The survey.
+
+    Raises:
+        ModelError: A column or a number is missing, a value is out of range, or a slot repeats.
     """
     lacking = [name for name in COLUMNS if name not in columns]
     if lacking:
@@ -222,7 +279,7 @@ def survey_of(columns: Mapping[str, ArrayLike]) -> Survey:
         except (TypeError, ValueError):
             raise ModelError(f"row {i + 1} of the survey lacks a number; fill it in.") from None
         if not all(0 <= p <= 1 for p in chance):
-            raise ModelError(f"row {i + 1} of the survey has a chance outside 0..1; mend it.")
+            raise ModelError(f"row {i + 1} of the survey has a chance outside 0..1; fix it.")
         if at in found.setdefault(key, {}):
             raise ModelError(f"row {i + 1} of the survey repeats slot {at[1]} of {at[0]}.")
         found[key][at] = chance
@@ -246,7 +303,7 @@ def _days(
     return leave, come
 
 
-def chain(
+def survey_chain(
     survey: Survey,
     residents: int,
     *,
@@ -256,7 +313,23 @@ def chain(
     pseudo_count: float = PSEUDO_COUNT,
     respondents: float = RESPONDENTS,
 ) -> Habits:
-    """The two-state chain of some residents in steps of `seconds`; pseudo_count 0 leaves zeros."""
+    """The two-state chain of a number of residents.
+
+    Args:
+        survey: The survey.
+        residents: Number of residents.
+        seconds: Length of a step [s].
+        definition: "present" or "active".
+        source: Source of the survey; None for any.
+        pseudo_count: Added to each side of a probability; 0 keeps sampling zeros.
+        respondents: Number of diaries behind a probability.
+
+    Returns:
+        The chain.
+
+    Raises:
+        ModelError: The survey has no such chain, or the step does not divide a day.
+    """
     fitting = [
         key
         for key in survey.chances
@@ -269,9 +342,9 @@ def chain(
         )
     if not 1 <= seconds <= DAY or DAY % seconds:
         raise ModelError(f"a step is {seconds} s; give one that divides a day.")
-    # the longest survey step that divides ours needs no root of a matrix
+    # the longest survey step that divides the step needs no root of a matrix
     key = max(fitting, key=lambda k: (seconds % (60 * k[3]) == 0, k[3]))
-    leave, come = (smoothed(p, pseudo_count, respondents) for p in survey.chances[key])
+    leave, come = (smooth(p, pseudo_count, respondents) for p in survey.chances[key])
     parts = [
         _resampled(out, back, 60 * key[3], seconds) for out, back in zip(leave, come, strict=True)
     ]
@@ -280,11 +353,19 @@ def chain(
     return Habits(transition, stationary(transition), stated)
 
 
-def smoothed(chance: Floats, pseudo_count: float, respondents: float) -> Floats:
-    """Chances of `respondents` diaries with `pseudo_count` added to each side.
+def smooth(chance: Floats, pseudo_count: float, respondents: float) -> Floats:
+    """Probabilities of `respondents` diaries with `pseudo_count` added to each side.
 
-    >>> smoothed(np.array([0.0, 0.5]), 0.5, 99.0)
+    >>> smooth(np.array([0.0, 0.5]), 0.5, 99.0)
     array([0.005, 0.5  ])
+
+    Args:
+        chance: Probabilities.
+        pseudo_count: Pseudo-count of each side.
+        respondents: Number of diaries.
+
+    Returns:
+        Smoothed probabilities.
     """
     return np.asarray((chance * respondents + pseudo_count) / (respondents + 2 * pseudo_count))
 
@@ -316,18 +397,26 @@ def _part(leave: float, come: float, share: float) -> Floats:
 
 
 def survey_habits(survey: Survey, residents: int, *, seconds: int) -> Habits:
-    """Away, quiet and active where the survey says who is awake, else away and at home.
+    """Away, quiet and active where the survey has active occupancy, else away and at home.
 
-    A survey of active occupancy alone says nothing of presence: then that is assumed.
+    Without presence in the survey, presence is assumed.
+
+    Args:
+        survey: The survey.
+        residents: Number of residents.
+        seconds: Length of a step [s].
+
+    Returns:
+        The chain.
     """
     definitions = {key[2] for key in survey.chances if key[1] == residents}
     if "active" not in definitions:
-        return chain(survey, residents, seconds=seconds)
-    awake = chain(survey, residents, seconds=seconds, definition="active")
+        return survey_chain(survey, residents, seconds=seconds)
+    awake = survey_chain(survey, residents, seconds=seconds, definition="active")
     if "present" not in definitions:
         found = three_state(assumed_presence(seconds), awake, seconds=seconds)
         return replace(found, source=f"{awake.source}; presence assumed, not measured")
-    present = chain(survey, residents, seconds=seconds)
+    present = survey_chain(survey, residents, seconds=seconds)
     found = three_state(present, awake, seconds=seconds)
     return replace(found, source=present.source + ", with active")
 
@@ -340,7 +429,21 @@ def survey_models(
     pseudo_count: float = PSEUDO_COUNT,
     definition: str = "present",
 ) -> tuple[OccupancyModel, ...]:
-    """Theta of houses whose residents are known: house i has `residents[i]`; one model a source."""
+    """Theta of houses with known numbers of residents, one model per source.
+
+    Args:
+        survey: The survey.
+        residents: Number of residents of each house.
+        seconds: Length of a step [s].
+        pseudo_count: Pseudo-count of smoothing.
+        definition: "present" or "active".
+
+    Returns:
+        The models.
+
+    Raises:
+        ModelError: No source has chains of all these numbers.
+    """
     kinds = sorted(set(residents))
     sources = [
         source
@@ -356,7 +459,7 @@ def survey_models(
     found = []
     for source in sources:
         chains = [
-            chain(
+            survey_chain(
                 survey,
                 n,
                 seconds=seconds,
@@ -371,7 +474,16 @@ def survey_models(
 
 
 def model_of(chains: Sequence[Habits], chain_of: ArrayLike, name: str) -> OccupancyModel:
-    """An occupancy model of houses that follow two-state chains by time of the week."""
+    """An occupancy model of houses that follow two-state chains by time of the week.
+
+    Args:
+        chains: The chains.
+        chain_of: (houses,) chain of each house.
+        name: Name of the model.
+
+    Returns:
+        The model.
+    """
     steps = chains[0].steps
     initial = np.array([one.share[0] for one in chains])
     initial /= initial.sum(axis=1, keepdims=True)
@@ -385,7 +497,17 @@ def model_of(chains: Sequence[Habits], chain_of: ArrayLike, name: str) -> Occupa
 
 
 def slots_unprotected(models: Sequence[OccupancyModel]) -> int:
-    """In how many steps of a week at least one house's occupancy is certain under all models."""
+    """Steps of a week in which at least one house's occupancy is certain under all models.
+
+    Args:
+        models: Theta; independent houses.
+
+    Returns:
+        The number of steps.
+
+    Raises:
+        ModelError: A model has blocks.
+    """
     week = len(models[0].calendar.slots)
     n = models[0].n_houses
     can = np.zeros((week, n, 2), bool)

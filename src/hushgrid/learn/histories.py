@@ -1,7 +1,7 @@
-"""Meter histories on one axis of time, and what is wrong with each home's.
+"""Meter histories on one axis of time, and the ailments of each home's history.
 
-Missing steps are NaN. Energy fed back (solar export) counts as 0 Wh, as the mechanism's clamp has
-it. Nothing here names a reading: homes are named by meter id and by what ails them.
+Missing steps are NaN. Energy fed back (solar export) counts as 0 Wh, as after the mechanism's
+clamp. No message contains a reading: homes are named by meter id and ailment.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from hushgrid.intake.readings import Readings
 DAY = 86_400
 MOST_STEPS = 400_000  # of an axis: eleven years of quarter hours
 LEAST_DAYS = 3.0  # of readings that a home needs to be fitted
-QUIET_W = 150.0  # [W] a day that never rises so far above its least reading saw nobody
+QUIET_W = 150.0  # [W] a day without a rise this far above its least reading counts as vacant
 MOST_W = 1_000_000  # [W] more is no home; single readings above count as this much
-VACANT_RUN = 2  # days without activity in a row that count as vacancy
 
-USABLE = ("few", "gaps", "export", "vacant at times")
 AILMENTS = {
     "empty": "no readings",
     "short": f"readings of less than {LEAST_DAYS:g} days",
     "constant": "the same value all the time",
-    "units": "off by 1000 from a home's use: kWh taken for Wh, or Wh told in thousandths",
-    "vacant": "nobody there on more than nine days of ten",
-    "vacant at times": "nobody there for days on end",
+    "units": "off by 1000 from a home's use: kWh taken for Wh, or Wh given in thousandths",
+    "vacant": "vacant on more than nine days of ten",
+    "vacant at times": "vacant for several days in a row",
     "gaps": "more than a tenth of all steps missing",
     "export": "energy fed back, such steps count as 0 Wh",
 }
@@ -39,19 +37,26 @@ AILMENTS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histories:
-    """Readings `wh` (homes, steps) [Wh], NaN where missing, in steps of `seconds` from `begins`.
+    """Readings of homes on one axis of time.
 
-    `shown` (steps,): what local clocks show [s since Monday 0:00]. `counts`: how many readings were
-    duplicates, conflicts, malformed, incomplete; `problems`: why the first rows were malformed.
-    `labels` (homes, steps): 1 occupied, 0 not, -1 unknown. `declared`: axis, step and ids come from
-    public arguments, none of them from readings; anything published at a privacy budget needs it.
+    Attributes:
+        ids: Meter ids.
+        wh: (homes, steps) readings [Wh], NaN where missing.
+        seconds: Length of a step [s].
+        begins: Start of the first step [UTC epoch s].
+        local_time: (steps,) local time [s since Monday 0:00].
+        counts: Numbers of duplicate, conflicting, malformed and incomplete readings.
+        labels: (homes, steps) 1 occupied, 0 not, -1 unknown; or None.
+        problems: Why the first rows were malformed.
+        declared: Whether axis, step and ids come from public arguments and not from readings;
+            required for anything published at a privacy budget.
     """
 
     ids: tuple[str, ...]
     wh: Floats
     seconds: int
     begins: int
-    shown: Ints
+    local_time: Ints
     counts: Mapping[str, int]
     labels: Int8s | None = None
     problems: tuple[str, ...] = ()
@@ -65,8 +70,8 @@ class Histories:
     @property
     def slot(self) -> Int32s:
         """(steps,) slot of each step: steps of a weekday, then of a weekend day."""
-        weekend = self.shown >= 5 * DAY
-        slot = self.shown % DAY // self.seconds + weekend * self.steps_a_day
+        weekend = self.local_time >= 5 * DAY
+        slot = self.local_time % DAY // self.seconds + weekend * self.steps_a_day
         return slot.astype(np.int32)
 
     def homes(self, which: Indices) -> Histories:
@@ -77,17 +82,27 @@ class Histories:
         )
 
     def steps(self, which: slice) -> Histories:
-        """A stretch of time."""
+        """A part of the axis."""
         labels = None if self.labels is None else self.labels[:, which]
         begin = self.begins + self.seconds * (which.start or 0)
         return replace(
-            self, wh=self.wh[:, which], shown=self.shown[which], begins=begin, labels=labels
+            self,
+            wh=self.wh[:, which],
+            local_time=self.local_time[which],
+            begins=begin,
+            labels=labels,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Steps of `seconds` [s] from `begins` [UTC epoch s] on."""
+    """An axis of time.
+
+    Attributes:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        steps: Number of steps.
+    """
 
     begins: int
     seconds: int
@@ -101,16 +116,19 @@ def axis_of(
     begins: int | None = None,
     ends: int | None = None,
 ) -> Axis:
-    """The axis of time: what is given of it, and the rest from the readings of all homes.
+    """The axis of time: the given parts, and the rest from the readings of all homes.
 
-    Whatever is taken from readings is moved by the time stamps of any one home. With all three
-    given the readings have no part in it.
+    A part taken from readings depends on the time stamps of single homes. With all three given the
+    axis does not depend on the readings.
 
     Args:
         readings: Of all homes.
-        seconds: Length of a step [s]; else as long as most readings are.
+        seconds: Length of a step [s]; else the most frequent length of a reading.
         begins: First step [UTC epoch s], on a border of steps; else that of the earliest reading.
         ends: End of the last step [UTC epoch s]; else that of the latest reading.
+
+    Returns:
+        The axis.
 
     Raises:
         IntakeError: The step does not divide a day, a border is not on a step, there are no steps
@@ -145,10 +163,18 @@ def axis_of(
     return Axis(begins, seconds, steps)
 
 
-def histories_of(readings: Readings, axis: Axis, shown: Ints) -> Histories:
-    """Readings laid on an axis; each reading counts once, duplicates and overlaps are counted.
+def histories_of(readings: Readings, axis: Axis, local_time: Ints) -> Histories:
+    """Put readings on an axis; each reading counts once, duplicates and overlaps are counted.
 
-    A home's row depends on its own readings and the axis alone; what is outside is dropped.
+    A home's row depends only on its own readings and the axis; readings outside are dropped.
+
+    Args:
+        readings: Of all homes.
+        axis: The axis.
+        local_time: (steps,) local time [s since Monday 0:00].
+
+    Returns:
+        The histories.
     """
     done = to_intervals(readings, axis.seconds)
     wh = np.full((len(readings.ids), axis.steps), np.nan)
@@ -161,22 +187,33 @@ def histories_of(readings: Readings, axis: Axis, shown: Ints) -> Histories:
         "malformed": done.malformed,
         "incomplete": len(done.incomplete),
     }
-    return Histories(readings.ids, wh, axis.seconds, axis.begins, shown, counts)
+    return Histories(readings.ids, wh, axis.seconds, axis.begins, local_time, counts)
 
 
-def with_silent(found: Histories, meters: Collection[str]) -> Histories:
-    """Histories with homes of which no row was a reading: they are named, not forgotten."""
+def with_silent_meters(found: Histories, meters: Collection[str]) -> Histories:
+    """Add rows of NaN for meters without readings.
+
+    Args:
+        found: The histories.
+        meters: Names of meters, with or without readings.
+
+    Returns:
+        Histories of all of them.
+    """
     silent = sorted(set(meters) - set(found.ids))
     none = np.full((len(silent), found.wh.shape[1]), np.nan)
     return replace(found, ids=(*found.ids, *silent), wh=np.concatenate([found.wh, none]))
 
 
-def of_meters(found: Histories, meters: Sequence[str]) -> Histories:
-    """The histories of a list of meters, in its order; those of other meters are dropped.
+def for_meters(found: Histories, meters: Sequence[str]) -> Histories:
+    """The histories of a list of meters, in its order; other meters are dropped.
 
     Args:
         found: Histories of any meters.
         meters: Each once. One without readings gets a row of NaN.
+
+    Returns:
+        Their histories.
 
     Raises:
         IntakeError: The list is empty, or a meter is in it twice.
@@ -185,7 +222,7 @@ def of_meters(found: Histories, meters: Sequence[str]) -> Histories:
     if again or not meters:
         what = f"meter {again[0]!r} is listed twice" if again else "the list of meters is empty"
         raise IntakeError(f"{what}; give each meter once.")
-    every = with_silent(found, meters)
+    every = with_silent_meters(found, meters)
     place = {name: i for i, name in enumerate(every.ids)}
     return every.homes(np.array([place[name] for name in meters], np.intp))
 
@@ -193,8 +230,20 @@ def of_meters(found: Histories, meters: Sequence[str]) -> Histories:
 def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: Int8s) -> Histories:
     """Histories with labels of some steps.
 
-    Refused where a meter is unknown or no time fits. Of declared histories such labels are dropped
-    instead: whether they are there is up to single homes.
+    Of declared histories, labels of unknown meters or other times are dropped and not refused:
+    whether they exist depends on single homes.
+
+    Args:
+        found: The histories.
+        meters: Meter of each label.
+        start: (n,) times of the labels [UTC epoch s].
+        occupied: (n,) 1 occupied, 0 not, -1 unknown.
+
+    Returns:
+        The labelled histories.
+
+    Raises:
+        IntakeError: A meter is unknown, no time fits, or a label has another value.
     """
     labels = np.full(found.wh.shape, -1, np.int8)
     home = {name: i for i, name in enumerate(found.ids)}
@@ -214,17 +263,39 @@ def with_labels(found: Histories, meters: Sequence[str], start: Ints, occupied: 
 
 
 def clamped(found: Histories, bound: int | None = None) -> Histories:
-    """Readings cut to 0..bound [Wh], as the mechanism cuts them."""
+    """Readings clamped to 0..bound, as by the mechanism.
+
+    Args:
+        found: The histories.
+        bound: Bound [Wh]; None for no upper bound.
+
+    Returns:
+        The clamped histories.
+    """
     return replace(found, wh=np.clip(found.wh, 0, np.inf if bound is None else bound))
 
 
 def ailments(found: Histories) -> tuple[tuple[str, ...], ...]:
-    """For each home what ails its history, by names of AILMENTS."""
+    """The ailments of each home's history.
+
+    Args:
+        found: The histories.
+
+    Returns:
+        Keys of `AILMENTS` for each home.
+    """
     return tuple(_ails(row, found.seconds) for row in found.wh)
 
 
-def fit_to_learn(ails: Sequence[str]) -> bool:
-    """Whether a home with these ailments can be fitted."""
+def can_be_fitted(ails: Sequence[str]) -> bool:
+    """Whether a home with these ailments can be fitted.
+
+    Args:
+        ails: Keys of `AILMENTS`.
+
+    Returns:
+        False if the history is empty, short, constant or in other units.
+    """
     return not {"empty", "short", "constant", "units"} & set(ails)
 
 
@@ -255,18 +326,25 @@ def _ails(row: Floats, seconds: int) -> tuple[str, ...]:
 
 
 def vacant_days(row: Floats, seconds: int) -> Bools:
-    """Which whole days of a history saw nobody: no rise above `QUIET_W`, two days in a row."""
+    """Vacant days: no rise above `QUIET_W`, on two days in a row.
+
+    Args:
+        row: (steps,) readings of a home [Wh], NaN where missing.
+        seconds: Length of a step [s].
+
+    Returns:
+        (days,) whether each whole day is vacant.
+    """
     steps = DAY // seconds
     days = row[: len(row) // steps * steps].reshape(-1, steps)
     watts = np.maximum(days, 0) * 3600 / seconds
     known = np.isfinite(days).mean(axis=1) > 0.5
-    filled = np.where(np.isfinite(watts), watts, np.nan)
+
     still = np.zeros(len(days), bool)
     if known.any():
-        some = filled[known]
+        some = watts[known]
         still[known] = np.nanmax(some, axis=1) - np.nanmin(some, axis=1) < QUIET_W
-    run = still.copy()
     neighbour = np.zeros_like(still)
     neighbour[1:] |= still[:-1]
     neighbour[:-1] |= still[1:]
-    return run & neighbour if VACANT_RUN > 1 else run
+    return still & neighbour

@@ -1,4 +1,10 @@
-"""hushgrid learn as a function: histories in, models with their trust out."""
+"""Learning of a zone: from histories to models, with scores and trust.
+
+Homes may share k prototypes, so that models do not grow with the number of homes. Homes begin in
+groups by their own fits; then, in turn, each group's model is fitted to the expected counts of its
+homes, and each home joins the model with the largest likelihood. The likelihood of all homes never
+falls.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +16,24 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, Int8s, Int32s, Ints
 from hushgrid.errors import ModelError
-from hushgrid.learn.em import Design, ExpectedCounts, Fit, expected, fit, homes_of, posterior, tied
+from hushgrid.learn.em import (
+    Design,
+    ExpectedCounts,
+    Fit,
+    expected,
+    fit,
+    posterior,
+    select_homes,
+    tie_sums,
+)
 from hushgrid.learn.evaluation import (
     PublishedGroup,
     TrustBounds,
+    decoding_accuracy,
+    estimate_trust,
     marginal_scores,
     plain_scores,
-    publics,
-    scored,
-    trust_of,
+    published_groups,
 )
 from hushgrid.learn.families import Family, Values, common_edges, natural_of, parameters_of
 from hushgrid.learn.habits import Habits
@@ -28,29 +43,22 @@ from hushgrid.learn.histories import (
     MOST_W,
     Histories,
     ailments,
+    can_be_fitted,
     clamped,
-    fit_to_learn,
     vacant_days,
 )
-
-# --------------------------------------------------------------------------------------------------
-# Homes in k groups that share a model, so that models do not grow with the number of homes.
-#
-# Homes begin in groups by what their own fits say; then, in turn, each group's model is fitted to
-# the
-# expected counts of its homes, and each home goes to the model that explains it best. The
-# likelihood
-# of all homes never falls.
-
 
 ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prototypes:
-    """`models`: a fit with one "home" for each prototype; `which` (homes,): the prototype of each.
+    """Models shared by homes.
 
-    `log_likelihood` (rounds,) of all homes together.
+    Attributes:
+        models: A fit with one "home" for each prototype.
+        which: (homes,) prototype of each home.
+        log_likelihood: (rounds,) log-likelihood of all homes together.
     """
 
     models: Fit
@@ -59,14 +67,27 @@ class Prototypes:
 
     @property
     def k(self) -> int:
-        """How many models there are."""
+        """Number of prototypes."""
         return self.models.homes
 
 
 def prototypes(
     readings: Floats, own: Fit, k: int, *, tick: Callable[..., None] | None = None
 ) -> Prototypes:
-    """k shared models of homes with fits of their own."""
+    """Fit k shared models.
+
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        own: Fits of the homes.
+        k: Number of prototypes.
+        tick: Called with 1 after each round.
+
+    Returns:
+        The prototypes.
+
+    Raises:
+        ModelError: k is out of range, or the law is normal.
+    """
     if not 1 <= k <= own.homes:
         raise ModelError(f"prototypes is {k} for {own.homes} homes; give 1 to {own.homes}.")
     if own.design.family == "normal":
@@ -95,7 +116,16 @@ def prototypes(
 
 
 def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Indices, Floats]:
-    """The prototype of each new home, and (k, homes) log-likelihoods; `design` of their steps."""
+    """Assign new homes to prototypes.
+
+    Args:
+        readings: (homes, steps) readings [Wh], NaN where missing.
+        found: The prototypes.
+        design: The design of these steps.
+
+    Returns:
+        (homes,) prototypes, and (k, homes) log-likelihoods.
+    """
     models = replace(found.models, design=replace(design, moves=found.models.design.moves))
     scores = np.stack(
         [
@@ -108,11 +138,11 @@ def assign(readings: Floats, found: Prototypes, design: Design) -> tuple[Indices
 
 def _spread(models: Fit, j: int, homes: int) -> Fit:
     """The model of one prototype for many homes."""
-    return homes_of(models, np.full(homes, j))
+    return select_homes(models, np.full(homes, j))
 
 
 def _grouped(own: Fit, k: int) -> Indices:
-    """k-means over what fits say: sizes by state, and how much people are at home and active."""
+    """k-means over the fits: mean readings by state, and shares of the states."""
     share = own.seen.sum(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-9)
     mean = (own.seen * own.means).sum(axis=1) / np.maximum(own.seen.sum(axis=1), 1e-9)
@@ -133,7 +163,7 @@ def _grouped(own: Fit, k: int) -> Indices:
 
 
 def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
-    """A group that nobody chose takes the home that loses least by it."""
+    """An empty group takes the home that loses least by it."""
     which = which.astype(np.intp)
     for j in range(k):
         if (which == j).any():
@@ -145,7 +175,17 @@ def _none_empty(which: Indices, liking: Floats, k: int) -> Indices:
 
 
 def grouped_models(own: Fit, seen: ExpectedCounts, which: Indices, k: int) -> Fit:
-    """The shared models of groups, from the expected counts of their homes."""
+    """The models of groups, from the expected counts of their homes.
+
+    Args:
+        own: Fits of the homes; design and edges are used.
+        seen: Expected counts of the homes.
+        which: (homes,) group of each home.
+        k: Number of groups.
+
+    Returns:
+        A fit with one "home" for each group.
+    """
     groups = [np.flatnonzero(which == j) for j in range(k)]
     sums = np.stack([seen.sums[g].sum(axis=0) for g in groups])
     moves = np.stack([seen.moves[g].sum(axis=0) for g in groups])
@@ -154,7 +194,18 @@ def grouped_models(own: Fit, seen: ExpectedCounts, which: Indices, k: int) -> Fi
 
 
 def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: object) -> Fit:
-    """Models from sums (k, ...) of expected counts, under the design's priors."""
+    """Models from sums of expected counts, under the design's priors.
+
+    Args:
+        own: A fit; design and edges are used.
+        sums: (k, groups, K, features) sufficient statistics of the laws.
+        moves: (k, slots, K, K) moves.
+        first: (k, K) first states.
+        readings: (k,) numbers of readings.
+
+    Returns:
+        A fit with k "homes".
+    """
     design, k = own.design, len(sums)
     prior = sums.sum(axis=(1, 2))
     if design.family == "histogram":
@@ -163,7 +214,7 @@ def pooled_fit(own: Fit, sums: Floats, moves: Floats, first: Floats, readings: o
     else:
         prior = prior / np.maximum(prior[:, :1], 1e-9)
     natural = natural_of(
-        design.family, tied(sums + design.weight * prior[:, None, None], design.tie)
+        design.family, tie_sums(sums + design.weight * prior[:, None, None], design.tie)
     )
     pseudo = design.moves if design.moves.ndim == 3 else design.moves.mean(axis=0)
     counts = moves + pseudo
@@ -208,9 +259,14 @@ Watch = Callable[[str, int], Callable[..., None]]  # a stage and its size -> wha
 
 @dataclass(frozen=True, slots=True)
 class LearningTerms:
-    """How to learn: `days` of the habits count as prior; `prototypes` 0 leaves a model a home.
+    """Options of learning.
 
-    `law` "auto" takes the one that explains held-out days best.
+    Attributes:
+        law: Family of laws; "auto" takes the one with the largest likelihood on held-out days.
+        days: Weight of the habits as a prior [days].
+        prototypes: Number of shared models; 0 for one model per home.
+        starts: First hour of each slot group.
+        iterations: Largest number of iterations.
     """
 
     law: Literal["auto"] | Family = "auto"
@@ -235,10 +291,13 @@ class LearningTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """The last days: mean log-likelihood of a reading by slot of the day [nats].
+    """Scores of the last days, computed from readings without noise.
 
-    `plain` is that of one law for all times of day and states, fitted to the days before. All of it
-    is computed from readings without noise.
+    Attributes:
+        days: Number of days.
+        by_slot: (steps of a day,) mean log-likelihood of a reading [nats].
+        plain: The same of one law for all times and states, fitted to the days before.
+        log_likelihood: Mean log-likelihood of a reading [nats].
     """
 
     days: float
@@ -249,11 +308,32 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """Models of a zone and what is known about them.
+    """Models of a zone and their evaluation.
 
-    `usable`: numbers of homes that were fitted; `shared.which` is about those. `accuracy`: by kind
-    of hours. `vacant`: days on which nobody was there, of every home. Where only the homes' own
-    fits were made, `shared`, `public`, `held_out` and `trust` are None or empty.
+    Where only the homes' own fits were made, `shared`, `public`, `held_out` and `trust` are None or
+    empty.
+
+    Attributes:
+        ids: Meter ids of all homes.
+        ails: Ailments of all homes.
+        usable: Indices of the homes that were fitted.
+        own: Fits of these homes.
+        shared: Prototypes of these homes, or None.
+        public: Chain and laws of each prototype.
+        family: Family of laws.
+        tried: Held-out log-likelihood of a reading for each family tried.
+        seconds: Length of a step [s].
+        begins: Start of the readings [UTC epoch s].
+        ends: End of the readings [UTC epoch s].
+        habits: Source of the prior.
+        terms: Options of learning.
+        held_out: Scores of the last days, or None.
+        trust: Bounds on the misdescribed share, or None.
+        accuracy: Accuracy of decoding, by kind of training.
+        home_share: (fitted homes,) decoded share of time at home.
+        vacant: (homes,) numbers of vacant days.
+        top: Largest reading of the laws [Wh].
+        edges: Borders of a histogram's bins [Wh], or None.
     """
 
     ids: tuple[str, ...]
@@ -279,7 +359,20 @@ class Learned:
 
 
 def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: Family) -> Design:
-    """Slots, slot groups, priors and ties for these steps."""
+    """Slots, slot groups, priors and ties for the steps of histories.
+
+    Args:
+        found: The histories.
+        habits: Prior on moves.
+        terms: Options of learning.
+        family: Family of laws.
+
+    Returns:
+        The design.
+
+    Raises:
+        ModelError: The habits have another step, or a step is longer than a slot group.
+    """
     if habits.steps != found.steps_a_day:
         raise ModelError(
             f"habits have {habits.steps} steps a day and readings {found.steps_a_day}; give habits"
@@ -292,7 +385,7 @@ def design_for(found: Histories, habits: Habits, terms: LearningTerms, family: F
             f"interval is {found.seconds} s, longer than the shortest slot group; give at most"
             f" {shortest} s."
         )
-    hour = found.shown % DAY // 3600
+    hour = found.local_time % DAY // 3600
     group = np.searchsorted(terms.starts, hour, side="right") - 1
     # an empty home knows no time of day, and quiet people use what it does
     tie = np.zeros((len(terms.starts), states), np.int64)
@@ -317,12 +410,6 @@ def _slots(found: Histories, group: Ints, g: int) -> Int32s:
     return here if here.size else np.zeros(1, np.int32)
 
 
-def _unwatched(stage: str, size: int) -> Callable[..., None]:
-    """Nobody watches."""
-    del stage, size
-    return lambda _: None
-
-
 def learn(
     given: Histories,
     habits: Habits,
@@ -331,31 +418,32 @@ def learn(
     watch: Watch | None = None,
     pooled: bool = False,
 ) -> Learned:
-    """Fit every usable home, let homes share prototypes, judge them on days not seen.
+    """Fit every usable home, share prototypes, and evaluate them on held-out days.
 
     Args:
         given: Histories of all homes.
-        habits: The prior on moves.
-        terms: How to learn.
-        watch: Called with each stage and its size.
-        pooled: Make the homes' own fits alone, which noisy sums are taken of. No prototype, score
-            or accuracy is computed: none of them has noise, so none may decide whether a pooled
-            model is made.
+        habits: Prior on moves.
+        terms: Options of learning.
+        watch: Called with each stage and its size; returns a counter of progress.
+        pooled: Make only the homes' own fits, for noisy sums. No prototype, score or accuracy is
+            computed: they have no noise, so none may decide whether a pooled model is made.
+
+    Returns:
+        The models and their evaluation.
 
     Raises:
         ModelError: No home can be fitted, or the habits or slot groups do not fit the steps.
     """
-    terms, begin = terms or LearningTerms(), watch or _unwatched
+    terms, begin = terms or LearningTerms(), watch or (lambda *_: lambda *_: None)
     ails = ailments(given)
-    usable = np.array([i for i, a in enumerate(ails) if fit_to_learn(a)], np.intp)
+    usable = np.array([i for i, a in enumerate(ails) if can_be_fitted(a)], np.intp)
     if not usable.size:
         kinds = sorted({a for home in ails for a in home})
         raise ModelError(
             f"none of the {len(given.ids)} homes can be fitted"
             f" ({'; '.join(AILMENTS[kind] for kind in kinds)}); give histories in whole Wh."
         )
-    # a public bound: laws are tabulated up to the largest reading, which one home can make anything
-    found = clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
+    found = _fitted_part(given, usable)
     if pooled and terms.law != "auto":
         family, tried, early, late = terms.law, dict[str, float](), None, None
     else:
@@ -396,23 +484,32 @@ def learn(
         return bare
     k = min(terms.prototypes or len(usable), len(usable))
     shared = prototypes(found.wh, own, k, tick=begin("sharing models", ROUNDS))
-    public = publics(shared.models, terms.starts, shared.which)
+    public = published_groups(shared.models, terms.starts, shared.which)
     held, judged = None, public
     if early is not None and late is not None:
         held, judged = _held_out(early, late, habits, terms, family, shared, bare.top)
     where = late if late is not None else found
     return replace(
-        decoded(bare, given, habits),
+        with_decoding(bare, given, habits),
         shared=shared,
         public=public,
         held_out=held,
-        trust=trust_of(where, judged, shared.which, terms.starts, bare.top),
+        trust=estimate_trust(where, judged, shared.which, terms.starts, bare.top),
     )
 
 
-def decoded(result: Learned, given: Histories, habits: Habits) -> Learned:
-    """The same with `accuracy` and `home_share`, which the homes' own fits give."""
-    found = fitted_part(result, given)
+def with_decoding(result: Learned, given: Histories, habits: Habits) -> Learned:
+    """Add `accuracy` and `home_share` from the homes' own fits.
+
+    Args:
+        result: What was learned.
+        given: Histories of all homes.
+        habits: Prior on moves.
+
+    Returns:
+        The completed result.
+    """
+    found = _fitted_part(given, result.usable)
     labels = _labels(found, result.own.design)
     return replace(
         result,
@@ -421,15 +518,18 @@ def decoded(result: Learned, given: Histories, habits: Habits) -> Learned:
     )
 
 
-def fitted_part(result: Learned, given: Histories) -> Histories:
-    """The homes that were fitted, their readings as the fits took them."""
-    return clamped(given.homes(result.usable), max(MOST_W * given.seconds // 3600, 1))
+def _fitted_part(given: Histories, usable: Indices) -> Histories:
+    """The homes that are fitted, with readings below a public bound.
+
+    Laws are tabulated up to the largest reading, which one home can make arbitrarily large.
+    """
+    return clamped(given.homes(usable), max(MOST_W * given.seconds // 3600, 1))
 
 
 def _labels(found: Histories, design: Design) -> Int8s | None:
     """Labels as fits take them: 0 away, -1 unknown, at home any state but 0 (-2 of three).
 
-    Days on which a home stood still for days on end count as away.
+    Vacant days count as away.
     """
     labels = np.full(found.wh.shape, -1, np.int8) if found.labels is None else found.labels.copy()
     steps = found.steps_a_day
@@ -446,8 +546,8 @@ def _labels(found: Histories, design: Design) -> Int8s | None:
 def _family(
     found: Histories, habits: Habits, terms: LearningTerms, begin: Watch
 ) -> tuple[Family, dict[str, float], Histories | None, Histories | None]:
-    """The family of laws, what each that was tried reached on held-out days, and both parts."""
-    parts = parted(found)
+    """The family of laws, held-out scores of the families tried, and both parts."""
+    parts = split_held_out(found)
     if parts is None:
         return (AUTO[0] if terms.law == "auto" else terms.law), {}, None, None
     early, after = parts
@@ -469,8 +569,15 @@ def _family(
     return next(f for f in AUTO if f == best), tried, early, after
 
 
-def parted(found: Histories) -> tuple[Histories, Histories] | None:
-    """All days but the last ones, and the last ones; None where there are too few with readings."""
+def split_held_out(found: Histories) -> tuple[Histories, Histories] | None:
+    """Split histories into all days but the last, and the last days.
+
+    Args:
+        found: The histories.
+
+    Returns:
+        Both parts; None with too few days or readings.
+    """
     steps, day = found.wh.shape[1], found.steps_a_day
     late = int(steps * HELD_OUT) // day * day
     if late < LEAST_HELD * day:
@@ -480,7 +587,7 @@ def parted(found: Histories) -> tuple[Histories, Histories] | None:
 
 
 def _sample(found: Histories) -> Indices:
-    """At most 16 homes, spread over all: enough to tell families apart."""
+    """At most 16 homes, spread over all: enough to compare families."""
     n = len(found.ids)
     return np.unique(np.linspace(0, n - 1, min(n, 16)).astype(np.intp))
 
@@ -489,47 +596,50 @@ def _held_out(
     early: Histories, late: Histories, habits: Habits, terms: LearningTerms, family: Family,
     shared: Prototypes, top: int,
 ) -> tuple[HeldOut, tuple[PublishedGroup, ...]]:  # fmt: skip
-    """Prototypes of the early part alone, in the groups found, scored on the late part.
+    """Prototypes of the early part only, in the same groups, scored on the late part.
 
     Laws reach up to `top` [Wh], the largest reading of both parts.
     """
     design = design_for(early, habits, terms, family)
-    spread = homes_of(shared.models, shared.which)
+    spread = select_homes(shared.models, shared.which)
     before = expected(early.wh, replace(spread, design=design), labels=_labels(early, design))
     own = replace(spread, design=design, readings=np.isfinite(early.wh).sum(axis=1))
     models = grouped_models(own, before, shared.which, shared.k)
-    judged = publics(models, terms.starts, shared.which)
-    return last_days(early, late, judged, shared.which, top), judged
+    judged = published_groups(models, terms.starts, shared.which)
+    return held_out_scores(early, late, judged, shared.which, top), judged
 
 
-def last_days(
+def held_out_scores(
     early: Histories, late: Histories, public: tuple[PublishedGroup, ...], which: Indices, top: int
 ) -> HeldOut:
-    """Scores of the last days under models; `which` (homes,) is the model of each home."""
+    """Scores of the last days.
+
+    Args:
+        early: The days before.
+        late: The last days.
+        public: The groups.
+        which: (homes,) group of each home.
+        top: Largest reading of the laws [Wh].
+
+    Returns:
+        The scores.
+    """
     score = marginal_scores(late, public, which, top)
-    level = plain_scores(early, late, which, len(public))
-    slot = late.shown % DAY // late.seconds
-    by = [
-        np.nanmean(np.append(score[:, slot == s], np.nan))
-        if np.isfinite(score[:, slot == s]).any()
-        else np.nan
-        for s in range(late.steps_a_day)
-    ]
-    plain = [
-        np.nanmean(np.append(level[:, slot == s], np.nan))
-        if np.isfinite(level[:, slot == s]).any()
-        else np.nan
-        for s in range(late.steps_a_day)
-    ]
-    return HeldOut(
-        late.wh.shape[1] / late.steps_a_day, np.array(by), np.array(plain), float(np.nanmean(score))
-    )
+    plain = plain_scores(early, late, which, len(public))
+    slot = late.local_time % DAY // late.seconds
+
+    def by_slot(values: Floats) -> Floats:
+        each = [np.append(values[:, slot == s], np.nan) for s in range(late.steps_a_day)]
+        return np.array([np.nanmean(x) if np.isfinite(x).any() else np.nan for x in each])
+
+    days = late.wh.shape[1] / late.steps_a_day
+    return HeldOut(days, by_slot(score), by_slot(plain), float(np.nanmean(score)))
 
 
 def _accuracy(
     found: Histories, habits: Habits, terms: LearningTerms, family: Family, edges: Floats | None
 ) -> dict[str, Any]:
-    """With labels: how often decoding is right, trained without them and with a few days."""
+    """With labels: accuracy of decoding, trained without labels and with a few labelled days."""
     if found.labels is None or not (found.labels >= 0).any():
         return {}
     bare = replace(found, labels=None)
@@ -540,9 +650,9 @@ def _accuracy(
     guided = fit(some.wh, design, labels=_labels(some, design), edges=edges)
     rest = np.where(few >= 0, np.int8(-1), found.labels).astype(np.int8)
     return {
-        "without_labels": scored(found, found.labels, posterior(bare.wh, without)),
-        "without_labels_on_the_rest": scored(found, rest, posterior(bare.wh, without)),
-        "few_days_on_the_rest": scored(
+        "without_labels": decoding_accuracy(found, found.labels, posterior(bare.wh, without)),
+        "without_labels_on_the_rest": decoding_accuracy(found, rest, posterior(bare.wh, without)),
+        "few_days_on_the_rest": decoding_accuracy(
             found, rest, posterior(some.wh, guided, labels=_labels(some, design))
         ),
         "few_days": FEW,
@@ -553,7 +663,7 @@ FEW = 7
 
 
 def _few_days(found: Histories) -> Int8s:
-    """The labels of each home's first labelled days alone."""
+    """The labels of each home's first labelled days only."""
     assert found.labels is not None
     few = np.full(found.labels.shape, -1, np.int8)
     steps = found.steps_a_day

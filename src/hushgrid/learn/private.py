@@ -5,7 +5,7 @@ public list. Two datasets are neighbours when that history is replaced by any ot
 time stamps, durations, another number of readings, or none.
 
 1. The design is public. Begin, end and step of the axis, the list of meters, time zone, habits, the
-   family of laws, priors, starts and ties are arguments (`Histories.declared`, `offered`).
+   family of laws, priors, starts and ties are arguments (`Histories.declared`, `export_models`).
 2. A home's vector depends on the design and its own history alone, to the bit. Its row holds its
    own readings inside the axis (`histories_of`); what ails it is computed from its row (`ailments`)
    and drops that home only; its labels and days without activity come from its row; its fit from
@@ -41,17 +41,21 @@ _PERIODS = 4  # of a day, in which moves are counted; weekdays and weekends toge
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Sums over homes in units of UNIT.
+    """Sums over homes in units of `UNIT`.
 
-    `shares` (groups, K) of readings, `laws` (laws, 2) features weighted by their share, `moves`
-    (periods, K, K).
+    Attributes:
+        shares: (groups, K) shares of readings.
+        laws: (laws, 2) features of the laws, weighted by their share.
+        moves: (periods, K, K) shares of moves.
+        homes: Number of homes on the public list, fitted or not.
+        epsilon: Privacy loss of the noise; None without noise, not to be published.
     """
 
     shares: Ints
     laws: Ints
     moves: Ints
-    homes: int  # on the public list, fitted or not
-    epsilon: float | None  # None: no noise in it, not to be published
+    homes: int
+    epsilon: float | None
 
     @property
     def vector(self) -> Ints:
@@ -64,9 +68,12 @@ def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
 
     Args:
         own: Fits of the homes that could be fitted.
-        top: Public bound [Wh] that scales the features.
-        homes: How many homes there are, fitted or not, a public number; else as many as fits.
-            Where a home's own readings decide whether it is fitted, it must be given.
+        top: Public bound that scales the features [Wh].
+        homes: Public number of homes, fitted or not; None for the number of fits. Required where a
+            home's own readings decide whether it is fitted.
+
+    Returns:
+        The sums.
 
     Raises:
         PolicyError: The law has other features than two.
@@ -80,7 +87,15 @@ def statistics(own: Fit, top: int, homes: int | None = None) -> Statistics:
 
 
 def contributions(own: Fit, top: int) -> list[tuple[Ints, Ints, Ints]]:
-    """What each home gives: whole numbers of 0 or more, at most PARTS * UNIT together."""
+    """The term of each home: whole numbers of 0 or more, at most `PARTS * UNIT` together.
+
+    Args:
+        own: Fits of the homes.
+        top: Public bound that scales the features [Wh].
+
+    Returns:
+        (shares, laws, moves) of each home, in the shapes of `Statistics`.
+    """
     period, tie = _period_of(own.moves.shape[1]), _tie_of(own)
     reach = _reach(own.design.family, top)
     found = []
@@ -99,14 +114,14 @@ def contributions(own: Fit, top: int) -> list[tuple[Ints, Ints, Ints]]:
 
 
 def _tie_of(own: Fit) -> Int32s:
-    """Which places share a law."""
+    """(groups, K) number of the law of each place."""
     shape = own.sums.shape[1:3]
     tie = own.design.tie
     return tie if tie.size else np.arange(shape[0] * shape[1], dtype=np.int32).reshape(shape)
 
 
 def _whole(parts: Floats, most: int) -> Ints:
-    """Rounded down to units; what rounding of floats could put beyond `most` is taken away."""
+    """Rounded down to units; an excess over `most` by floating-point rounding is removed."""
     whole = np.floor(np.clip(np.nan_to_num(parts), 0, 1) * UNIT).astype(np.int64)
     excess = int(whole.sum()) - most * UNIT
     if excess > 0:
@@ -125,8 +140,20 @@ def _period_of(slots: int) -> Ints:
     return np.asarray((np.arange(slots) % steps) * _PERIODS // steps)
 
 
-def noisy(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
-    """The sums with noise: this may be published, at the cost of epsilon for every home in it."""
+def add_noise(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
+    """Add noise to sums; the result may be published at a cost of epsilon for every home.
+
+    Args:
+        exact: The sums without noise.
+        epsilon: Privacy loss.
+        noise: Source of integer Laplace noise.
+
+    Returns:
+        The noisy sums.
+
+    Raises:
+        PolicyError: Epsilon is not positive, or there are fewer than `LEAST_HOMES` homes.
+    """
     if not (is_real(epsilon) and epsilon > 0):
         raise PolicyError(f"pool budget is {epsilon}; give a positive epsilon.")
     if exact.homes < LEAST_HOMES:
@@ -134,46 +161,54 @@ def noisy(exact: Statistics, epsilon: float, noise: Noise) -> Statistics:
             f"there are {exact.homes} homes; a pooled model needs at least {LEAST_HOMES}: give"
             " more homes, or keep the model private."
         )
-    told = exact.vector + noise.draws(_scale(2 * PARTS * UNIT, epsilon), exact.vector.size)
-    parts = np.split(told, np.cumsum([exact.shares.size, exact.laws.size]))
+    noisy = exact.vector + noise.draws(_scale(2 * PARTS * UNIT, epsilon), exact.vector.size)
+    parts = np.split(noisy, np.cumsum([exact.shares.size, exact.laws.size]))
     every = zip(parts, (exact.shares, exact.laws, exact.moves), strict=True)
     shares, laws, moves = (part.reshape(like.shape) for part, like in every)
     return Statistics(shares, laws, moves, exact.homes, float(epsilon))
 
 
 def _scale(distance: int, epsilon: float) -> float:
-    """The scale of noise on whole numbers that move by `distance` in sum (L1) at most.
+    """The scale of noise on whole numbers with sensitivity `distance` (L1).
 
-    A few units in the last place wider, so that OpenDP's own map, which rounds up, says no more
+    A few units in the last place wider, so that OpenDP's own map, which rounds up, gives no more
     than epsilon.
     """
     return distance / epsilon * (1 + 2.0**-50)
 
 
-def pooled_model(own: Fit, told: Statistics, top: int) -> Fit:
-    """One model for all homes from published sums and public priors alone.
+def pooled_model(own: Fit, noisy: Statistics, top: int) -> Fit:
+    """One model for all homes, from noisy sums and public priors only.
 
-    `own` gives the design, which is public; none of its counts is used. Entries that noise made
-    negative count as 0, and spreads stay within `SPREADS`. Moves scale the prior's chances.
+    Negative entries count as 0, and spreads stay within `SPREADS`. Moves scale the prior's
+    probabilities.
+
+    Args:
+        own: A fit; only its design, which is public, is used.
+        noisy: The noisy sums.
+        top: Public bound that scales the features [Wh].
+
+    Returns:
+        A fit with one "home".
     """
     design, tie = own.design, _tie_of(own)
-    share = np.maximum(told.shares, 0) / UNIT
-    features = np.maximum(told.laws, 0) / UNIT
+    share = np.maximum(noisy.shares, 0) / UNIT
+    features = np.maximum(noisy.laws, 0) / UNIT
     reach = _reach(design.family, top)
     sums = np.zeros((*share.shape, 3))
     for law in range(int(tie.max()) + 1):
         here = tie == law
         total = float(share[here].sum())
         mean = _sensible(design.family, np.clip(features[law] / max(total, 0.1), 0, 1) * reach)
-        weight = (share[here] + 1e-6) * _A_DAY * own_days(own)
+        weight = (share[here] + 1e-6) * _A_DAY * _own_days(own)
         sums[here] = weight[:, None] * np.array([1.0, *mean])
-    moves = _scaled_moves(own, told)
+    moves = _scaled_moves(own, noisy)
     first = np.ones((1, design.states))
-    return pooled_fit(own, sums[None], moves[None], first, [told.homes])
+    return pooled_fit(own, sums[None], moves[None], first, [noisy.homes])
 
 
 def _sensible(family: str, mean: Floats) -> tuple[float, float]:
-    """Features that a law can have: noise may have put them anywhere."""
+    """Features within the range of a law; noise may have moved them anywhere."""
     low, high = SPREADS
     first, second = float(mean[0]), float(mean[1])
     if family == "lognormal":
@@ -187,17 +222,17 @@ SPREADS = (0.2, 1.5)  # of the logarithm of a reading, within one state
 _A_DAY = 48.0  # readings' worth of a home's share, against the prior on laws
 
 
-def own_days(own: Fit) -> float:
-    """Days of the axis, a public number: what the sums weigh against the priors."""
+def _own_days(own: Fit) -> float:
+    """Days of the axis, a public number: the weight of the sums against the priors."""
     return max(float(len(own.design.slot)) / (float(own.moves.shape[1]) / 2), 1.0)
 
 
-def _scaled_moves(own: Fit, told: Statistics) -> Floats:
+def _scaled_moves(own: Fit, noisy: Statistics) -> Floats:
     """(slots, K, K) pseudo-counts: the prior's, each period's moves scaled to the sums."""
     prior = own.design.moves if own.design.moves.ndim == 3 else own.design.moves.mean(axis=0)
     period = _period_of(len(prior))
     found = np.zeros_like(prior)
-    flows = np.maximum(told.moves, 0) / UNIT
+    flows = np.maximum(noisy.moves, 0) / UNIT
     for p in range(_PERIODS):
         here = period == p
         was = prior[here].sum(axis=0)
@@ -206,11 +241,8 @@ def _scaled_moves(own: Fit, told: Statistics) -> Floats:
         ratio = (flows[p] + 0.02 * was / was.sum()) / (
             row * was / was.sum(axis=1, keepdims=True) + 0.02 * was / was.sum()
         )
-        found[here] = prior[here] * (np.clip(ratio, 0.1, 10) - 1) * _BELIEVED
+        found[here] = prior[here] * (np.clip(ratio, 0.1, 10) - 1)
     return np.maximum(found, -0.9 * prior)
-
-
-_BELIEVED = 1.0
 
 
 def bound_quantile(
@@ -220,10 +252,23 @@ def bound_quantile(
     epsilon: float,
     noise: Noise,
 ) -> int:
-    """The smallest public size [Wh] that about `quantile` of homes never exceed.
+    """The smallest public size that about `quantile` of homes never exceed.
 
     Each home counts in one size; replacing it moves two counts by 1, so noise of scale 2/epsilon on
     each makes the counts epsilon-differentially private, and the choice costs nothing more.
+
+    Args:
+        peaks: (homes,) largest readings [Wh].
+        sizes: Public sizes [Wh].
+        quantile: Share of homes, above 0 to 1.
+        epsilon: Privacy loss.
+        noise: Source of integer Laplace noise.
+
+    Returns:
+        The size [Wh].
+
+    Raises:
+        PolicyError: Epsilon is not positive, or quantile or sizes are out of range.
     """
     sizes = np.sort(np.asarray(sizes, np.int64))
     if not (is_real(epsilon) and epsilon > 0):
@@ -232,12 +277,19 @@ def bound_quantile(
         raise PolicyError(f"quantile is {quantile} of {len(sizes)} sizes; give 0 to 1 and sizes.")
     at = np.minimum(np.searchsorted(sizes, peaks), len(sizes) - 1)
     counts = np.bincount(at, minlength=len(sizes))
-    told = counts + noise.draws(_scale(2, epsilon), len(counts))
-    below = np.cumsum(np.maximum(told, 0))
+    noisy = counts + noise.draws(_scale(2, epsilon), len(counts))
+    below = np.cumsum(np.maximum(noisy, 0))
     return int(sizes[int(np.searchsorted(below, quantile * below[-1]))])
 
 
 def contract_sizes(seconds: int) -> Ints:
-    """Usual contracts [Wh a step]: 1 to 50 kW."""
+    """Usual contracts of 1 to 50 kW.
+
+    Args:
+        seconds: Length of a step [s].
+
+    Returns:
+        Sizes [Wh a step].
+    """
     kilowatts = np.array([1, 2, 3, 4.6, 6, 8, 10, 12, 15, 20, 30, 50])
     return (kilowatts * 1000 * seconds // 3600).astype(np.int64)

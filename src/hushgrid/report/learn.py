@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Int8s, Ints
 from hushgrid.learn.evaluation import PublishedGroup
-from hushgrid.learn.export import Figures, Offered, ZoneChoices
+from hushgrid.learn.export import ExportedModels, OperatorFigures, ZoneChoices
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
 from hushgrid.report.figures import html_document, light_grid, panels, table
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def learned_values(
-    found: Learned, made: Offered, figures: Figures, choices: ZoneChoices, given: Histories
+    found: Learned,
+    made: ExportedModels,
+    figures: OperatorFigures,
+    choices: ZoneChoices,
+    given: Histories,
 ) -> dict[str, Any]:
     """The JSON of `hushgrid learn`.
 
@@ -83,7 +87,7 @@ def learned_values(
     }
 
 
-def _held(found: Learned, made: Offered, held: HeldOut | None) -> dict[str, Any] | None:
+def _held(found: Learned, made: ExportedModels, held: HeldOut | None) -> dict[str, Any] | None:
     if held is None:
         return None
     worst = int(np.nanargmin(held.by_slot)) if np.isfinite(held.by_slot).any() else 0
@@ -101,7 +105,7 @@ def _held(found: Learned, made: Offered, held: HeldOut | None) -> dict[str, Any]
 
 
 def learned_content(
-    found: Learned, made: Offered, figures: Figures, values: Mapping[str, Any]
+    found: Learned, made: ExportedModels, figures: OperatorFigures, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of model.json.
 
