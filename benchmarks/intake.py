@@ -1,7 +1,7 @@
 """Durable intake: readings a second as a share of a bare writer's that does the same fsyncs.
 
-The service runs as it does: uvicorn, gate, embedded meter store on the project's disk. Senders are
-a process of their own, with deliveries made beforehand: 1,000 readings (a data concentrator) over
+The service runs as it does: uvicorn, ingest, embedded meter store on the project's disk. Senders
+are another process, with deliveries made beforehand: 1,000 readings (a data concentrator) over
 16 connections, 50,000 (a head-end) over 4; over MQTT messages of 1,000 through mosquitto, QoS 1,
 none of them held back. Time runs until all are durable: to the last answer over HTTP, to the last
 acknowledgement to the broker over MQTT.
@@ -47,7 +47,7 @@ from hushgrid.files.deployment import Http, Mqtt
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Gate, Receipt
+from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
 
@@ -138,12 +138,12 @@ def http(form: str, shape: tuple[int, int, int]) -> Result:
     readings = size * deliveries
     with ExitStack() as stack:
         place = stack.enter_context(folder())
-        gate, store = _gate(place, readings, stack)
+        ingest, store = _ingest(place, readings, stack)
         tokens = (hashlib.sha256(TOKEN.encode()).hexdigest(),)
         settings = Http(tokens=tokens, rate_limit=1e9)
         bare = Bare(place)
         servers = [
-            Server(make_app(gate, ZoneStates(), Metrics(), settings), "127.0.0.1", 0),
+            Server(make_app(ingest, ZoneStates(), Metrics(), settings), "127.0.0.1", 0),
             Server(bare_app(bare, size), "127.0.0.1", 0),
         ]
         senders = []
@@ -182,10 +182,10 @@ def mqtt() -> Result:
     readings = size * deliveries
     with ExitStack() as stack:
         place = stack.enter_context(folder())
-        gate, store = _gate(place, readings, stack)
+        ingest, store = _ingest(place, readings, stack)
         port = stack.enter_context(mosquitto(place))
         counted = Counted(readings)
-        inlet = MqttReadings(Mqtt("127.0.0.1", port, readings=TOPIC), gate, counted.received)
+        inlet = MqttReadings(Mqtt("127.0.0.1", port, readings=TOPIC), ingest, counted.received)
         inlet.start()
         stack.callback(inlet.stop)
         assert inlet.listening.wait(30)
@@ -278,11 +278,11 @@ def mosquitto(place: Path) -> Iterator[int]:
         process.wait(30)
 
 
-def _gate(place: Path, houses: int, stack: ExitStack) -> tuple[Gate, Any]:
+def _ingest(place: Path, houses: int, stack: ExitStack) -> tuple[Ingest, Any]:
     service = zone_of(houses)
     store = stack.enter_context(open_meters(str(place / "meters")))
     store.open_zone(service.id, service.meters, INTERVAL)
-    return Gate([service], store), store
+    return Ingest([service], store), store
 
 
 def _result(readings: int, ours: list[float], its: list[float]) -> Result:

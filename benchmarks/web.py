@@ -89,12 +89,12 @@ def _ours(zone: _Zone) -> Any:
     from hushgrid.files.deployment import Http
     from hushgrid.service.http.app import make_app
     from hushgrid.service.http.common import Metrics, ZoneStates
-    from hushgrid.service.ingest import Gate
+    from hushgrid.service.ingest import Ingest
 
     # every limit is on, and none is reached
-    gate: Gate = Gate([zone.zone], None)  # type: ignore[arg-type]
+    ingest: Ingest = Ingest([zone.zone], None)  # type: ignore[arg-type]
     http = Http(rate_limit=1e7, connections=LISTENERS * 2)
-    return make_app(gate, ZoneStates(["elm-street"]), Metrics(), http, history=zone.history)
+    return make_app(ingest, ZoneStates(["elm-street"]), Metrics(), http, history=zone.history)
 
 
 def _serve(kind: str) -> None:

@@ -23,7 +23,7 @@ from hushgrid.files.service_file import load_deployment
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.meters import open_meters
 from hushgrid.service.mqtt import MqttReadings
 from tests.service.brokers import Broker, free_port, until
@@ -112,14 +112,14 @@ def test_import_says_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str
 
 
 class Curious:
-    """A service's gate behind a real server, with a store in memory."""
+    """A service's ingest behind a real server, with a store in memory."""
 
     def __init__(self, file: Path) -> None:
         made = load_deployment(file)
         self.meters = MemoryMeters(*made.zones)
-        self.gate = Gate(made.zones, self.meters)
+        self.ingest = Ingest(made.zones, self.meters)
         app = make_app(
-            self.gate, ZoneStates(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
+            self.ingest, ZoneStates(z.id for z in made.zones), Metrics(), Http(tokens=(DIGEST,))
         )
         self.server = Server(app, "127.0.0.1", 0)
         self.server.start()
@@ -176,7 +176,7 @@ def test_a_fleet_feeds_a_broker(
     file.write_text(f"{text}\n[mqtt]\n{where}")
     mqtt = load_deployment(file).mqtt
     assert mqtt is not None
-    inlet = MqttReadings(mqtt, curious.gate)
+    inlet = MqttReadings(mqtt, curious.ingest)
     inlet.start()
     try:
         assert inlet.listening.wait(60)

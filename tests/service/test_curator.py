@@ -24,7 +24,7 @@ from hushgrid.belief.filter import Expectations
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import Parsed, Readings
 from hushgrid.service.curator import LATE, Curator, status_of
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -210,14 +210,14 @@ def test_rows_that_are_no_readings_are_none(tmp_path: Path) -> None:
     """All unknown, malformed or late: the interval is empty."""
     zone, shown = service(), Shown()
     with curator(tmp_path, zone, shown) as it:
-        start, gate = it.start_of(it.t), Gate([zone], it._meters)
+        start, ingest = it.start_of(it.t), Ingest([zone], it._meters)
         rows = [
             ("nobody", start, 900, 7), (zone.meters[0], start + 7, 700, 7),
             (zone.meters[1], start - 900, 900, 7), (zone.meters[2], start, 450, 7),
         ]  # fmt: skip
         it._meters.close(zone.id, start - 900)
         meter, starts, lengths, wh = zip(*rows, strict=True)
-        receipt = gate.take(Parsed(Readings.of(meter, starts, lengths, wh), 1, ("line 9",)))
+        receipt = ingest.take(Parsed(Readings.of(meter, starts, lengths, wh), 1, ("line 9",)))
         assert (receipt.unknown, receipt.malformed, receipt.late) == (1, 2, 1)
         (made,) = it.run(it.next_due())
         assert (made.source, it.status.missing) == ("forecast", 6)

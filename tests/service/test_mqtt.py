@@ -19,7 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service.curator import price
-from hushgrid.service.ingest import Gate, Receipt
+from hushgrid.service.ingest import Ingest, Receipt
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import ROWS, as_csv, as_json, as_ndjson, shown
@@ -61,7 +61,7 @@ class Inlet:
         self.meters = MemoryMeters(zone)
         self.meters.close(zone.id, START - 900)
         self.total = Receipt()
-        self.way = MqttReadings(mqtt, Gate([zone], self.meters), self._count)
+        self.way = MqttReadings(mqtt, Ingest([zone], self.meters), self._count)
         self.way.start()
         assert self.way.listening.wait(60)
 
@@ -94,12 +94,12 @@ def test_what_the_store_cannot_take_comes_again(broker: Broker, inlet: Inlet) ->
             tried.set()
             raise unavailable()
 
-    good = inlet.way._gate._store
-    inlet.way._gate._store = Full(service())
+    good = inlet.way._ingest._store
+    inlet.way._ingest._store = Full(service())
     send(broker, as_ndjson(ROWS[:1]), as_ndjson(ROWS[1:2]))
     assert tried.wait(60)
     assert inlet.total == Receipt(), "nothing is counted that was not stored"
-    inlet.way._gate._store = good
+    inlet.way._ingest._store = good
     assert until(lambda: inlet.total.accepted == 2)
     assert set(inlet.meters.rows) == {("elm-street", 0, START), ("elm-street", 1, START)}
 
@@ -117,7 +117,7 @@ def test_a_broker_that_was_away_is_found_again(broker: Broker, inlet: Inlet) -> 
 KILLED = """
     import os, sys
     from hushgrid.files.deployment import Mqtt
-    from hushgrid.service.ingest import Gate
+    from hushgrid.service.ingest import Ingest
     from hushgrid.service.mqtt import MqttReadings
     from tests.service.worlds import MemoryMeters, service
 
@@ -135,7 +135,7 @@ KILLED = """
 
     zone = service()
     mqtt = Mqtt("127.0.0.1", int(sys.argv[1]), readings="hushgrid/+/readings")
-    way = MqttReadings(mqtt, Gate([zone], Dies(zone)), client_id="the-same")
+    way = MqttReadings(mqtt, Ingest([zone], Dies(zone)), client_id="the-same")
     way.start()
     way.listening.wait(60)
     say("listening")

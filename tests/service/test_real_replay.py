@@ -38,7 +38,7 @@ from hushgrid.service.curator import Curator
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Delivery, Gate, Receipt
+from hushgrid.service.ingest import Delivery, Ingest, Receipt
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.writer import create, verify_signature
@@ -117,15 +117,15 @@ def store(folder: Path, zone: ZoneService) -> Iterator[MeterStore]:
         yield meters
 
 
-def by_file(week: Week, gate: Gate, folder: Path) -> Receipt:
+def by_file(week: Week, ingest: Ingest, folder: Path) -> Receipt:
     """What `hushgrid import` does with a Parquet file."""
     path = folder / "week.parquet"
     pq.write_table(week.table, path)
-    return Delivery().take(gate, batches_of_file(path, CANONICAL, lambda *_: None))
+    return Delivery().take(ingest, batches_of_file(path, CANONICAL, lambda *_: None))
 
 
-def _posted(gate: Gate, bodies: Iterator[bytes], media: str) -> Receipt:
-    app = make_app(gate, ZoneStates(["sgsc"]), Metrics(), Http(tokens=(DIGEST,)))
+def _posted(ingest: Ingest, bodies: Iterator[bytes], media: str) -> Receipt:
+    app = make_app(ingest, ZoneStates(["sgsc"]), Metrics(), Http(tokens=(DIGEST,)))
     server = Server(app, "127.0.0.1", 0)
     server.start()
     total, headers = Receipt(), {"Content-Type": media, **AUTH}
@@ -140,7 +140,7 @@ def _posted(gate: Gate, bodies: Iterator[bytes], media: str) -> Receipt:
     return total
 
 
-def by_arrow(week: Week, gate: Gate, folder: Path) -> Receipt:
+def by_arrow(week: Week, ingest: Ingest, folder: Path) -> Receipt:
     def bodies() -> Iterator[bytes]:
         for part in week.parts(5000):
             sink = io.BytesIO()
@@ -148,7 +148,7 @@ def by_arrow(week: Week, gate: Gate, folder: Path) -> Receipt:
                 writer.write_table(part)
             yield sink.getvalue()
 
-    return _posted(gate, bodies(), "application/vnd.apache.arrow.stream")
+    return _posted(ingest, bodies(), "application/vnd.apache.arrow.stream")
 
 
 def ndjson(part: pa.Table) -> bytes:
@@ -157,16 +157,16 @@ def ndjson(part: pa.Table) -> bytes:
     return b"".join(json.dumps(text).encode() + b"\n" for text in texts)
 
 
-def by_ndjson(week: Week, gate: Gate, folder: Path) -> Receipt:
-    return _posted(gate, map(ndjson, week.parts(5000)), "application/x-ndjson")
+def by_ndjson(week: Week, ingest: Ingest, folder: Path) -> Receipt:
+    return _posted(ingest, map(ndjson, week.parts(5000)), "application/x-ndjson")
 
 
-def by_mqtt(week: Week, gate: Gate, folder: Path) -> Receipt:
+def by_mqtt(week: Week, ingest: Ingest, folder: Path) -> Receipt:
     totals = [Receipt()]
     broker = Broker(folder)
     broker.start()
     at = Mqtt("127.0.0.1", broker.port, readings="hushgrid/+/readings")
-    way = MqttReadings(at, gate, lambda _, receipt: totals.append(totals[-1] + receipt))
+    way = MqttReadings(at, ingest, lambda _, receipt: totals.append(totals[-1] + receipt))
     way.start()
     try:
         assert way.listening.wait(60)
@@ -186,7 +186,7 @@ def test_every_way_stores_what_the_database_adds_up(tmp_path: Path, week: Week, 
     zone, n = zone_of(week), len(week.meters)
     tight = [100 + 40 * house for house in range(n)]  # cuts many, and each house at its own place
     with store(tmp_path, zone) as meters:
-        assert way(week, Gate([zone], meters), tmp_path) == Receipt(accepted=len(week.table))
+        assert way(week, Ingest([zone], meters), tmp_path) == Receipt(accepted=len(week.table))
         intervals = {start: meters.get(zone.id, start) for start in STARTS}
     for bounds in ([BOUND] * n, tight):
         told = {
@@ -215,7 +215,7 @@ def test_the_curator_publishes_every_interval_once(tmp_path: Path, week: Week) -
     zone, place = zone_of(week), str(tmp_path / "ledger.db")
     free = week.by_interval([BOUND] * 50)
     with store(tmp_path, zone) as meters, open_store(place) as ledger:
-        by_file(week, Gate([zone], meters), tmp_path)
+        by_file(week, Ingest([zone], meters), tmp_path)
         key = create(tmp_path / "key.pem")
         opened = Curator.open(zone, ledger, meters, Seven(), key, [], "simulation", now=FIRST)
         with opened as curator:

@@ -23,7 +23,7 @@ import pytest
 from hushgrid import Noise, Policy, SimulatedNoise, Window
 from hushgrid.belief.filter import Expectations
 from hushgrid.files.deployment import Http
-from hushgrid.service import ingest as gate
+from hushgrid.service import ingest
 from hushgrid.service import process as serve
 from hushgrid.service.curator import Curator
 from hushgrid.service.http.common import routes_of
@@ -212,7 +212,7 @@ def repeats(process: Any, patch: pytest.MonkeyPatch) -> None:
     def told(counts: Any, known: int) -> Receipt:
         return Receipt(counts.accepted, counts.duplicate, counts.late, counts.marked, -known, 0)
 
-    patch.setattr(gate, "_receipt", told)
+    patch.setattr(ingest, "_receipt", told)
 
 
 LEAKS: dict[Leak, set[str]] = {

@@ -251,7 +251,7 @@ class Seen:
             Http(tokens=(DIGEST,), limit=100_000, rate_limit=1e9), self.clock
         )
         self.client = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        inlet = mqtt.MqttReadings(self.made.mqtt, process._gate, process._metrics.received)
+        inlet = mqtt.MqttReadings(self.made.mqtt, process._ingest, process._metrics.received)
         if self.leak is not None:
             self.leak(process, patch)
         process.open(self.clock.now(), False)

@@ -33,7 +33,7 @@ def import_(
     from hushgrid.errors import FileError, IntakeError
     from hushgrid.files.readings import batches_of_file, mapping_named
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.service.ingest import Delivery, Gate
+    from hushgrid.service.ingest import Delivery, Ingest
     from hushgrid.service.meters import open_meters
 
     columns = mapping_named(mapping)
@@ -47,11 +47,11 @@ def import_(
         ):
             for zone in deployment.zones:
                 store.open_zone(zone.id, zone.meters, zone.seconds)
-            gate = Gate(deployment.zones, store)
+            ingest = Ingest(deployment.zones, store)
             for path in files:
                 try:
                     batches = batches_of_file(path, columns, advance)
-                    delivery.take(gate, (kept.of(batch) for batch in batches))
+                    delivery.take(ingest, (kept.of(batch) for batch in batches))
                 except IntakeError as error:
                     raise IntakeError(f"{path}: {error}") from None
     except OSError as error:

@@ -32,10 +32,10 @@ class Delivery:
         self.receipt = Receipt()
         self.problems: tuple[str, ...] = ()
 
-    def take(self, gate: Gate, batches: Iterable[Parsed]) -> Receipt:
+    def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
         for together in _gathered(batches):
-            self.count(gate.take(*together), together)
+            self.count(ingest.take(*together), together)
         return self.receipt
 
     def count(self, receipt: Receipt, parsed: Iterable[Parsed]) -> None:
@@ -46,21 +46,21 @@ class Delivery:
 
 
 def take_each(
-    gate: Gate, deliveries: Sequence[tuple[Delivery, Iterable[Parsed]]]
+    ingest: Ingest, deliveries: Sequence[tuple[Delivery, Iterable[Parsed]]]
 ) -> list[Exception | None]:
     """Store small deliveries together; returns when they are durable.
 
     Batches before a broken one are stored and counted, as they are for a single delivery.
 
     Args:
-        gate: Stores readings.
+        ingest: Stores readings.
         deliveries: Each delivery with its batches.
 
     Returns:
         For each delivery the error that ended it, or None.
     """
     read = [_read(batches) for _, batches in deliveries]
-    found = gate.take_each([parsed for parsed, _ in read])
+    found = ingest.take_each([parsed for parsed, _ in read])
     errors: list[Exception | None] = []
     for (delivery, _), (parsed, broken), result in zip(deliveries, read, found, strict=True):
         if isinstance(result, Exception):
@@ -127,7 +127,7 @@ class Receipt(NamedTuple):
         return Receipt(*map(add, self, other))
 
 
-class Gate:
+class Ingest:
     """Maps meter ids to houses of the zones and stores readings in the meter store.
 
     Args:

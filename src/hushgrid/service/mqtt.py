@@ -24,7 +24,7 @@ from hushgrid.files.deployment import Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.service.curator import price
-from hushgrid.service.ingest import Delivery, Gate, Receipt
+from hushgrid.service.ingest import Delivery, Ingest, Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import discovery
 
@@ -44,7 +44,7 @@ class MqttReadings:
 
     Args:
         mqtt: The broker and its topics.
-        gate: Stores readings.
+        ingest: Stores readings.
         received: Called with "mqtt" and the receipt of each stored batch.
         client_id: Names the session that the broker keeps.
 
@@ -55,13 +55,13 @@ class MqttReadings:
     def __init__(
         self,
         mqtt: Mqtt,
-        gate: Gate,
+        ingest: Ingest,
         received: Callable[[str, Receipt], None] = lambda _way, _receipt: None,
         client_id: str = "hushgrid-readings",
     ) -> None:
         if not mqtt.readings:
             raise ServiceError("mqtt readings is missing; give the topic readings come in on.")
-        self._mqtt, self._gate, self._received = mqtt, gate, received
+        self._mqtt, self._ingest, self._received = mqtt, ingest, received
         self._waiting: list[Message] = []
         self._stop = threading.Event()
         self.listening = threading.Event()  # set while the broker sends us what comes
@@ -142,7 +142,7 @@ class MqttReadings:
         if not self._waiting:
             return
         delivery = Delivery()
-        receipt = delivery.take(self._gate, [_parsed(payload) for _, _, payload in self._waiting])
+        receipt = delivery.take(self._ingest, [_parsed(payload) for _, _, payload in self._waiting])
         for mid, qos, _ in self._waiting:
             self._client.ack(mid, qos)
         messages = len(self._waiting)

@@ -26,7 +26,7 @@ from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.middleware import Middleware
 from hushgrid.service.http.operator import Certificates, Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.witness import open_witnesses
@@ -174,7 +174,7 @@ class Process:
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
-        self._gate = Gate(deployment.zones, self._meters)
+        self._ingest = Ingest(deployment.zones, self._meters)
         self._renew_at, self._pause = 0.0, FIRST_PAUSE
         self.server: Server | None = None
 
@@ -255,7 +255,7 @@ class Process:
         if http.pages:
             more += page_routes([zone.id for zone in self.deployment.zones], demo=self._demo)
         return make_app(
-            self._gate,
+            self._ingest,
             self.board,
             self._metrics,
             http,
@@ -318,7 +318,7 @@ class Process:
         if mqtt is None or not mqtt.readings:
             return None
         name = f"hushgrid-readings-{self._key.public[:12]}"  # the same after a restart
-        return MqttReadings(mqtt, self._gate, self._metrics.received, name)
+        return MqttReadings(mqtt, self._ingest, self._metrics.received, name)
 
     def turn(self, clock: Clock) -> None:
         """One pass over all zones."""

@@ -31,7 +31,7 @@ from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import routes_of
 from hushgrid.service.http.middleware import Buckets, Senders
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import HOSTILE, KEPT, KEY, SECRET
 from tests.service.http.test_web import AUTH, DIGEST, Face, Still, refused
 from tests.service.test_feeds import release
@@ -53,7 +53,7 @@ class Limited(Face):
         steady = lambda: self.steady  # noqa: E731
         access = Access(self.clients, KEY, Still(), static=self.http.tokens, steady=steady)
         self.app = make_app(
-            Gate([self.zone], self.meters),
+            Ingest([self.zone], self.meters),
             self.board,
             self.metrics,
             self.http,

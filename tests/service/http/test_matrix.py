@@ -19,7 +19,7 @@ from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Route, routes_of
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import KEPT, KEY
 from tests.service.http.test_web import DIGEST, Face, Still
 from tests.service.test_feeds import release
@@ -54,7 +54,7 @@ class Guarded(Face):
             self.clients.add(Client(str(name), (scope,), KEPT, 1))
         self.history.publish(self.zone, release(0))
         self.app = make_app(
-            Gate([self.zone], self.meters),
+            Ingest([self.zone], self.meters),
             self.board,
             self.metrics,
             self.http,

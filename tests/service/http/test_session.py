@@ -16,7 +16,7 @@ from hushgrid.service.access.clients import Client
 from hushgrid.service.access.tokens import SESSIONS_KEPT, Access, Sessions
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import COOKIE, routes_of, same_origin, session_cookie
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import KEY, SECRET
 from tests.service.http.test_web import DIGEST, Face, Still, refused
@@ -43,7 +43,7 @@ class Desk(Face):
         self.history.publish(self.zone, release(0))
         self.access = Access(self.clients, KEY, Still(), steady=lambda: self.steady)
         self.app = make_app(
-            Gate([self.zone], self.meters),
+            Ingest([self.zone], self.meters),
             self.board,
             self.metrics,
             self.http,

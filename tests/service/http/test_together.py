@@ -13,7 +13,7 @@ import pytest
 from hushgrid.files.deployment import Http
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.meters.ports import Counts
 from tests.service.http.test_web import AUTH, DIGEST, NDJSON, as_json, as_ndjson
 from tests.service.worlds import START, MemoryMeters, service, unavailable
@@ -44,8 +44,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.meters = Slow()
-        gate = Gate([service(zone) for zone in ZONES], self.meters)
-        self.app = make_app(gate, ZoneStates(ZONES), Metrics(), Http(tokens=(DIGEST,)))
+        ingest = Ingest([service(zone) for zone in ZONES], self.meters)
+        self.app = make_app(ingest, ZoneStates(ZONES), Metrics(), Http(tokens=(DIGEST,)))
 
     def send(self, first: bytes, *rest: tuple[bytes, Any]) -> list[httpx.Response]:
         async def all_of_them() -> list[httpx.Response]:

@@ -24,7 +24,7 @@ from hushgrid.service.curator import Status, utc
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import History
 from tests.service.worlds import START, TOKEN, MemoryMeters, service, unavailable
@@ -114,9 +114,9 @@ class Face:
         self.board = ZoneStates([zone.id for zone in services])
         self.metrics = Metrics()
         self.history = History(services)
-        gate = Gate(services, self.meters)
+        ingest = Ingest(services, self.meters)
         self.app = make_app(
-            gate,
+            ingest,
             self.board,
             self.metrics,
             Http(tokens=(DIGEST,), **http),
@@ -193,7 +193,7 @@ def test_nobody_sends_without_a_known_token(face: Face, headers: dict[str, Any])
 
 def test_a_service_without_tokens_takes_nothing() -> None:
     face = Face()
-    face.app = make_app(Gate([face.zone], face.meters), face.board, face.metrics, Http())
+    face.app = make_app(Ingest([face.zone], face.meters), face.board, face.metrics, Http())
     refused(face.post(as_ndjson(ROWS)), 401)
     refused(face.post(as_ndjson(ROWS), {"Authorization": "Bearer "}), 401)
 

@@ -20,7 +20,7 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.http.app import make_app
 from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr import open_vtn
 from hushgrid.service.openadr.app import BASE, Vtn, mount_vtn
@@ -108,7 +108,7 @@ class World:
         stack.enter_context(self.vtn)
         http = Http(rate_limit=1e6)
         app = make_app(
-            Gate(zones, MemoryMeters(*zones)),
+            Ingest(zones, MemoryMeters(*zones)),
             ZoneStates(zone.id for zone in zones),
             Metrics(),
             http,

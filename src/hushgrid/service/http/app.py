@@ -48,7 +48,7 @@ from hushgrid.service.http.operator import Certify, Operator, OperatorHandlers, 
 from hushgrid.service.http.prices import Feeds, PromiseHandlers, Streams, requested_zone
 from hushgrid.service.http.readings import ReadingsHandler
 from hushgrid.service.http.sessions import SessionHandlers, Tokens
-from hushgrid.service.ingest import Gate
+from hushgrid.service.ingest import Ingest
 from hushgrid.service.prices import History, Pages
 
 BY_CALLER = {"Cache-Control": "no-store", "Vary": "Authorization"}  # operators get more
@@ -56,7 +56,7 @@ Lines = Callable[[str], Iterator[str]]  # a zone's records, each as one line
 
 
 def make_app(
-    gate: Gate,
+    ingest: Ingest,
     board: ZoneStates,
     metrics: Metrics,
     http: Http,
@@ -73,7 +73,7 @@ def make_app(
     """Make the app of a process.
 
     Args:
-        gate: stores readings.
+        ingest: stores readings.
         board: status of the zones.
         metrics: counts of the process.
         http: section [http] of the service file.
@@ -107,7 +107,7 @@ def make_app(
         "log_in": session.begin,
         "session": session.see,
         "log_out": session.end,
-        "readings": ReadingsHandler(gate, metrics, http.limit).take,
+        "readings": ReadingsHandler(ingest, metrics, http.limit).take,
         "promise": promises.promise,
         "tradeoff": promises.tradeoff,
         **OperatorHandlers(operator, board.zones, certify).handlers,

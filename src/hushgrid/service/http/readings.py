@@ -24,7 +24,7 @@ from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.readings import BY_MEDIA_TYPE, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.service.http.common import Metrics, problem
-from hushgrid.service.ingest import Delivery, Gate, take_each
+from hushgrid.service.ingest import Delivery, Ingest, take_each
 
 MOST = 64  # bodies of a group
 
@@ -39,11 +39,11 @@ class Batcher:
     """Stores small deliveries in groups; belongs to one event loop.
 
     Args:
-        gate: stores readings.
+        ingest: stores readings.
     """
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, ingest: Ingest) -> None:
+        self._ingest = ingest
         self._waiting: deque[_WaitingBatch] = deque()
         self._storing: asyncio.Task[None] | None = None
 
@@ -61,7 +61,7 @@ class Batcher:
             group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
             try:
                 errors = await to_thread.run_sync(
-                    take_each, self._gate, [(one.delivery, one.batches) for one in group]
+                    take_each, self._ingest, [(one.delivery, one.batches) for one in group]
                 )
             except Exception as error:
                 errors = [error] * len(group)
@@ -98,16 +98,16 @@ class ReadingsHandler:
     """Handler of POST /v1/readings.
 
     Args:
-        gate: stores readings.
+        ingest: stores readings.
         metrics: counts them.
         limit: most bytes of a body.
     """
 
-    def __init__(self, gate: Gate, metrics: Metrics, limit: int) -> None:
-        self._gate, self._metrics, self._limit = gate, metrics, limit
+    def __init__(self, ingest: Ingest, metrics: Metrics, limit: int) -> None:
+        self._ingest, self._metrics, self._limit = ingest, metrics, limit
         self._turns: anyio.Semaphore | None = None  # made inside the event loop
         self._one_parquet = threading.Lock()  # a Parquet body is in memory as a whole
-        self._batcher = Batcher(gate)
+        self._batcher = Batcher(ingest)
 
     async def take(self, request: Request) -> Response:
         """POST /v1/readings."""
@@ -180,9 +180,9 @@ class ReadingsHandler:
         def work() -> None:
             if media == PARQUET:
                 with self._one_parquet:
-                    delivery.take(self._gate, parsed())
+                    delivery.take(self._ingest, parsed())
             else:
-                delivery.take(self._gate, parsed())
+                delivery.take(self._ingest, parsed())
 
         if self._turns is None:
             self._turns = anyio.Semaphore(AT_ONCE)
