@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,7 +18,7 @@ from hushgrid.adversary.exact import Exact
 from hushgrid.adversary.factored import Factored
 from hushgrid.adversary.filter import Adversary, look_back, watch
 from hushgrid.adversary.knowledge import Knowledge, KnownOccupancy, KnownReadings
-from hushgrid.belief.filter import at_home, chances_at_home, marginals
+from hushgrid.belief.filter import chances_at_home
 from hushgrid.compare.methods import Outcome, part_of
 from hushgrid.compare.simulation import Mechanism, first_states, run_day
 from hushgrid.errors import PolicyError
@@ -229,7 +228,7 @@ def prior_of(models: Sequence[OccupancyModel], steps: int) -> Floats:
     Returns:
         (T, N): probabilities.
     """
-    each = [[at_home(b, m) for b in islice(marginals(m), steps)] for m in models]
+    each = [chances_at_home(model, steps) for model in models]
     return np.asarray(np.clip(np.mean(each, axis=0), 0.0, 1.0))
 
 

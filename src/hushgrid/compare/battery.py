@@ -47,6 +47,11 @@ class Battery:
                 raise PolicyError(f"battery {name} is below 1 Wh; give whole Wh, 1 or more.")
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def sized(cls, bound: NDArray[Any], size: float) -> Battery:
+        """Capacity `size` and power `POWER` times each house's bound [Wh], at least 1 Wh."""
+        return cls(*(np.maximum(part * bound, 1).astype(np.int64) for part in (size, POWER)))
+
 
 class Hidden(NamedTuple):
     """A trace behind a battery.
@@ -306,10 +311,7 @@ def battery_scores(
     ]
     for name, rule in RULES.items():
         for size in sizes:
-            battery = Battery(
-                np.maximum(size * units[:, None], 1).astype(np.int64),
-                np.maximum(POWER * units[:, None], 1).astype(np.int64),
-            )
+            battery = Battery.sized(units[:, None], size)
             coins = np.random.Generator(np.random.PCG64([seed, 5])).random(use.shape)
             hidden = hide(use, battery, rule(battery), coins)
             moved = float(hidden.moved.sum() / max(int(use.sum()), 1))

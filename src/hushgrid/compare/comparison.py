@@ -15,7 +15,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Ints, UInt8s, is_real
 from hushgrid.compare.attack import Watcher
-from hushgrid.compare.battery import RULES, Battery, hide
+from hushgrid.compare.battery import POWER, RULES, Battery, hide
 from hushgrid.compare.datasets import DaySource, ReadingDay
 from hushgrid.compare.methods import (
     BOUND,
@@ -83,7 +83,7 @@ PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
 OPEN = "open"  # no noise at all
-BATTERY_SIZE, BATTERY_POWER = 2.0, 0.5  # of a house's bound: capacity, and in or out a step
+BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
 
 
@@ -160,11 +160,7 @@ class Bench:
         return out
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
-        bound = scenario.zone.bound.astype(np.int64)
-        battery = Battery(
-            np.maximum((BATTERY_SIZE * bound).astype(np.int64), 1),
-            np.maximum((BATTERY_POWER * bound).astype(np.int64), 1),
-        )
+        battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)
         coins = np.random.Generator(
             np.random.PCG64(np.random.SeedSequence([self._seed, number, _COINS]))
         ).random(day.readings.shape)
