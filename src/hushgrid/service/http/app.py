@@ -35,14 +35,13 @@ from hushgrid.service.http.common import (
     BEARER,
     Metrics,
     ParameterError,
-    Route,
     ZoneStates,
     on_failure,
     on_http_error,
     problem,
     routes_of,
 )
-from hushgrid.service.http.middleware import Handler, Middleware, caller_of, matches
+from hushgrid.service.http.middleware import Handler, Middleware, caller_of, matches, merge_methods
 from hushgrid.service.http.openapi import Description
 from hushgrid.service.http.operator import Certify, Operator, OperatorHandlers, without_ledger
 from hushgrid.service.http.prices import Feeds, PromiseHandlers, Streams, requested_zone
@@ -114,7 +113,9 @@ def make_app(
         **_status_handlers(board, metrics, lines),
         **Description(table).handlers,
     }
-    routes = _routes(table, handlers)
+    routes = merge_methods(
+        (one.method, one.path, guarded(handlers[one.name], *one.scopes)) for one in table
+    )
     errors: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
         HTTPException: on_http_error,
         Exception: on_failure,
@@ -138,25 +139,6 @@ def make_app(
     )
     front.ending.append(streams.close)
     return front
-
-
-def _routes(table: Sequence[Route], handlers: Mapping[str, Handler]) -> list[HttpRoute]:
-    """Make one route a path, so that Allow names all of its methods."""
-    by_path: dict[str, dict[str, Handler]] = {}
-    for route in table:
-        own = by_path.setdefault(route.path, {})
-        own[route.method] = guarded(handlers[route.name], *route.scopes)
-    return [HttpRoute(path, _by_method(own), methods=list(own)) for path, own in by_path.items()]
-
-
-def _by_method(own: Mapping[str, Handler]) -> Handler:
-    if len(own) == 1:
-        return next(iter(own.values()))
-
-    async def chosen(request: Request) -> Response:
-        return await own["GET" if request.method == "HEAD" else request.method](request)
-
-    return chosen
 
 
 def guarded(handler: Handler, *scopes: str) -> Handler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -17,6 +17,7 @@ from types import MappingProxyType
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgrid.errors import AccessError
@@ -114,6 +115,32 @@ class Senders:
 
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+def merge_methods(handlers: Iterable[tuple[str, str, Handler]]) -> list[Route]:
+    """Make one route a path, so that Allow names all of its methods.
+
+    Args:
+        handlers: method, path and handler of each operation.
+
+    Returns:
+        The routes, in the order of the paths.
+    """
+    paths: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in handlers:
+        paths.setdefault(path, {})[method] = handler
+    return [Route(path, _by_method(own), methods=list(own)) for path, own in paths.items()]
+
+
+def _by_method(own: Mapping[str, Handler]) -> Handler:
+    if len(own) == 1:
+        return next(iter(own.values()))
+
+    async def chosen(request: Request) -> Response:
+        return await own["GET" if request.method == "HEAD" else request.method](request)
+
+    return chosen
+
 
 LARGEST = 16_384  # [bytes] of a head
 OPENADR = "/openadr3/"  # its errors have another shape

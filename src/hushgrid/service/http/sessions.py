@@ -6,6 +6,8 @@ import base64
 import binascii
 import json
 import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -48,18 +50,29 @@ class TokenRequest(NamedTuple):
 
 
 class Tokens:
-    """Handler of /v1/token.
+    """Handler of a token endpoint.
 
     Args:
         access: makes the tokens.
+        refuse: makes the answer to an error; `token_error` if absent.
+        headers: of an answer with a token.
+        echo: the answer repeats the requested scope instead of the granted one.
     """
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(
+        self,
+        access: Access,
+        refuse: Callable[[AccessError], Response] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"}),
+        *,
+        echo: bool = False,
+    ) -> None:
+        self._access, self._refuse = access, refuse or token_error
+        self._headers, self._echo = headers, echo
         self._threads: CapacityLimiter | None = None
 
     async def token(self, request: Request) -> Response:
-        """POST /v1/token."""
+        """POST of a client's credentials."""
         try:
             wanted = await read_token_request(request)
             if self._threads is None:
@@ -68,15 +81,15 @@ class Tokens:
                 self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )
         except AccessError as error:
-            return token_error(error)
+            return self._refuse(error)
         return JSONResponse(
             {
                 "access_token": made.access_token,
                 "token_type": "Bearer",
                 "expires_in": made.expires_in,
-                "scope": " ".join(made.scopes),
+                "scope": " ".join((self._echo and wanted.scopes) or made.scopes),
             },
-            headers={"Cache-Control": "no-store"},
+            headers=self._headers,
         )
 
 

@@ -15,20 +15,21 @@ from functools import cache, partial
 from typing import Any, Self
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
-from hushgrid.service.http.middleware import caller_of
-from hushgrid.service.http.sessions import read_token_request
+from hushgrid.service.http.middleware import Handler as RequestHandler
+from hushgrid.service.http.middleware import caller_of, merge_methods
+from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
 from hushgrid.service.openadr.objects import (
@@ -65,39 +66,7 @@ from hushgrid.service.openadr.store import Kind, VtnStore
 from hushgrid.service.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.service.prices import History
 
-TOKENS_AT_ONCE = 8
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
-
-
-class OpenAdrTokens:
-    """OAuth2 client credentials: POST /auth/token with the error words of RFC 6749 only.
-
-    Args:
-        access: makes the tokens.
-    """
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._threads: CapacityLimiter | None = None  # made inside the event loop
-
-    async def token(self, request: Request) -> Response:
-        """POST /auth/token; the answer repeats the requested scope."""
-        if self._threads is None:
-            self._threads = CapacityLimiter(TOKENS_AT_ONCE)
-        try:
-            wanted = await read_token_request(request)
-            made = await to_thread.run_sync(
-                self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
-            )
-        except AccessError as error:
-            return _token_refusal(error)
-        body = {
-            "access_token": made.access_token,
-            "token_type": "Bearer",
-            "expires_in": made.expires_in,
-            "scope": " ".join(wanted.scopes or made.scopes),
-        }
-        return answer(body, headers=_FRESH)
 
 
 def _token_refusal(error: AccessError) -> Response:
@@ -378,17 +347,17 @@ def make_vtn(
         The ASGI app.
     """
     handlers = _handlers(public, objects)
+    # RFC 6749 with the error words that OpenADR lists
+    tokens = Tokens(access, _token_refusal, _FRESH, echo=True)
     dispatcher = _Dispatcher(clock, anonymous, url)
-    routes = [
-        Route(
-            one.path, partial(dispatcher.answer, one, handlers.get(one.name)), methods=[one.method]
-        )
+    operations: list[tuple[str, str, RequestHandler]] = [
+        (one.method, one.path, partial(dispatcher.answer, one, handlers.get(one.name)))
         for one in OPERATIONS
     ]
-    routes += [
-        Route("/auth/server", dispatcher.server, methods=["GET"]),
-        Route("/auth/token", OpenAdrTokens(access).token, methods=["POST"]),
-        Route("/openapi.json", dispatcher.describe, methods=["GET"]),
+    operations += [
+        ("GET", "/auth/server", dispatcher.server),
+        ("POST", "/auth/token", tokens.token),
+        ("GET", "/openapi.json", dispatcher.describe),
     ]
     errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
         Refusal: _refusal,
@@ -397,7 +366,7 @@ def make_vtn(
         AccessError: _unknown,
         Exception: _failed,
     }
-    return Starlette(routes=_merged(routes), exception_handlers=errors)
+    return Starlette(routes=merge_methods(operations), exception_handlers=errors)
 
 
 def mount_vtn(app: Starlette) -> Mount:
@@ -412,21 +381,6 @@ def mount_vtn(app: Starlette) -> Mount:
     made = Mount(BASE, app)
     made.path_regex = re.compile(made.path_regex.pattern, re.DOTALL)
     return made
-
-
-def _merged(routes: list[Route]) -> list[Route]:
-    """Make one route a path, so that Allow names all of its methods."""
-    paths: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
-    for route in routes:
-        for method in route.methods or ():
-            paths.setdefault(route.path, {})[method] = route.endpoint
-    return [Route(path, partial(_by_method, own), methods=list(own)) for path, own in paths.items()]
-
-
-async def _by_method(
-    own: dict[str, Callable[[Request], Awaitable[Response]]], request: Request
-) -> Response:
-    return await own[request.method](request)
 
 
 def _handlers(public: PublicObjects, objects: Objects) -> dict[str, Handler]:

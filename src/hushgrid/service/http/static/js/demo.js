@@ -183,7 +183,7 @@ function labelDials() {
   dial.epsilon.setAttribute("aria-valuetext", `epsilon ${short(epsilon)}`);
   dial.eta.setAttribute("aria-valuetext", `eta ${short(eta)}`);
   const top = Math.round(100 * most(epsilon));
-  say(find("#epsilon-word"), `Smaller hides more. At ${short(epsilon)} a fifty-fifty guess may become ${top} to ${100 - top} at most.`);
+  say(find("#epsilon-word"), `Smaller hides more. Under the assumptions of the promise, a fifty-fifty guess becomes at most ${top} to ${100 - top} at ε = ${short(epsilon)}.`);
   say(find("#eta-word"), eta >= 1 ? "The model of consumption is not trusted at all: most noise." : `The model of consumption is trusted except for a share of ${percent(eta)}: ${eta < 0.3 ? "less noise" : "more noise"}.`);
 }
 

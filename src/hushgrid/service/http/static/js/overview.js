@@ -143,7 +143,7 @@ function tiles(one) {
   say(find("#step"), `${current.mode}, ${times.full(seconds(one.start))}`);
   say(find("#load"), one.load === null ? "purged" : `${number(kWh(one.load), 1)} kWh`);
   say(find("#load-hat"), one.load_hat === null ? "no noisy load" : `with noise ${number(kWh(one.load_hat), 1)} kWh`);
-  say(find("#rate"), `${number(one.rate, places)} ${currency}`);
+  say(find("#rate"), `${number(one.rate, places)} ${currency}/kWh`);
   say(find("#optimal"), one.optimal === null ? "exact price unknown" : `exact ${number(one.optimal, places)}, off by ${percent(Math.abs(one.rate / one.optimal - 1))}`);
   say(find("#scale"), noise.scale === null ? "none" : `${number(noise.scale, noise.scale < 100 ? 1 : 0)} Wh`);
   say(find("#scale-share"), one.load && noise.scale !== null ? `${percent(noise.scale / one.load)} of the load` : "");

@@ -68,7 +68,7 @@ function makeChart() {
   const places = digits(current.holds.price);
   const row = (is) => (one) => [times.full(one.start), number(one.price, places), one.low === null ? "–" : `${number(one.low, places)} to ${number(one.high, places)}`, is];
   return chart(find("#prices"), {
-    unit: `Price [${current.unit}], times of ${place.replace("_", " ")}`,
+    unit: `Price [${current.unit}], time zone ${place.replace("_", " ")}`,
     zone: place,
     format: (value) => number(value, places),
     at: (s) => times.full(s),
