@@ -33,11 +33,13 @@ from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import UNTIL_RESUMED
 from hushgrid.service.http.common import (
     BEARER,
+    NO_STORE,
     Metrics,
     ParameterError,
     ZoneStates,
     on_failure,
     on_http_error,
+    on_parameter_error,
     problem,
     routes_of,
 )
@@ -117,6 +119,7 @@ def make_app(
         (one.method, one.path, guarded(handlers[one.name], *one.scopes)) for one in table
     )
     errors: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
+        ParameterError: on_parameter_error,
         HTTPException: on_http_error,
         Exception: on_failure,
     }
@@ -202,15 +205,8 @@ def _status_handlers(board: ZoneStates, metrics: Metrics, lines: Lines) -> dict[
         return Response(text, media_type="text/plain; version=0.0.4", headers=BY_CALLER)
 
     async def ledger(request: Request) -> Response:
-        try:
-            zone = requested_zone(request.query_params, board.zones)
-        except ParameterError as error:
-            return error.answer()
-        return StreamingResponse(
-            lines(zone),
-            media_type="application/x-ndjson",
-            headers={"Cache-Control": "no-store"},
-        )
+        zone = requested_zone(request.query_params, board.zones)
+        return StreamingResponse(lines(zone), media_type="application/x-ndjson", headers=NO_STORE)
 
     return {
         "status": status,

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -35,6 +36,7 @@ from hushgrid.service.ingest import Delivery, Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 
 BEARER = {"WWW-Authenticate": "Bearer"}
+NO_STORE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
 
 
 def problem(
@@ -62,7 +64,7 @@ def problem(
     return JSONResponse(
         body,
         status_code=status,
-        headers={"Cache-Control": "no-store", **(headers or {})},
+        headers={**NO_STORE, **(headers or {})},
         media_type="application/problem+json",
     )
 
@@ -125,6 +127,21 @@ def openadr_problem(refusal: Response) -> Response:
 
 
 RETRY = {"Retry-After": "5"}
+
+
+async def on_parameter_error(request: Request, error: Exception) -> Response:
+    """Answer a request with a parameter that cannot be used.
+
+    Args:
+        request: not used.
+        error: a ParameterError.
+
+    Returns:
+        A problem with field, value and fix.
+    """
+    del request
+    assert isinstance(error, ParameterError)
+    return error.answer()
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

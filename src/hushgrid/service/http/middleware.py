@@ -237,16 +237,13 @@ class Middleware:
             peer[0] if peer else None, None if forwarded is None else forwarded.decode("latin-1")
         )
         grant, refusal = ANONYMOUS, None
-        if authorization is not None:
-            try:
+        try:
+            if authorization is not None:
                 grant = await self._grant(authorization.decode("latin-1"))
-            except AccessError as error:
-                refusal = access_problem(error)
-        elif scope["path"] in self._by_session and scope["method"] in ("GET", "HEAD"):
-            try:
+            elif scope["path"] in self._by_session and scope["method"] in ("GET", "HEAD"):
                 grant = await self._session(scope)
-            except AccessError as error:
-                refusal = access_problem(error)
+        except AccessError as error:
+            refusal = access_problem(error)
         wait = self._buckets.take(grant.client or sender)
         if wait > 0:
             refusal = _too_many(wait)

@@ -31,7 +31,7 @@ from hushgrid.model.zone import public_rate, tally
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
-from hushgrid.service.http.common import RETRY, ParameterError, ZoneStates, problem
+from hushgrid.service.http.common import NO_STORE, RETRY, ParameterError, ZoneStates, problem
 from hushgrid.service.http.middleware import Handler
 from hushgrid.service.http.prices import requested_zone
 from hushgrid.service.ledger import open_store
@@ -530,7 +530,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-NO_STORE = {"Cache-Control": "no-store"}
 FORMATS = ("json", "html")
 
 Certify = Callable[[str], dict[str, Any]]
@@ -575,23 +574,17 @@ class OperatorHandlers:
         return JSONResponse(found, headers=NO_STORE)
 
     async def _zone(self, request: Request) -> Response:
-        try:
-            name = requested_zone(request.query_params, self._zones)
-        except ParameterError as error:
-            return error.answer()
+        name = requested_zone(request.query_params, self._zones)
         found = await to_thread.run_sync(
             self._operator.zone, name, limiter=self._limiter("zone", 4)
         )
         return JSONResponse(found, headers=NO_STORE)
 
     async def _certificate(self, request: Request) -> Response:
-        try:
-            name = requested_zone(request.query_params, self._zones)
-            form = request.query_params.get("format", "json")
-            if form not in FORMATS:
-                raise ParameterError("format", form, f"give one of {', '.join(FORMATS)}")
-        except ParameterError as error:
-            return error.answer()
+        name = requested_zone(request.query_params, self._zones)
+        form = request.query_params.get("format", "json")
+        if form not in FORMATS:
+            raise ParameterError("format", form, f"give one of {', '.join(FORMATS)}")
         try:
             values = await to_thread.run_sync(
                 self._certify, name, limiter=self._limiter("certificate", 1)

@@ -110,10 +110,7 @@ class Streams:
 
     async def stream(self, request: Request) -> Response:
         """GET /v1/stream."""
-        try:
-            zone = requested_zone(request.query_params, self._listeners)
-        except ParameterError as error:
-            return error.answer()
+        zone = requested_zone(request.query_params, self._listeners)
         if len(self) >= self._most:
             return problem(503, "Too many listen already; try again later.", headers=RETRY)
         last = request.headers.get("last-event-id", "")
@@ -204,11 +201,8 @@ class Feeds:
     async def feed(self, request: Request) -> Response:
         """GET of any feed."""
         path = request.scope["path"]  # request.url depends on the Host header
-        try:
-            zone = requested_zone(request.query_params, self._pages.zones)
-            span = USUAL if BY_PATH[path].shape is None else requested_range(request.query_params)
-        except ParameterError as error:
-            return error.answer()
+        zone = requested_zone(request.query_params, self._pages.zones)
+        span = USUAL if BY_PATH[path].shape is None else requested_range(request.query_params)
         page = self._pages.ready(path, zone, span)
         if page is None:
             page = await to_thread.run_sync(self._pages.page, path, zone, span)
@@ -304,11 +298,9 @@ class PromiseHandlers:
         return await self._answer(request, self._tradeoffs)
 
     async def _answer(self, request: Request, made: _Once) -> Response:
+        zone = self._zones[requested_zone(request.query_params, self._zones)]
         try:
-            zone = self._zones[requested_zone(request.query_params, self._zones)]
             body = made.known.get(zone.id) or await made.of(zone)
-        except ParameterError as error:
-            return error.answer()
         except HushgridError as error:
             return problem(404, f"There is no such figure: {error}")
         return Response(body, media_type="application/json", headers=KEEP)

@@ -7,7 +7,6 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -21,6 +20,7 @@ from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.http.common import (
     BEARER,
     COOKIE,
+    NO_STORE,
     ParameterError,
     access_problem,
     problem,
@@ -63,7 +63,7 @@ class Tokens:
         self,
         access: Access,
         refuse: Callable[[AccessError], Response] | None = None,
-        headers: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"}),
+        headers: Mapping[str, str] = NO_STORE,
         *,
         echo: bool = False,
     ) -> None:
@@ -102,7 +102,7 @@ def token_error(error: AccessError) -> Response:
     Returns:
         The response.
     """
-    headers = {"Cache-Control": "no-store"}
+    headers = dict(NO_STORE)
     if error.kind == "invalid_client":
         headers["WWW-Authenticate"] = 'Basic realm="hushgrid"'
     if error.kind in ("slow_down", "server_error"):
@@ -172,9 +172,6 @@ def _basic(header: str) -> tuple[str, str] | None:
     return (unquote_plus(client), unquote_plus(secret)) if colon else None
 
 
-NO_STORE = {"Cache-Control": "no-store"}
-
-
 class SessionHandlers:
     """Handlers of /v1/session.
 
@@ -202,8 +199,6 @@ class SessionHandlers:
                 caller_of(request.scope).sender,
                 limiter=self._threads,
             )
-        except ParameterError as error:
-            return error.answer()
         except AccessError as error:
             return access_problem(error)
         self._sessions.end(session_cookie(request.scope["headers"]))
