@@ -155,7 +155,7 @@ def test_a_service_with_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture
         status = {check["id"]: check["status"] for check in values["checks"]}
         assert status["chain"] == status["schedule"] == status["roster"] == "passed"
         assert values["zones"][0]["releases"] == 12
-        assert values["eta_set_by"].startswith("nobody yet")
+        assert values["eta_set_by"].startswith("not set yet")
     code, out, _ = run(capsys, "audit", deployment.ledger, "--json", "-")
     assert (code, json.loads(out)["verdict"]) == (0, "incomplete")
     code, out, _ = run(capsys, "audit", file, "--head", "0" * 64, "--json", "-")

@@ -282,7 +282,7 @@ def test_new_terms_are_checked_as_a_new_epoch(folder: Folder) -> None:
 
 PRODUCTION = ('mode = "simulation"', 'mode = "production"')
 REAL = (
-    ('eta_set_by = "nobody yet: this is an example; say who trusts the laws below, and why"',
+    ('eta_set_by = "not set yet: this is an example; say who trusts the laws below, and why"',
      'eta_set_by = "the measurement office, after the survey of 2025"'),
     ('{ prefix = "elm-", first = 1 }', '{ prefix = "gk-", first = 1 }'),
     ('{ prefix = "elm-", first = 31 }', '{ prefix = "gk-", first = 31 }'),

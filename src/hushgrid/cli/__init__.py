@@ -1,4 +1,4 @@
-"""The command line: one file a command, thin; heavy modules are imported inside the command."""
+"""The command line `hushgrid`: one thin function a command, which imports heavy modules itself."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from hushgrid.cli.service import app as client
 from hushgrid.cli.service import check, demo, init, resume, serve, status
 from hushgrid.cli.simulate import paper, simulate
 
+_HELP = "Real-time electricity prices with calibrated noise that protects occupancy."
 app = typer.Typer(
-    help="Real-time electricity prices that give away nobody's occupancy.",
+    help=_HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,13 +57,13 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_HELP)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Real-time electricity prices that give away nobody's occupancy."""
+    pass
 
 
 # typer's root of usage errors; newer versions carry their own copy of click
@@ -72,7 +73,11 @@ _UsageError: type[Exception] = next(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command: exit 0 done, 1 a check failed, 2 bad input in one sentence."""
+    """Run a command and exit: 0 done, 1 a check failed, 2 bad input (in one sentence).
+
+    Args:
+        arguments: Words of the command line; None: those of the process.
+    """
     from hushgrid.errors import HushgridError
 
     # threads that wait must sleep: spinning starves them when the machine is busy

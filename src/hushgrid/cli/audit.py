@@ -1,4 +1,4 @@
-"""hushgrid audit: a certificate of what a ledger, a trace or a publisher shows."""
+"""hushgrid attack: what an adversary infers from a recorded day; hushgrid audit: a certificate."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, ZoneName, load_either, need, progress, put_json, say
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid attack: what an adversary learns from a recorded day.
+from hushgrid.cli import common
 
 
 def attack(
@@ -19,26 +16,33 @@ def attack(
         int | None, typer.Option(min=0, help="The house to attack, from 0; else all of them.")
     ] = None,
     knows: Annotated[
-        str, typer.Option(help="Beside prices: none, others (their readings) or occupancy.")
+        str,
+        typer.Option(help="Known besides prices: none, others (their readings) or occupancy."),
     ] = "none",
     config: Annotated[
         Path | None,
         typer.Option(help="The zone or service file, where the trace does not hold it."),
     ] = None,
-    zone: ZoneName = None,
+    zone: common.ZoneName = None,
     model: Annotated[
         Path | None, typer.Option(help="A zone or service file with the models it believes.")
     ] = None,
     hindsight: Annotated[
-        bool, typer.Option("--hindsight", help="She judges each step after the whole day.")
+        bool, typer.Option("--hindsight", help="Judge each step after the whole day.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure.")] = None,
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
     """Attack a recorded day, as published and under other protections, and score the guesses.
 
     Example: hushgrid attack day.trace --target 3 --knows others --out out/attack
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        FileError: If the trace has no truth, or was not published under the terms of the zone file.
     """
     from hushgrid import report
     from hushgrid.compare.attack import attack as attacked
@@ -49,7 +53,7 @@ def attack(
     from hushgrid.files.zone_file import zone_of
 
     if out is not None:
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
     recorded = load_trace(trace)
     if recorded.truth is None:
         raise FileError(
@@ -57,33 +61,34 @@ def attack(
         )
     if config is None and not recorded.config:
         raise FileError(f"{trace} holds no zone file; give it with --config.")
-    given = zone_of(recorded.config, trace) if config is None else load_either(config, zone).file
+    given = (
+        zone_of(recorded.config, trace) if config is None else common.load_either(config, zone).file
+    )
     scenario = given.scenario.starting(recorded.offset) if recorded.offset else given.scenario
-    check_terms(trace, recorded, scenario, given.policy)
+    _check_terms(trace, recorded, scenario, given.policy)
     days = versions(scenario, given.policy, recorded, seed=seed)
-    hers: dict[str, Any] = {}
+    belief: dict[str, Any] = {}
     if model is not None:
-        believed, service = load_either(model, zone)
+        believed, service = common.load_either(model, zone)
         private = service.own if service is not None else None
-        hers = {"models": (private or believed.scenario).models}
+        belief = {"models": (private or believed.scenario).models}
     found = {}
-    with progress("attacking", len(days)) as tick:
+    with common.progress("attacking", len(days)) as tick:
         for name, day in days.items():
             found[name] = attacked(
                 scenario, day.releases, recorded.truth, clamp=day.clamp, knows=knows,  # type: ignore[arg-type]
-                target=target, hindsight=hindsight, seed=seed, **hers,
+                target=target, hindsight=hindsight, seed=seed, **belief,
             )  # fmt: skip
             tick()
-    written = put_json(report.attack_json(found), json)
+    written = common.write_json(report.attack_json(found), json)
     if out is not None:
         house = found["hushgrid"].houses[0]
         written += save_figures(out, {"attack": report.attack_figure(found, house)})
-    say(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
-    if written:
-        say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    common.echo(f"{report.attack_table(found)}\n\n{report.attack_prose(found)}", json)
+    common.echo_written(written, json)
 
 
-def check_terms(trace: Path, recorded: Any, scenario: Any, policy: Any) -> None:
+def _check_terms(trace: Path, recorded: Any, scenario: Any, policy: Any) -> None:
     """Refuse a zone file that is not the one the day was published under."""
     from hushgrid.errors import FileError
     from hushgrid.mechanism.release import init, with_recorded_digest
@@ -106,33 +111,35 @@ def audit(
         list[Path] | None,
         typer.Option(help="Zone or service file with the public terms; may be repeated."),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="One zone; else all of them.")] = None,
+    zone: common.OneZone = None,
     publisher: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help="A publisher to test.")
     ] = None,
     samples: Annotated[int, typer.Option(min=100, help="Samples a side.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="Of the certified bound.")] = 0.95,
-    key: Annotated[
-        str | None, typer.Option(help="Public key (hex) that must have signed everything.")
-    ] = None,
-    head: Annotated[
-        list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
-    ] = None,
+    key: common.SigningKey = None,
+    head: common.Heads = None,
     heads: Annotated[
         Path | None, typer.Option(help="File of such digests, or of saved prices.")
     ] = None,
     attack: Annotated[
-        Path | None, typer.Option(help="JSON of hushgrid attack, to be shown beside.")
+        Path | None, typer.Option(help="JSON of hushgrid attack, to be included.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the certificate as a page.")] = None,
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
-    """Audit a ledger, a trace or a publisher: what is promised, and what can be shown.
+    """Audit a ledger, a trace or a publisher: what is promised, and what can be verified.
 
     Exit 0: nothing failed, 1: a check failed.
 
     Example: hushgrid audit ledger.ndjson --config service.toml --html certificate.html
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        typer.Exit: With code 1 if a check failed.
     """
     from hushgrid import report
     from hushgrid.audit.certificate import Trial, certify
@@ -175,12 +182,11 @@ def audit(
         inputs=inputs,
     )
     values = report.certificate_json(found)
-    say(report.certificate_prose(values), json)
-    written = put_json(values, json)
+    common.echo(report.certificate_prose(values), json)
+    written = common.write_json(values, json)
     if html is not None:
         written.append(write_text(html, report.certificate_page(values)))
-    if written:
-        say("\nWritten:\n" + "\n".join(f"  {path}" for path in written), json)
+    common.echo_written(written, json, "\n")
     if found.verdict == "failed":
         raise typer.Exit(1)
 

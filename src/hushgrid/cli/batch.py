@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, need, progress, put_json, say
+from hushgrid.cli import common
 
 if TYPE_CHECKING:
     from hushgrid.service.batch.run import BatchReport
@@ -39,29 +39,26 @@ def batch(
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Intervals before get no release, for ever.")
     ] = False,
-    new_epoch: Annotated[
-        bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
-    ] = False,
-    accept_leakage: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            metavar="FIGURE",
-            help="With --new-epoch: a leakage above the promise, to be stated in public.",
-        ),
-    ] = None,
+    new_epoch: common.NewEpoch = False,
+    accept_leakage: common.AcceptLeakage = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of simulated noise.")] = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Publish every interval of a day or month from files of readings; run again to go on.
 
     Example: hushgrid batch service.toml --readings readings/ --day 2026-01-05
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        BatchError: If a time or `gaps` is not usable.
+        typer.Exit: With code 1 if a zone stopped at an interval without readings.
     """
     import time
 
     for module in ("ibis", "duckdb", "pyarrow"):
-        need(module, "batch")
+        common.require(module, "batch")
     from hushgrid.errors import BatchError
     from hushgrid.files.deployment import with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
@@ -86,11 +83,11 @@ def batch(
         new_epoch,
     )
     begun = time.monotonic()
-    with progress("intervals", intervals(job)) as advance, engine_at(engine) as opened:
+    with common.progress("intervals", intervals(job)) as advance, engine_at(engine) as opened:
         report = run(job, opened, SystemClock(), advance)
     values = _values(report, time.monotonic() - begun)
-    put_json(values, json)
-    say(_text(values), json)
+    common.write_json(values, json)
+    common.echo(_text(values), json)
     if report.stopped:
         raise typer.Exit(1)
 
@@ -136,8 +133,7 @@ def _values(report: BatchReport, seconds: float) -> dict[str, Any]:
 def _text(values: dict[str, Any]) -> str:
     from datetime import UTC, datetime
 
-    shown = {key: value for key, value in values.items() if key != "stopped"}
-    lines = [f"{key:>10} {value}" for key, value in shown.items()]
+    lines = [f"{key:>10} {value}" for key, value in values.items() if key != "stopped"]
     for zone, start in values["stopped"].items():
         when = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         lines.append(

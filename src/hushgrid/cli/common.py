@@ -1,9 +1,10 @@
-"""Options and output that commands share."""
+"""Options, output and input that commands share."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from hushgrid.files.deployment import ZoneService
     from hushgrid.files.zone_file import ZoneFile
 
@@ -18,11 +21,46 @@ if TYPE_CHECKING:
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE|-", help="Write the figures as JSON.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal results.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed reproduces the run.")]
+ZoneName = Annotated[
+    str | None, typer.Option("--zone", help="Zone of a service file that has several.")
+]
+OneZone = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
+NewEpoch = Annotated[bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")]
+AcceptLeakage = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1e6,
+        metavar="FIGURE",
+        help="With --new-epoch: a leakage above the promise, to be stated in public.",
+    ),
+]
+Columns = Annotated[str, typer.Option(help="canonical, lcl or pecan: names of columns.")]
+Labels = Annotated[
+    Path | None, typer.Option(help="Known occupancy: meter_id, start_utc, occupied.")
+]
+SigningKey = Annotated[
+    str | None, typer.Option(help="Public key (hex) that must have signed everything.")
+]
+Heads = Annotated[
+    list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with the bearer token; else $HUSHGRID_TOKEN.")
+]
 
 
-def need(module: str, extra: str) -> None:
-    """Say that an extra is missing before any work is done."""
+def require(module: str, extra: str) -> None:
+    """Check that an extra is installed, before any work is done.
+
+    Args:
+        module: Module of the extra.
+        extra: Name of the extra.
+
+    Raises:
+        ExtraError: If the module cannot be imported.
+    """
     from importlib import import_module
 
     from hushgrid.errors import ExtraError
@@ -35,14 +73,27 @@ def need(module: str, extra: str) -> None:
         ) from None
 
 
-def say(text: str, json_target: str | None) -> None:
-    """Print for people, unless standard output carries the JSON."""
+def echo(text: str, json_target: str | None) -> None:
+    """Print for people, unless standard output carries the JSON.
+
+    Args:
+        text: What to print.
+        json_target: Value of --json.
+    """
     if json_target != "-":
         sys.stdout.write(text + "\n")
 
 
-def put_json(value: Any, target: str | None) -> list[Path]:
-    """Write JSON to standard output or a file; the files written."""
+def write_json(value: Any, target: str | None) -> list[Path]:
+    """Write JSON to standard output or a file.
+
+    Args:
+        value: Mappings, lists, texts and numbers.
+        target: Value of --json: a file, "-" for standard output, or None.
+
+    Returns:
+        The files written.
+    """
     from hushgrid.files.results import json_text, write_text
 
     if target is None:
@@ -53,12 +104,39 @@ def put_json(value: Any, target: str | None) -> list[Path]:
     return [write_text(Path(target), json_text(value))]
 
 
+def echo_written(paths: Sequence[Path], json_target: str | None, before: str = "") -> None:
+    """Print the names of the files written, if any.
+
+    Args:
+        paths: The files.
+        json_target: Value of --json.
+        before: Text before it.
+    """
+    if paths:
+        echo(f"{before}Written:\n" + "\n".join(f"  {path}" for path in paths), json_target)
+
+
+def token_of(token_file: Path | None) -> str:
+    """A bearer token.
+
+    Args:
+        token_file: File that holds it; None: the environment variable HUSHGRID_TOKEN.
+
+    Returns:
+        The token; empty where there is none.
+    """
+    from hushgrid.files.results import read_text
+
+    return (read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")).strip()
+
+
 @contextmanager
 def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
-    """Bars on standard error while long work runs; yields what begins one.
+    """Progress bars on standard error, for work in several stages.
 
-    Called with a name and a total it gives what to call after each piece; that, called with a
-    number, goes on by so many.
+    Yields:
+        A function that begins a bar: called with a label and a total it returns a function to call
+        after each piece, or with a number of pieces.
     """
     from rich.console import Console
     from rich.progress import (
@@ -87,25 +165,28 @@ def stages() -> Iterator[Callable[[str, int], Callable[..., None]]]:
 
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[..., None]]:
-    """One bar on standard error; yields what to call after each piece, or with how many."""
+    """One progress bar on standard error.
+
+    Args:
+        label: Text before the bar.
+        total: Number of pieces.
+
+    Yields:
+        A function to call after each piece, or with a number of pieces.
+    """
     with stages() as begin:
         yield begin(label, total)
 
 
-# --------------------------------------------------------------------------------------------------
-# The zone that a command is given: a zone file, or one zone of a service file.
-
-
-ZoneName = Annotated[
-    str | None, typer.Option("--zone", help="Zone of a service file that has several.")
-]
-
-
 class Chosen(NamedTuple):
-    """A zone, and how it runs where it comes from a service file.
+    """A zone, and how it runs if it comes from a service file.
 
     The scenario of a service file begins at its `begins`, in local time. Where its models are
-    private, so is `service.own`; the scenario is then what the service publishes from.
+    private, `service.own` holds them; the scenario is then what the service publishes from.
+
+    Attributes:
+        file: The zone.
+        service: The zone as it runs; None for a zone file.
     """
 
     file: ZoneFile
@@ -113,7 +194,18 @@ class Chosen(NamedTuple):
 
 
 def load_either(path: Path, zone: str | None) -> Chosen:
-    """Read a zone file, or the named zone of a service file (its only one without a name)."""
+    """Read a zone file, or one zone of a service file.
+
+    Args:
+        path: The file (TOML).
+        zone: Name of the zone; may be None where there is one only.
+
+    Returns:
+        The zone.
+
+    Raises:
+        FileError: If the file has no such zone, or several and no name is given.
+    """
     from hushgrid.errors import FileError
     from hushgrid.files.service_file import is_service, load_deployment
     from hushgrid.files.toml import TomlFile
@@ -139,3 +231,22 @@ def load_either(path: Path, zone: str | None) -> Chosen:
     one = zones[zone] if zone is not None else next(iter(zones.values()))
     terms = (one.scenario, one.policy, one.provenance, one.seconds, one.learned)
     return Chosen(ZoneFile(*terms, one.time_zone, one.meters), one)
+
+
+def write_page(path: Path, title: str, prose: str, figures: Mapping[str, Figure]) -> Path:
+    """Write an HTML page with figures.
+
+    Args:
+        path: The file.
+        title: Title of the page.
+        prose: Text before the figures.
+        figures: Figures by caption.
+
+    Returns:
+        The file.
+    """
+    from hushgrid.files.results import png_of, write_text
+    from hushgrid.report.learn import html_page
+
+    pictures = {name: png_of(figure) for name, figure in figures.items()}
+    return write_text(path, html_page(title, prose, pictures))

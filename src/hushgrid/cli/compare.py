@@ -1,4 +1,4 @@
-"""hushgrid compare: every method at the same promise, raw and estimated, on one chart."""
+"""hushgrid compare: every method at the same promise; hushgrid floor: the least possible noise."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, ZoneName, need, progress, put_json, say
+from hushgrid.cli import common
 
 if TYPE_CHECKING:
     from hushgrid.compare.datasets import DaySource, Real, Recorded, Simulated
     from hushgrid.model.scenario import Scenario
 
 
-# --------------------------------------------------------------------------------------------------
-# The world that hushgrid compare is asked for: simulated, or real readings with a model.
+STEP, CONTRACT_W = 1800, 15_000  # defaults of real readings: [s], [W]
 
 
-STEP, CONTRACT_W = 1800, 15_000  # of real readings, where nothing else is said: [s], [W]
-
-
-def simulated(
+def _simulated(
     world: str, sigma: float, shock: float, zones: int, houses: int, chains: str | None, seed: int
 ) -> Simulated:
-    """A world in which the public model is true, but for a shock."""
+    """Simulated days in which the public model is true except for a common shock."""
     from hushgrid.compare.datasets import large_world, paper_world, survey_world
     from hushgrid.errors import PlanError
     from hushgrid.files.models import load_survey
@@ -50,7 +46,24 @@ def recorded(
     train_days: int,
     time_zone: str | None,
 ) -> tuple[Recorded, str]:
-    """Real days and where their model is from: a file, or the first days themselves."""
+    """Real days, with a model from a file or learned from the first days.
+
+    Args:
+        path: File of readings.
+        mapping: Names of its columns: canonical, lcl or pecan.
+        config: Zone or service file with the model; None: learn it.
+        zone: Zone of a service file that has several.
+        interval: Step [s]; None: the zone's, or 1800.
+        bound: Contract bound [Wh a step] of a learned model; None: that of 15 kW.
+        train_days: First days, to learn from.
+        time_zone: IANA name; None: the zone's, or UTC.
+
+    Returns:
+        The days, and where their model comes from, in words.
+
+    Raises:
+        PlanError: If options contradict each other or too few days are left.
+    """
     from hushgrid.compare.datasets import Recorded, learn_habits, real_days
     from hushgrid.errors import PlanError
     from hushgrid.files.readings import read_histories
@@ -65,7 +78,7 @@ def recorded(
     where = time_zone or given.time_zone
     real = real_days(read_histories(path, mapping=mapping, time_zone=where, seconds=seconds))
     if given.scenario is not None:
-        return Recorded.of(given.scenario, _of_zone(real, given)), given.told
+        return Recorded.of(given.scenario, _of_zone(real, given)), given.origin
     if len(real.readings) < train_days + 2:
         raise PlanError(
             f"train_days is {train_days} but there are {len(real.readings)} whole days;"
@@ -73,27 +86,26 @@ def recorded(
         )
     contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
     scenario = learn_habits(real.readings[:train_days], contract)
-    told = f"learned from the first {train_days} days, which are not compared"
-    return Recorded.of(scenario, real.days(slice(train_days, None))), told
+    origin = f"learned from the first {train_days} days, which are not compared"
+    return Recorded.of(scenario, real.days(slice(train_days, None))), origin
 
 
 class _Given(NamedTuple):
-    """What a zone or service file says that matters here; nothing without one."""
+    """What a comparison needs of a zone or service file; empty without one."""
 
     scenario: Scenario | None = None
     seconds: int | None = None
     time_zone: str = "UTC"
     meters: tuple[str, ...] = ()
-    told: str = ""
+    origin: str = ""
 
     @classmethod
     def read(cls, path: Path, name: str | None) -> _Given:
         """From a zone file, whose houses may name their meters, or a service file."""
-        from hushgrid.cli.common import load_either
         from hushgrid.files.deployment import meter_ids
         from hushgrid.files.toml import TomlFile
 
-        zone, service = load_either(path, name)
+        zone, service = common.load_either(path, name)
         meters: tuple[str, ...] = ()
         if service is not None and service.pattern is not None:
             meters, scenario = service.meters, service.pattern.scenario
@@ -103,13 +115,13 @@ class _Given(NamedTuple):
             if any({"meters", "meters_file"} & set(group) for group in groups):
                 meters = meter_ids(groups, path.parent, file.faults)
             file.check()
-        told = "given by a zone or service file"
+        origin = "given by a zone or service file"
         if zone.learned.homes:
-            told += (
+            origin += (
                 f", learned from homes ({zone.learned.origin}); no day is held back, so give"
                 " readings it was not learned from"
             )
-        return cls(scenario, zone.seconds, zone.time_zone, meters, told)
+        return cls(scenario, zone.seconds, zone.time_zone, meters, origin)
 
 
 def _of_zone(real: Real, given: _Given) -> Real:
@@ -141,7 +153,7 @@ def compare(
     secret: Annotated[str, typer.Option(help="step, interval or trajectory.")] = "interval",
     epsilon: Annotated[float, typer.Option(help="What to promise about the secret.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Chance of an exception, where one fits.")] = 0.0,
-    eta: Annotated[float, typer.Option(help="hushgrid's middle trust, beside 0 and 1.")] = 0.05,
+    eta: Annotated[float, typer.Option(help="hushgrid's middle trust, between 0 and 1.")] = 0.05,
     days: Annotated[int, typer.Option(min=2, help="Days of the comparison.")] = 200,
     world: Annotated[str, typer.Option(help="paper, large or survey.")] = "paper",
     sigma: Annotated[float, typer.Option(min=0, max=10, help="How much habits differ.")] = 0.0,
@@ -158,16 +170,14 @@ def compare(
         Path | None,
         typer.Option(help="Zone or service file with the model of the readings; else learned."),
     ] = None,
-    zone: ZoneName = None,
+    zone: common.ZoneName = None,
     interval: Annotated[
         int | None, typer.Option(min=60, help="Step of real readings [s]; else the zone's, 1800.")
     ] = None,
     time_zone: Annotated[
         str | None, typer.Option(help="Where real days begin at 0:00; else the zone's, UTC.")
     ] = None,
-    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan: names of columns.")] = (
-        "canonical"
-    ),
+    mapping: common.Columns = "canonical",
     bound: Annotated[
         int | None, typer.Option(min=1, help="Contract bound of real homes [Wh]; else 15 kW.")
     ] = None,
@@ -182,12 +192,18 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder; a stopped run goes on from it.")] = Path(
         "out/compare"
     ),
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
-    """Put every method on one chart at the same promise, raw and estimated.
+    """Compare every method at the same promise, raw and estimated, on one chart.
 
     Example: hushgrid compare --secret interval --epsilon 1 --days 200 --shock 0.3
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        PlanError: If options contradict each other.
     """
     from hushgrid import report
     from hushgrid.compare.comparison import compare as compared
@@ -203,7 +219,7 @@ def compare(
         write_text,
     )
 
-    need("matplotlib", "plot")
+    common.require("matplotlib", "plot")
     asked: Any = secret
     promise, methods = MethodPromise(asked, epsilon, delta), methods_with(eta)
     model = f"true but for a common shock of {shock:g}" if shock else "true"
@@ -211,7 +227,7 @@ def compare(
     if readings is None:
         if config is not None:
             raise PlanError("config is set without readings; give readings, or no config.")
-        source = simulated(world, sigma, shock, zones, houses, chains, seed)
+        source = _simulated(world, sigma, shock, zones, houses, chains, seed)
     else:
         if shock:
             raise PlanError(f"shock is {shock} with real readings; they have their own: give 0.")
@@ -219,7 +235,7 @@ def compare(
             readings, mapping, config, zone, interval, bound, train_days, time_zone
         )
         days, chart_days = (min(n, len(source.readings)) for n in (days, chart_days))
-        attack_days = 0  # nobody knows who was at home
+        attack_days = 0  # the true occupancy is not known
     make_folder(out)
     settings = {
         "secret": secret, "delta": delta, "eta": eta, "world": world if readings is None else "",
@@ -230,7 +246,7 @@ def compare(
     }  # fmt: skip
     before = settings | {"digest": source.digest_before}
     kept = Journal(out / "days.jsonl", settings, before)
-    with progress("days", days) as tick:
+    with common.progress("days", days) as tick:
         result = compared(
             source, promise, days=days, seed=seed, attack_days=attack_days, methods=methods,
             known=kept, tick=tick,
@@ -259,10 +275,10 @@ def compare(
         write_text(out / "compare.html", report.comparison_page(title, parts, drawings)),
         write_text(out / "compare.json", json_text(values)),
         *save_figures(out, figures),
-        *put_json(values, json),
+        *common.write_json(values, json),
     ]
-    say("\n\n".join(parts.values()) + "\n", json)
-    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    common.echo("\n\n".join(parts.values()) + "\n", json)
+    common.echo_written(written, json)
 
 
 def _curve(
@@ -280,7 +296,7 @@ def _curve(
     first = replace(source, scenarios=source.scenarios[:1]) if isinstance(
         source, Simulated) else source  # fmt: skip
     kept = Journal(out / "chart.jsonl", *settings)
-    with progress("chart, days", days * len(CURVE)) as tick:
+    with common.progress("chart, days", days * len(CURVE)) as tick:
         return [
             compared(
                 first, replace(promise, epsilon=promise.epsilon * at), days=days, seed=seed,
@@ -296,26 +312,25 @@ def _battery_scores(source: Any, seed: int) -> Any:
     from hushgrid.compare.datasets import Simulated
 
     first = Simulated(source.scenarios[:1], source.seed, source.shock, source.horizon)
-    with progress("batteries", 3 * len(SIZES)) as tick:
+    with common.progress("batteries", 3 * len(SIZES)) as tick:
         days = [first.day(number) for number in range(30)]
         return score_zone(first.scenarios[0], days, houses=30, seed=seed, tick=tick)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid floor: the least noise any additive mechanism could do with, for small cases.
-
-
 def floor(
     absent: Annotated[int, typer.Option(help="Readings are uniform on 0..this when away [Wh].")],
-    present: Annotated[int, typer.Option(help="The same when somebody is at home [Wh].")],
+    present: Annotated[int, typer.Option(help="The same when occupied [Wh].")],
     epsilon: Annotated[float, typer.Option(help="What one release may lose.")] = 0.5,
     cells: Annotated[int, typer.Option(help="Cells of the grid, at most 200.")] = 40,
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
-    """Compare the noise of our rules with a linear programme's floor, one reading, one step.
+    """Compare the noise of each rule with a linear programme's lower bound: one reading, one step.
 
     Example: hushgrid floor --absent 500 --present 1000 --epsilon 0.5
+
+    \f
+    Args: see the help of each option.
     """
     import numpy as np
 
@@ -343,5 +358,5 @@ def floor(
     }
     lines = [f"standard deviation of the noise, in {top} Wh:", f"  {'floor':14s} {least / top:.3f}"]
     lines += [f"  {name:14s} {2**0.5 * b / top:.3f}" for name, b in scales.items()]
-    say("\n".join(lines), json)
-    put_json(values, json)
+    common.echo("\n".join(lines), json)
+    common.write_json(values, json)

@@ -1,4 +1,7 @@
-"""hushgrid learn: occupancy models and consumption laws from histories or a survey."""
+"""hushgrid learn: occupancy models and consumption laws from histories or a survey.
+
+Writes a zone, a service file that runs it, the model, figures and a page.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, need, put_json, say, stages
+from hushgrid.cli import common
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushgrid._numbers import Floats
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ExportedModels, ZoneChoices
+    from hushgrid.learn.export import ExportedModels, ZoneChoices, ZoneSettings
     from hushgrid.learn.histories import Histories
     from hushgrid.learn.learner import Learned
 
 
-# --------------------------------------------------------------------------------------------------
-# A zone of a survey's chains alone, for hushgrid learn.
+DAY = 86_400  # [s]
 
 
-def zone_from_survey(
+def _zone_from_survey(
     out: Path,
     survey: str | None,
     mix: str | None,
@@ -34,7 +36,7 @@ def zone_from_survey(
     bound: int | None,
     begins: datetime | None,
 ) -> tuple[dict[str, Any], tuple[PublishedGroup, ...], list[Path]]:
-    """A zone of the survey's chains alone: public, with laws that say nothing.
+    """A zone of the survey's chains only: public, with uniform laws.
 
     Returns:
         The figures of the command, the chains by number of residents, and the files written.
@@ -43,7 +45,7 @@ def zone_from_survey(
     from hushgrid.files.models import load_survey
     from hushgrid.files.results import make_folder, save_model, write_text
     from hushgrid.learn.evaluation import PublishedGroup
-    from hushgrid.learn.export import ZoneSettings, service_text, zone_text
+    from hushgrid.learn.export import ZoneSettings, zone_text
     from hushgrid.learn.habits import (
         PSEUDO_COUNT,
         RESPONDENTS,
@@ -78,7 +80,7 @@ def zone_from_survey(
         bound=top,
         bound_by="given as the contract's" if bound else "assumed: a contract of 10 kW",
         eta=1.0,
-        eta_by="nobody: there are no laws to trust",
+        eta_by="not set by a person: there are no laws to trust",
         provenance="public",
         homes=0,
         epsilon=0.0,
@@ -99,12 +101,10 @@ def zone_from_survey(
     names = ["theta.json", *(f"theta{i}.json" for i in range(2, len(models) + 1))]
     for name in names[1:]:
         text += f'\n[[models]]\nfile = "{name}"\n'
-    at = first_interval(0, seconds, begins)
     written = [
         *(save_model(out / name, model) for name, model in zip(names, models, strict=True)),
         write_text(out / "zone.toml", text),
-        write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
-        *put_key(out),
+        *_service_files(out, offer, _first_interval(0, seconds, begins)),
     ]
     week = 7 * 86_400 // seconds
     values = {
@@ -126,20 +126,20 @@ def zone_from_survey(
     return values, tuple(public for public, _ in groups), written
 
 
-def draw_survey(
+def _draw_survey(
     out: Path, values: dict[str, Any], public: tuple[PublishedGroup, ...], seconds: int
 ) -> list[Path]:
-    """The chains as a picture, and a page with it; there are no laws and no days to draw."""
-    from hushgrid.files.results import png_of, save_figures, write_text
-    from hushgrid.report.learn import chain_figure, html_page
+    """A figure of the chains, and a page with it; there are no laws and no days to draw."""
+    from hushgrid.files.results import save_figures
+    from hushgrid.report.learn import chain_figure
 
     drawn = {"transitions": chain_figure(public, seconds)}
-    pictures = {name: png_of(figure) for name, figure in drawn.items()}
-    page = html_page(f"Zone {values['zone']} of a survey", survey_prose(values), pictures)
-    return [*save_figures(out, drawn), write_text(out / "report.html", page)]
+    title = f"Zone {values['zone']} of a survey"
+    page = common.write_page(out / "report.html", title, _survey_prose(values), drawn)
+    return [*save_figures(out, drawn), page]
 
 
-def survey_prose(values: dict[str, Any]) -> str:
+def _survey_prose(values: dict[str, Any]) -> str:
     """What the zone is, and what smoothing protects."""
     slots = values["slots_unprotected"]
     return (
@@ -152,23 +152,16 @@ def survey_prose(values: dict[str, Any]) -> str:
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# What hushgrid learn writes: the zone, a service that runs it, the model, pictures and a page.
-
-
-DAY = 86_400  # [s]
-
-
-def write(
+def _write(
     out: Path, result: Learned, made: ExportedModels, asked: ZoneChoices, begins: datetime | None
 ) -> list[Path]:
-    """theta.json, zone.toml and service.toml with a key; no figure has a part in them."""
+    """theta.json, zone.toml and service.toml with a key; no evaluation figure affects them."""
     from secrets import token_hex
 
     import numpy as np
 
     from hushgrid.files.results import save_model, write_text
-    from hushgrid.learn.export import ZoneSettings, groups_of, service_text, zone_text
+    from hushgrid.learn.export import ZoneSettings, groups_of, zone_text
     from hushgrid.learn.habits import model_of
 
     groups = groups_of(result, made)
@@ -192,29 +185,30 @@ def write(
         # of private models it would be something to check guesses against
         digest=token_hex(32) if made.provenance == "private" else model.digest,
     )
-    at = first_interval(result.ends, result.seconds, begins)
     return [
         save_model(out / "theta.json", model),
         write_text(out / "zone.toml", zone_text(offer, groups)),
-        write_text(out / "service.toml", service_text(offer, at.strftime("%Y-%m-%dT%H:%M:%SZ"))),
-        *put_key(out),
+        *_service_files(out, offer, _first_interval(result.ends, result.seconds, begins)),
     ]
 
 
-def put_key(out: Path) -> list[Path]:
-    """The key of the service, where there is none yet; the files written."""
+def _service_files(out: Path, offer: ZoneSettings, begins: datetime) -> list[Path]:
+    """service.toml, and its key where there is none yet."""
+    from hushgrid.files.results import write_text
+    from hushgrid.learn.export import service_text
     from hushgrid.service.ledger.writer import create
     from hushgrid.service.readiness import KEY_FILE
 
-    key = out / KEY_FILE
-    if key.exists():
-        return []
-    create(key)
-    return [key]
+    text, key = service_text(offer, begins.strftime("%Y-%m-%dT%H:%M:%SZ")), out / KEY_FILE
+    written = [write_text(out / "service.toml", text)]
+    if not key.exists():
+        create(key)
+        written.append(key)
+    return written
 
 
-def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
-    """When a service begins: as asked, today, or on the day after readings that go on till then."""
+def _first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
+    """First interval of a service: the given one, else today, or the day after the readings."""
     if asked is not None:
         at = int(asked.replace(tzinfo=asked.tzinfo or UTC).timestamp())
         return datetime.fromtimestamp(at // seconds * seconds, UTC)
@@ -222,16 +216,16 @@ def first_interval(ends: int, seconds: int, asked: datetime | None) -> datetime:
     return datetime.fromtimestamp(max(today, -(-ends // DAY) * DAY), UTC)
 
 
-def draw(
+def _draw(
     out: Path, result: Learned, found: Histories, made: ExportedModels, values: dict[str, Any]
 ) -> list[Path]:
-    """Pictures of chains, laws and decoded days, and a page with all of them."""
+    """Figures of chains, laws and decoded days, and a page with all of them."""
     import numpy as np
 
-    from hushgrid.files.results import png_of, save_figures, write_text
+    from hushgrid.files.results import save_figures
     from hushgrid.learn.em import posterior, select_homes
     from hushgrid.learn.histories import clamped
-    from hushgrid.report.learn import chain_figure, html_page, law_figure, learned_prose
+    from hushgrid.report.learn import chain_figure, law_figure, learned_prose
 
     some = np.unique(np.linspace(0, len(result.usable) - 1, 3).astype(int))
     usable = clamped(found.homes(result.usable[some]))
@@ -241,13 +235,21 @@ def draw(
         "laws": law_figure(made.public, made.bound),
         "days": example_days(usable, post),
     }
-    pictures = {name: png_of(figure) for name, figure in drawn.items()}
-    page = html_page(f"Learned zone {values['zone']}", learned_prose(values), pictures)
-    return [*save_figures(out, drawn), write_text(out / "report.html", page)]
+    title = f"Learned zone {values['zone']}"
+    page = common.write_page(out / "report.html", title, learned_prose(values), drawn)
+    return [*save_figures(out, drawn), page]
 
 
 def example_days(found: Histories, post: Floats) -> Figure:
-    """Two days of some homes with the chance that somebody is at home."""
+    """Figure of two days of some homes with the probability that they are occupied.
+
+    Args:
+        found: Histories of the homes.
+        post: (homes, steps) probability of occupancy.
+
+    Returns:
+        The figure.
+    """
     from hushgrid.report.learn import days_figure
 
     these = _two_days(found)
@@ -293,11 +295,9 @@ def learn(
     mix: Annotated[
         str | None, typer.Option(help="Without readings: houses by residents, such as 1:30,2:40.")
     ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Known occupancy: meter_id, start_utc, occupied.")
-    ] = None,
+    labels: common.Labels = None,
     zone: Annotated[str, typer.Option(help="Name of the zone.")] = "learned",
-    time_zone: Annotated[str, typer.Option(help="Whose times of day habits keep.")] = "UTC",
+    time_zone: Annotated[str, typer.Option(help="Zone of the times of day.")] = "UTC",
     begin: Annotated[
         str | None,
         typer.Option("--from", metavar="TIME", help="First step, UTC; else the earliest reading."),
@@ -336,9 +336,7 @@ def learn(
         float | None, typer.Option(min=0, max=1, help="Set eta yourself; needs --eta-set-by.")
     ] = None,
     eta_set_by: Annotated[str, typer.Option(help="Who set eta, and why.")] = "",
-    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan: names of columns.")] = (
-        "canonical"
-    ),
+    mapping: common.Columns = "canonical",
     begins: Annotated[
         datetime | None,
         typer.Option(
@@ -346,11 +344,14 @@ def learn(
         ),
     ] = None,
     figures: Annotated[bool, typer.Option(help="Draw pictures and report.html.")] = True,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
-    """Learn Theta, f and bounds from histories or a survey, and say how far to trust them.
+    """Learn Theta, f and bounds from histories or a survey, with the trust they deserve.
 
     Example: hushgrid learn --readings readings.parquet --out learned --time-zone Europe/Zurich
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.files.models import save_learned
     from hushgrid.files.readings import read_habits, read_histories, read_meters
@@ -363,23 +364,23 @@ def learn(
 
     asked = ZoneChoices(zone, time_zone, bound, bound_budget, pool_budget, eta, eta_set_by)
     if figures:
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
     seconds, first, last = _seconds(interval), _instant("from", begin), _instant("to", end)
     if readings is None:
         seconds = seconds or 900
-        values, chains, written = zone_from_survey(
+        values, chains, written = _zone_from_survey(
             out, survey, mix, zone, seconds, time_zone, bound, begins
         )
         if figures:
-            written += draw_survey(out, values, chains, seconds)
-        say(survey_prose(values), json)
-        written += put_json(values, json)
-        say(_written(written), json)
+            written += _draw_survey(out, values, chains, seconds)
+        common.echo(_survey_prose(values), json)
+        written += common.write_json(values, json)
+        common.echo_written(written, json, "\n")
         return
     given = {"--from": first, "--to": last, "--interval": seconds, "--meters": meters}
     _need_public(asked, [name for name, value in given.items() if value is None])
     make_folder(out)
-    with stages() as watch:
+    with common.stages() as watch:
         found = read_histories(
             readings, mapping=mapping, time_zone=time_zone, seconds=seconds, begins=first,
             ends=last, meters=None if meters is None else read_meters(meters), labels=labels,
@@ -394,20 +395,15 @@ def learn(
         result = learned(found, habits, terms, watch=watch, pooled=pool_budget is not None)
     made = export_models(result, found, asked, SecureNoise())
     # before any figure: none of them may decide whether a pooled model is published
-    written = write(out, result, made, asked, begins)
+    written = _write(out, result, made, asked, begins)
     judged = operator_figures(result, made, found, habits, asked)
     values = learned_values(result, made, judged, asked, found)
     written.append(save_learned(out, learned_content(result, made, judged, values)))
     if figures:
-        written += draw(out, result, found, made, values)
-    say(learned_prose(values), json)
-    written += put_json(values, json)
-    say(_written(written), json)
-
-
-def _written(paths: list[Path]) -> str:
-    """The files, one on each line."""
-    return "\nWritten:\n" + "\n".join(f"  {path}" for path in paths)
+        written += _draw(out, result, found, made, values)
+    common.echo(learned_prose(values), json)
+    written += common.write_json(values, json)
+    common.echo_written(written, json, "\n")
 
 
 def _need_public(asked: ZoneChoices, missing: list[str]) -> None:

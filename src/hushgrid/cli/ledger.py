@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, put_json, say
+from hushgrid.cli import common
 
 if TYPE_CHECKING:
     from hushgrid.service.ledger.chain import ChainReport, Verify
@@ -28,63 +28,70 @@ Store = Annotated[
 LedgerFile = Annotated[
     str, typer.Argument(metavar="STORE", help="Path of a ledger; a database server has its own.")
 ]
-OneZone = Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")]
 
 
 @app.command()
 def show(
     store: Store,
-    zone: OneZone = None,
+    zone: common.OneZone = None,
     last: Annotated[int, typer.Option(min=0, help="Releases to list.")] = 10,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
-    """Say where each zone stands: its terms, its spending, its last releases.
+    """Show each zone's terms, budget spent and last releases.
 
     Example: hushgrid ledger show ledger.db --zone elm-street
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.service.ledger.chain import check
 
     with _records(store, zone) as (records, durable):
-        report = check(records, _judge(None), durable)
-    for standing in report.standings.values():
-        say(_prose(standing, last), json)
+        report = check(records, _verifier(None), durable)
+    for state in report.standings.values():
+        common.echo(_prose(state, last), json)
     _conclude(report, json)
 
 
 @app.command()
 def verify(
     store: Store,
-    zone: OneZone = None,
-    key: Annotated[
-        str | None, typer.Option(help="Public key (hex) that must have signed everything.")
-    ] = None,
-    head: Annotated[
-        list[str] | None, typer.Option(help="Digest from a release you kept; must be in there.")
-    ] = None,
-    json: Json = None,
+    zone: common.OneZone = None,
+    key: common.SigningKey = None,
+    head: common.Heads = None,
+    json: common.Json = None,
 ) -> None:
     """Verify every record: order, digests, signatures, rules. Exit 1 if one is bad.
 
     Example: hushgrid ledger verify ledger.db --zone elm-street
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.service.ledger.chain import check
 
     known = {_hexadecimal("head", digest): None for digest in head or ()}
     with _records(store, zone) as (records, durable):
-        report = check(records, _judge(key), {**known, **durable})
+        report = check(records, _verifier(key), {**known, **durable})
     _conclude(report, json)
 
 
 @app.command()
 def export(
     store: Store,
-    zone: OneZone = None,
+    zone: common.OneZone = None,
     out: Annotated[str, typer.Option(metavar="FILE|-", help="Where the records go.")] = "-",
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Write every record as one line of JSON; scripts/verify_ledger.py checks it without hushgrid.
 
     Example: hushgrid ledger export ledger.db --out ledger.ndjson
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        LedgerError: If records and JSON both go to standard output.
     """
     from hushgrid.errors import LedgerError
     from hushgrid.files.results import write_text
@@ -100,25 +107,30 @@ def export(
     if out == "-":
         sys.stdout.buffer.write("".join(lines).encode())
     else:
-        say(f"Written:\n  {write_text(Path(out), ''.join(lines))}", json)
+        common.echo(f"Written:\n  {write_text(Path(out), ''.join(lines))}", json)
     only = next(iter(heads.values())) if len(heads) == 1 else None
-    put_json({"records": len(lines), "head": only, "first_bad": None, "heads": heads}, json)
+    common.write_json(
+        {"records": len(lines), "head": only, "first_bad": None, "heads": heads}, json
+    )
 
 
 @app.command()
 def backup(
     store: LedgerFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; a new file.")],
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Copy a ledger file while the service runs, and verify every record of the copy.
 
     Example: hushgrid ledger backup ledger.sqlite ledger-2026-01-31.sqlite
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.service.ledger.writer import back_up
 
-    report = back_up(_file_of(store), file, _judge(None))
-    say(f"Written:\n  {file}", json)
+    report = back_up(_file_of(store), file, _verifier(None))
+    common.echo(f"Written:\n  {file}", json)
     _conclude(report, json)
 
 
@@ -126,16 +138,19 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A copy made by backup.")],
     store: LedgerFile,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Put a copy where a ledger was; one that lacks what was published there is refused.
 
     Example: hushgrid ledger restore ledger-2026-01-31.sqlite ledger.sqlite
-    """
-    from hushgrid.service.ledger.writer import restore as put_back
 
-    report = put_back(file, _file_of(store), _judge(None))
-    say(f"Written:\n  {_file_of(store)}", json)
+    \f
+    Args: see the help of each option.
+    """
+    from hushgrid.service.ledger.writer import restore as restore_copy
+
+    report = restore_copy(file, _file_of(store), _verifier(None))
+    common.echo(f"Written:\n  {_file_of(store)}", json)
     _conclude(report, json)
 
 
@@ -145,11 +160,14 @@ def transfer(
     config: Annotated[Path, typer.Option(help="Service file (TOML), with the old rosters.")],
     source: Annotated[str, typer.Option("--from", metavar="ZONE", help="Zone the house leaves.")],
     target: Annotated[str, typer.Option("--to", metavar="ZONE", help="Zone it comes into.")],
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Carry what a house has spent into the zone it moves to; the service must be stopped.
 
     Example: hushgrid ledger transfer elm-0007 --config service.toml --from elm --to oak
+
+    \f
+    Args: see the help of each option.
     """
     import time
 
@@ -157,13 +175,13 @@ def transfer(
     from hushgrid.service.transfer import move
 
     moved = move(load_deployment(config), meter, source, target, time.time())
-    said = "carries" if moved.anew else "was carried over already with"
-    say(
-        f"house {moved.house} {said} epsilon {moved.epsilon:.6g} from {source} to {target}; now"
+    state = "carries" if moved.anew else "was carried over already with"
+    common.echo(
+        f"house {moved.house} {state} epsilon {moved.epsilon:.6g} from {source} to {target}; now"
         " change the rosters and start hushgrid serve --new-epoch",
         json,
     )
-    put_json({**moved._asdict(), "from": source, "to": target}, json)
+    common.write_json({**moved._asdict(), "from": source, "to": target}, json)
 
 
 def _file_of(store: str) -> Path:
@@ -204,8 +222,8 @@ def _is_export(path: Path) -> bool:
         return stream.read(1) == b"{"
 
 
-def _judge(key: str | None) -> Verify:
-    """What judges signatures: of the key in the genesis, and that it is the one asked for."""
+def _verifier(key: str | None) -> Verify:
+    """Verifier of signatures by the key in the genesis, which must be `key` where given."""
     from hushgrid.service.ledger.writer import verify_signature as of_key
 
     if key is None:
@@ -232,58 +250,58 @@ def _conclude(report: ChainReport, json: str | None) -> None:
     several = len(report.standings) != 1
     if report.first_bad is None:
         of = f"{len(report.standings)} zones" if several else f"head {report.head}"
-        say(f"good: {report.records} records, {of}, signatures checked", json)
+        common.echo(f"good: {report.records} records, {of}, signatures checked", json)
     else:
-        say(f"bad: record {report.first_bad}: {report.reason}", json)
+        common.echo(f"bad: record {report.first_bad}: {report.reason}", json)
     values = {
         "records": report.records,
         "head": None if several else report.head,
         "first_bad": report.first_bad,
         "reason": report.reason,
-        "zones": {zone: _figures(standing) for zone, standing in report.standings.items()},
+        "zones": {zone: _figures(state) for zone, state in report.standings.items()},
     }
-    put_json(values, json)
+    common.write_json(values, json)
     if report.first_bad is not None:
         raise typer.Exit(1)
 
 
-def _figures(standing: LedgerState) -> dict[str, Any]:
-    epoch, gap = standing.epoch, standing.gap
+def _figures(state: LedgerState) -> dict[str, Any]:
+    epoch, gap = state.epoch, state.gap
     return {
-        "mode": standing.mode,
-        "key": standing.key,
-        "records": standing.head.seq,
-        "head": standing.head.digest,
-        "signature": standing.signature,
+        "mode": state.mode,
+        "key": state.key,
+        "records": state.head.seq,
+        "head": state.head.digest,
+        "signature": state.signature,
         "epoch": None if epoch is None else {"digest": epoch.digest, "first": epoch.first},
-        "schedule": standing.schedule,
-        "t": standing.last_t,
-        "epsilon": standing.epsilon,
-        "releases": standing.counts,
-        "transfers": len(standing.transfers),
+        "schedule": state.schedule,
+        "t": state.last_t,
+        "epsilon": state.epsilon,
+        "releases": state.counts,
+        "transfers": len(state.transfers),
         "gap": None if gap is None else {"first": gap.first, "last": gap.last, "why": gap.why},
-        "booked": len(standing.booked),
+        "booked": len(state.booked),
     }
 
 
-def _prose(standing: LedgerState, last: int) -> str:
-    epoch = standing.epoch
-    counts = ", ".join(f"{n} from {source}" for source, n in standing.counts.items()) or "none"
+def _prose(state: LedgerState, last: int) -> str:
+    epoch = state.epoch
+    counts = ", ".join(f"{n} from {source}" for source, n in state.counts.items()) or "none"
     terms = f"terms {epoch.digest[:12]} from step {epoch.first} on" if epoch else "no epoch yet"
     lines = [
-        f"zone {standing.zone}: {standing.mode}, {standing.head.seq} records, {terms}",
-        f"  releases: {counts}; epsilon of all together at most {standing.epsilon:.6g}",
-        f"  head: {standing.head.digest}",
+        f"zone {state.zone}: {state.mode}, {state.head.seq} records, {terms}",
+        f"  releases: {counts}; epsilon of all together at most {state.epsilon:.6g}",
+        f"  head: {state.head.digest}",
     ]
-    for lost in standing.booked:
+    for lost in state.booked:
         cost = f"epsilon {lost.epsilon:.6g}"
         lines.append(f"  steps {lost.first} to {lost.last} may be lost: booked with {cost}")
-    if (gap := standing.gap) is not None:
+    if (gap := state.gap) is not None:
         lines.append(f"  steps {gap.first} to {gap.last} may be lost: run hushgrid resume")
-    shown = standing.releases[-last:] if last else ()
-    if shown:
+    releases = state.releases[-last:] if last else ()
+    if releases:
         lines.append(f"  {'t':>6} {'start [s]':>11} {'rate':>12} {'scale [Wh]':>11} source")
-    for one in shown:
+    for one in releases:
         rate = f"{one.rate:12.6g} {one.scale:11.6g}"
         lines.append(f"  {one.t:6d} {one.start:11d} {rate} {one.source}")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, need, put_json, say
+from hushgrid.cli import common
 
 app = typer.Typer(help="Show, compare and validate learned models.", no_args_is_help=True)
 
@@ -16,10 +16,13 @@ HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write a page with
 
 
 @app.command()
-def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
-    """Say what a learned model holds, how good it is and how far to trust it.
+def show(model: Folder, html: HtmlFile = None, json: common.Json = None) -> None:
+    """Show what a learned model holds, how good it is and how far to trust it.
 
     Example: hushgrid model show learned --html model.html
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.files.models import load_learned, published_groups
     from hushgrid.report.learn import learned_prose
@@ -40,8 +43,8 @@ def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
     if html is not None:
         from hushgrid.report.learn import chain_figure, law_figure
 
-        need("matplotlib", "plot")
-        _page(
+        common.require("matplotlib", "plot")
+        common.write_page(
             html,
             f"Learned zone {content['zone']}",
             prose,
@@ -50,15 +53,21 @@ def show(model: Folder, html: HtmlFile = None, json: Json = None) -> None:
                 "laws": law_figure(public, content["bound"]),
             },
         )
-    say(prose, json)
-    put_json(values, json)
+    common.echo(prose, json)
+    common.write_json(values, json)
 
 
 @app.command()
-def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = None) -> None:
-    """Hold two learned models against each other: chains and laws.
+def compare(first: Folder, second: Folder, html: HtmlFile = None, json: common.Json = None) -> None:
+    """Compare two learned models: chains and laws.
 
     Example: hushgrid model compare january february
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        ModelError: If the models have steps of different lengths.
     """
     import numpy as np
 
@@ -68,7 +77,8 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
     a, b = load_learned(first), load_learned(second)
     if a["seconds"] != b["seconds"]:
         raise ModelError(
-            f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two alike."
+            f"the models have steps of {a['seconds']} s and {b['seconds']} s; give two with"
+            " the same steps."
         )
     bound = max(a["bound"], b["bound"])
     one, other = published_groups(a), published_groups(b)
@@ -94,14 +104,14 @@ def compare(first: Folder, second: Folder, html: HtmlFile = None, json: Json = N
     if html is not None:
         from hushgrid.report.learn import chain_figure
 
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
         drawn = {
             f"transitions of {first}": chain_figure(one, a["seconds"]),
             f"transitions of {second}": chain_figure(other, b["seconds"]),
         }
-        _page(html, "Two learned models", "\n".join(lines), drawn)
-    say("\n".join(lines), json)
-    put_json(values, json)
+        common.write_page(html, "Two learned models", "\n".join(lines), drawn)
+    common.echo("\n".join(lines), json)
+    common.write_json(values, json)
 
 
 def _apart(x: Any, y: Any, bound: int) -> float:
@@ -117,17 +127,21 @@ def _apart(x: Any, y: Any, bound: int) -> float:
 def validate(
     model: Folder,
     readings: Annotated[Path, typer.Option(help="New readings of the same homes.")],
-    labels: Annotated[
-        Path | None, typer.Option(help="Known occupancy: meter_id, start_utc, occupied.")
-    ] = None,
+    labels: common.Labels = None,
     level: Annotated[float, typer.Option(min=0, max=0.5, help="Chance of a false alarm.")] = 0.01,
-    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan.")] = "canonical",
+    mapping: common.Columns = "canonical",
     html: HtmlFile = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
-    """Hold new readings against a model: drift of each home, and trust. Exit 1 on drift.
+    """Check new readings against a model: drift of each home, and trust. Exit 1 on drift.
 
     Example: hushgrid model validate learned --readings february.parquet
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        typer.Exit: With code 1 if a home drifted.
     """
     import numpy as np
 
@@ -213,16 +227,16 @@ def validate(
         from hushgrid.cli.learn import example_days
         from hushgrid.report.learn import chain_figure, law_figure
 
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
         some = [new.ids.index(name) for name in drifted[:3]] or _spread(len(new.ids))
         drawn = {
             "decoded days": example_days(new.homes(np.array(some)), post[some]),
             "transitions": chain_figure(public, content["seconds"]),
             "laws": law_figure(public, top),
         }
-        _page(html, f"New readings of {content['zone']}", "\n".join(lines), drawn)
-    say("\n".join(lines), json)
-    put_json(values, json)
+        common.write_page(html, f"New readings of {content['zone']}", "\n".join(lines), drawn)
+    common.echo("\n".join(lines), json)
+    common.write_json(values, json)
     if drifted:
         raise typer.Exit(1)
 
@@ -244,11 +258,3 @@ def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str
         shared = Prototypes(models, np.zeros(0, np.intp), ())
         which[strangers] = assign(new.wh[strangers], shared, models.design)[0]
     return which, [new.ids[i] for i in strangers]
-
-
-def _page(path: Path, title: str, prose: str, figures: dict[str, Any]) -> None:
-    from hushgrid.files.results import png_of, write_text
-    from hushgrid.report.learn import html_page
-
-    pictures = {name: png_of(figure) for name, figure in figures.items()}
-    write_text(path, html_page(title, prose, pictures))

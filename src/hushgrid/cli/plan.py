@@ -7,12 +7,14 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, ZoneName, load_either, need, progress, put_json, say
+from hushgrid.cli import common
+
+_SLOTWISE = "Spend more budget at times of day when occupancy changes quickly."
 
 
 def plan(
     config: Annotated[Path | None, typer.Option(help="Zone or service file (TOML).")] = None,
-    zone: ZoneName = None,
+    zone: common.ZoneName = None,
     paper: Annotated[
         float | None, typer.Option(metavar="SIGMA", help="The paper's zone instead of a file.")
     ] = None,
@@ -39,7 +41,7 @@ def plan(
             help="Choose a clamp below the contract bound; else as the service does, yes.",
         ),
     ] = None,
-    slotwise: Annotated[bool, typer.Option(help="Spend where the chain mixes.")] = False,
+    slotwise: Annotated[bool, typer.Option(help=_SLOTWISE)] = False,
     gaussian: Annotated[
         bool | None,
         typer.Option(
@@ -59,14 +61,20 @@ def plan(
     ] = None,
     tables: Annotated[bool, typer.Option(help="What another eta, epsilon or size costs.")] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure.")] = None,
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
-    """Answer a promise with the noise, the expected price error and the assumptions.
+    """Plan the noise for a promise, with the expected price error and the assumptions.
 
-    A service file is planned as it promises itself, but for what the options change.
+    A service file is planned by its own promise, except for what the options change.
 
     Example: hushgrid plan --config examples/zone.toml --secret interval --epsilon 1
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        PlanError: If a value cannot be planned for.
     """
     from dataclasses import replace
 
@@ -79,7 +87,7 @@ def plan(
     from hushgrid.planning.planner import plan as planned
 
     if out is not None:
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
     if rho is not None and not 0 <= rho < 1e6:
         raise PlanError(f"rho is {rho}; give a relative error of 0 or more.")
     if paper is not None and not 0 <= paper < 1e6:
@@ -95,7 +103,7 @@ def plan(
     delta = (own.delta if secret == own.secret else 0.0) if delta is None else delta
     gaussian = own.gaussian and secret == own.secret if gaussian is None else gaussian
     clamp = (own.rho is not None or rho is not None) if clamp is None else clamp
-    clamp = clamp and not private  # a clamp is chosen by the laws, and would tell of them
+    clamp = clamp and not private  # a clamp is chosen by the laws, and would reveal them
     rho = rho if rho is not None else RHO if own.rho is None else own.rho
     if eta is not None:
         terms = replace(terms, eta=eta)
@@ -105,7 +113,7 @@ def plan(
     if continued and running is None:
         running = options.running(scenario.models, terms.horizon, secret)
     world = (scenario.zone, scenario.tariff, scenario.models, scenario.consumption)
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "secret": secret,
         "epsilon": epsilon,
         "delta": delta,
@@ -116,28 +124,27 @@ def plan(
         "running": running,
     }
     dials = 1 + tables * (len(options.EPSILONS) + (0 if gaussian else len(options.ETAS)))
-    with progress("planning", dials) as tick:
-        found = planned(*world, **asked)
+    with common.progress("planning", dials) as tick:
+        found = planned(*world, **request)
         tick()
         if within is not None:
-            options.check_error(world, found, asked, within)
-        cells = options.sensitivity(world, found, asked, tick) if tables else {}
-    endless = found.leakage  # of a run, which stands for any number of horizons
+            options.check_error(world, found, request, within)
+        cells = options.sensitivity(world, found, request, tick) if tables else {}
+    endless = found.leakage  # of a run, which represents any number of horizons
     if found.running is None:
         endless = options.endless_leakage(found, scenario.models)
     values = report.plan_json(found, rho, endless, private)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private
-    say(report.plan_prose(found, rho, endless, private), json)
+    common.echo(report.plan_prose(found, rho, endless, private), json)
     if private:
-        say(f"\n{_PRIVATE}", json)
+        common.echo(f"\n{_PRIVATE}", json)
     if cells:
-        say("\n" + report.sensitivity_tables(cells), json)
-    written = put_json(values, json)
+        common.echo("\n" + report.sensitivity_tables(cells), json)
+    written = common.write_json(values, json)
     if out is not None:
         written += save_figures(out, {"plan": report.plan_figure(found, scenario.models)})
-    if written:
-        say("\nWritten:\n" + "\n".join(f"  {path}" for path in written), json)
+    common.echo_written(written, json, "\n")
 
 
 _PRIVATE = (
@@ -148,7 +155,7 @@ _PRIVATE = (
 
 
 class _Own(NamedTuple):
-    """What is promised where the options do not say it."""
+    """The promise where the options do not give one."""
 
     secret: str = "interval"
     epsilon: float = 1.0
@@ -170,7 +177,7 @@ def _zone(config: Path | None, zone: str | None, paper: float | None, seed: int)
         raise FileError("config and paper are both set or both unset; give one of them.")
     if config is None:
         return scenario(paper or 0.0, seed), Policy(1.0), False, _Own(), None
-    file, service = load_either(config, zone)
+    file, service = common.load_either(config, zone)
     policy, private = file.policy, file.learned.private
     terms = replace(policy, schedule=Even())
     if service is None:

@@ -1,4 +1,4 @@
-"""hushgrid import: files of readings into a service's meter store."""
+"""hushgrid import: files of readings into a meter store; hushgrid meters: simulated meters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
+from hushgrid.cli import common
 
 if TYPE_CHECKING:
     from hushgrid.files.deployment import ZoneService
@@ -21,14 +21,19 @@ def import_(
         typer.Argument(metavar="FILE...", help="csv, json, ndjson, arrow, parquet, xml."),
     ],
     config: Annotated[Path, typer.Option(help="Service file (TOML).")],
-    mapping: Annotated[str, typer.Option(help="canonical, lcl or pecan: names of columns.")] = (
-        "canonical"
-    ),
-    json: Json = None,
+    mapping: common.Columns = "canonical",
+    json: common.Json = None,
 ) -> None:
     """Put readings from files into the meter store of a service that is not running.
 
     Example: hushgrid import readings.csv --config service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        IntakeError: If a file is not of its format.
+        FileError: If a file cannot be read or written.
     """
     from hushgrid.errors import FileError, IntakeError
     from hushgrid.files.readings import batches_of_file, mapping_named
@@ -43,7 +48,7 @@ def import_(
         sizes = {path: path.stat().st_size for path in files}
         with (
             open_meters(deployment.meters) as store,
-            progress("bytes", sum(sizes.values())) as advance,
+            common.progress("bytes", sum(sizes.values())) as advance,
         ):
             for zone in deployment.zones:
                 store.open_zone(zone.id, zone.meters, zone.seconds)
@@ -60,17 +65,17 @@ def import_(
             " give files that are there."
         ) from None
     receipt = delivery.receipt._asdict()
-    say("\n".join(f"{kind:>10} {count}" for kind, count in receipt.items()), json)
+    common.echo("\n".join(f"{kind:>10} {count}" for kind, count in receipt.items()), json)
     for one in delivery.problems:
-        say(f"  {one}", json)
+        common.echo(f"  {one}", json)
     if kept.outside:
-        say(f"{'outside':>10} {kept.outside} of no zone's horizon: left out", json)
-    told = {**receipt, "outside": kept.outside, "problems": list(delivery.problems)}
-    put_json(told, json)
+        common.echo(f"{'outside':>10} {kept.outside} of no zone's horizon: left out", json)
+    values = {**receipt, "outside": kept.outside, "problems": list(delivery.problems)}
+    common.write_json(values, json)
 
 
 class _Within:
-    """Keeps readings that a zone can still publish; a store holds but some weeks of the others."""
+    """Keeps the readings that a zone can still publish."""
 
     def __init__(self, zones: Sequence[ZoneService]) -> None:
         self._begins = min(zone.begins for zone in zones)
@@ -98,42 +103,40 @@ class _Within:
         return replace(parsed, readings=some)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid meters: a simulated fleet that feeds a curator.
-
-
 def meters(
     config: Annotated[Path, typer.Option(help="Service file (TOML): whose meters these are.")],
     to: Annotated[str, typer.Option(metavar="URL", help="http://HOST:PORT or mqtt://HOST:PORT.")],
-    speed: Annotated[float, typer.Option(min=0.001, help="Times as fast as life.")] = 1.0,
+    speed: Annotated[float, typer.Option(min=0.001, help="Speed-up over real time.")] = 1.0,
     steps: Annotated[int, typer.Option(min=0, help="Intervals to send; 0 goes on.")] = 0,
     form: Annotated[str, typer.Option(help="ndjson or arrow, over HTTP.")] = "ndjson",
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the bearer token; else $HUSHGRID_TOKEN.")
-    ] = None,
-    seed: Seed = 1,
-    json: Json = None,
+    token_file: common.TokenFile = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
     """Simulate the houses of a service and send their readings when each interval ends.
 
     Example: hushgrid meters --config service.toml --to http://127.0.0.1:8080 --steps 4
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        ServiceError: If `form` is neither ndjson nor arrow.
     """
-    import os
     import time
 
     from hushgrid.errors import ServiceError
-    from hushgrid.files.results import read_text
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import FastClock
     from hushgrid.service.ingest import Receipt
     from hushgrid.service.simulated_meters import Fleet, open_channel
 
-    need("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
+    common.require("paho.mqtt.client" if to.startswith("mqtt") else "httpx", "serve")
     if form not in ("ndjson", "arrow"):
         raise ServiceError(f"form is {form!r}; give ndjson or arrow.")
     deployment = load_deployment(config)
-    token = read_text(token_file).strip() if token_file else os.environ.get("HUSHGRID_TOKEN", "")
-    way = open_channel(to, token, form, deployment.mqtt.readings if deployment.mqtt else None)
+    topic = deployment.mqtt.readings if deployment.mqtt else None
+    way = open_channel(to, common.token_of(token_file), form, topic)
     clock = FastClock(time.time(), speed)
     fleets = [Fleet(zone, seed + z, clock.now()) for z, zone in enumerate(deployment.zones)]
     total, sent, done = Receipt(), 0, 0
@@ -148,5 +151,5 @@ def meters(
             sent, done = sent + len(readings), done + 1
     finally:
         way.shut()
-    say(f"{sent} readings of {done} intervals sent: {dict(total._asdict())}", json)
-    put_json({"intervals": done, "readings": sent, **total._asdict()}, json)
+    common.echo(f"{sent} readings of {done} intervals sent: {dict(total._asdict())}", json)
+    common.write_json({"intervals": done, "readings": sent, **total._asdict()}, json)

@@ -1,4 +1,4 @@
-"""hushgrid demo: a simulated zone, alive, with adversaries beside it."""
+"""Commands of a service: init, check, serve, status, resume, client add|list|revoke, and demo."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, need, progress, put_json, say
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid init: a service file that runs, and its key.
+from hushgrid.cli import common
 
 
 def init(
@@ -19,6 +16,12 @@ def init(
     """Write a commented service file that runs as it is, and the key that signs its ledger.
 
     Example: hushgrid init my-zone && hushgrid check my-zone/service.toml
+
+    \f
+    Args: see the help of the argument.
+
+    Raises:
+        FileError: If the service file or the key exists.
     """
     from datetime import UTC, datetime
 
@@ -35,11 +38,7 @@ def init(
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     create(key)
     write_text(service, example(int(today.timestamp())))
-    say(f"Written:\n  {service}\n  {key}", None)
-
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid check: every mistake in a service file, or what it promises.
+    common.echo_written([service, key], None)
 
 
 def check(
@@ -51,7 +50,7 @@ def check(
         float | None,
         typer.Option(min=0.0, max=1e6, metavar="FIGURE", help="As serve --accept-leakage."),
     ] = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Find every mistake in a service file at once; without any, say what it promises and costs.
 
@@ -60,6 +59,13 @@ def check(
     (service.accept_error); exit 2 where the file itself is wrong.
 
     Example: hushgrid check service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        FileError: If the file has a mistake.
+        typer.Exit: With code 1 if `hushgrid serve` would not start.
     """
     from contextlib import suppress
     from dataclasses import replace
@@ -95,7 +101,7 @@ def check(
         if unkept:
             raise FileError("\n".join(unkept))
     except FileError as error:
-        put_json({"ok": False, "problems": str(error).splitlines()}, json)
+        common.write_json({"ok": False, "problems": str(error).splitlines()}, json)
         raise
     agreed = tuple(replace(zone, accepts=accept_leakage) for zone in deployment.zones)
     running: dict[str, Running] = {}
@@ -106,10 +112,9 @@ def check(
         remarks.append(remark)
     examples = [str(one) for one in placeholders(file)]
     (problems if deployment.mode == "production" else remarks).extend(examples)
-    problems += [said for one in found if (said := error_problem(*one))]
+    problems += [problem for one in found if (problem := error_problem(*one))]
     prose = [zone_prose(zone, seen, running.get(zone.id)) for zone, seen in found]
-    said = deployment_prose(deployment, prose, problems, remarks)
-    say(said, json)
+    common.echo(deployment_prose(deployment, prose, problems, remarks), json)
     zones = [zone_json(zone, seen, running.get(zone.id)) for zone, seen in found]
     values = {
         "ok": not problems,
@@ -119,31 +124,15 @@ def check(
         "zones": zones,
         "remarks": remarks,
     }
-    written = put_json(values, json)
-    if written:
-        say(f"\nWritten:\n  {written[0]}", json)
+    common.echo_written(common.write_json(values, json), json, "\n")
     if problems:
         raise typer.Exit(1)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid serve: the curator of a service file, until it is told to stop.
-
-
 def serve(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
-    new_epoch: Annotated[
-        bool, typer.Option("--new-epoch", help="Begin new terms in every zone.")
-    ] = False,
-    accept_leakage: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            metavar="FIGURE",
-            help="With --new-epoch: a leakage above the promise, to be stated in public.",
-        ),
-    ] = None,
+    new_epoch: common.NewEpoch = False,
+    accept_leakage: common.AcceptLeakage = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65_535, help="Instead of the file's http.port.")
     ] = None,
@@ -154,12 +143,15 @@ def serve(
     """Take readings, publish prices and keep the ledger; SIGTERM or Ctrl-C stops it cleanly.
 
     Example: hushgrid serve service.toml
+
+    \f
+    Args: see the help of each option.
     """
     import signal
     import threading
 
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
-        need(module, "serve")
+        common.require(module, "serve")
     from hushgrid.files.deployment import as_curator, with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
@@ -174,64 +166,55 @@ def serve(
     run(deployment, clock=WatchedClock(SystemClock()), stop=stop, new_epoch=new_epoch)
 
 
-# --------------------------------------------------------------------------------------------------
-# hushgrid status: where the zones of a service stand.
-
-
 def status(
     service: Annotated[
         str, typer.Argument(metavar="FILE|URL", help="Service file, or http://HOST:PORT.")
     ],
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with an operator's bearer token, for a URL; else $HUSHGRID_TOKEN."),
-    ] = None,
-    json: Json = None,
+    token_file: common.TokenFile = None,
+    json: common.Json = None,
 ) -> None:
     """Show each zone's last step, budget spent and left, and state.
 
     How many meters were missing in the last interval is for operators: give a URL and a token.
 
     Example: hushgrid status service.toml
+
+    \f
+    Args: see the help of each option.
     """
-    import os
     import time
     from dataclasses import asdict
 
-    from hushgrid.files.results import read_text
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.readiness import from_ledger, from_service
 
     if service.startswith(("http://", "https://")):
-        need("httpx", "serve")
-        given = read_text(token_file) if token_file else os.environ.get("HUSHGRID_TOKEN", "")
-        found = from_service(service, given.strip())
+        common.require("httpx", "serve")
+        found = from_service(service, common.token_of(token_file))
     else:
         found = from_ledger(load_deployment(Path(service)), time.time())
     shared = any(one.curator for one in found)
     curator = " curator" if shared else ""
-    say(f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state{curator}", json)
+    common.echo(
+        f"{'zone':<20} {'t':>7} {'spent':>10} {'left':>10} {'missing':>8} state{curator}", json
+    )
     for one in found:
         left = "-" if one.left is None else f"{one.left:.6g}"
         missing = "-" if one.missing is None else str(one.missing)
         figures = f"{one.t:7d} {one.spent:10.6g} {left:>10} {missing:>8}"
         state = f"{one.state} {one.curator or '-'}" if shared else one.state
-        say(f"{one.zone:<20} {figures} {state}", json)
+        common.echo(f"{one.zone:<20} {figures} {state}", json)
     for one in found:
         if one.leakage is not None:
-            counted = f"all prices together tell at most {one.leakage:.6g} about one interval"
-            say(f"{one.zone}: {counted} of one home (leakage)", json)
+            counted = f"leakage of all prices together is at most {one.leakage:.6g}"
+            common.echo(f"{one.zone}: {counted} about one interval of one home", json)
     zones = [asdict(one) for one in found]
-    put_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
-
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid resume: book what releases that may be lost can have cost, and go on.
+    common.write_json({**(zones[0] if len(zones) == 1 else {}), "zones": zones}, json)
 
 
 def resume(
     file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
-    zone: Annotated[str | None, typer.Option("--zone", help="One zone; else all of them.")] = None,
+    zone: common.OneZone = None,
     lost_epoch: Annotated[
         Path | None,
         typer.Option(
@@ -240,7 +223,7 @@ def resume(
             " stopped.",
         ),
     ] = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """End a zone's forecasts after a fail-over lost releases: book the most they can have cost.
 
@@ -248,6 +231,12 @@ def resume(
     terms of the last epoch in the ledger.
 
     Example: hushgrid resume service.toml --zone elm-street
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        typer.Exit: With code 1 if the running service has not answered yet.
     """
     import time
 
@@ -259,18 +248,16 @@ def resume(
     for one in found:
         if one.state == "resumed":
             cost = "no epsilon of their own" if one.epsilon is None else f"epsilon {one.epsilon:g}"
-            say(f"zone {one.zone}: steps {one.first} to {one.last} are booked with {cost}", json)
+            common.echo(
+                f"zone {one.zone}: steps {one.first} to {one.last} are booked with {cost}", json
+            )
         elif one.state == "asked":
-            say(f"zone {one.zone}: the service is asked and has not answered yet", json)
+            common.echo(f"zone {one.zone}: the service is asked and has not answered yet", json)
         else:
-            say(f"zone {one.zone}: nothing is missing", json)
-    put_json({"zones": [one._asdict() for one in found]}, json)
+            common.echo(f"zone {one.zone}: nothing is missing", json)
+    common.write_json({"zones": [one._asdict() for one in found]}, json)
     if any(one.state == "asked" for one in found):
         raise typer.Exit(1)
-
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid client: who may send readings, look inside, or read and write over OpenADR.
 
 
 app = typer.Typer(
@@ -291,11 +278,17 @@ def add(
         typer.Option(help="meters, operator, auditor, ven, business, or a scope; repeatable."),
     ] = None,
     ven: Annotated[str | None, typer.Option(help="Name of the client's VEN.")] = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
-    """Add a client and print its secret: only now, for nothing but its hash is kept.
+    """Add a client and print its secret once; only a hash of it is stored.
 
     Example: hushgrid client add meters-north --scope meters --config service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        AccessError: If no scope is given, or the client is not allowed.
     """
     import time
 
@@ -317,17 +310,26 @@ def add(
     scopes, secret = expand_scopes(scope), new_secret()
     with open_clients(load_deployment(config).client_store) as store:
         store.add(Client(name, scopes, hash_secret(secret), int(time.time()), ven))
-    say(f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json)
-    say("The secret is not shown again; whoever lost it is added anew.", json)
-    told = {"client_id": name, "client_secret": secret, "scopes": scopes, "ven": ven}
-    put_json(told, json)
+    common.echo(
+        f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json
+    )
+    common.echo(
+        "Store this secret now: it cannot be printed again. If lost, revoke the client and add a"
+        " new one.",
+        json,
+    )
+    values = {"client_id": name, "client_secret": secret, "scopes": scopes, "ven": ven}
+    common.write_json(values, json)
 
 
 @app.command("list")
-def list_(config: Service = Path("service.toml"), json: Json = None) -> None:
+def list_(config: Service = Path("service.toml"), json: common.Json = None) -> None:
     """List all clients, the revoked ones too.
 
     Example: hushgrid client list --config service.toml
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.access import open_clients
@@ -347,15 +349,21 @@ def list_(config: Service = Path("service.toml"), json: Json = None) -> None:
     ]
     for row in rows:
         ended = f"revoked {row['revoked']}" if row["revoked"] else " ".join(row["scopes"] or ())
-        say(f"{row['client_id']:<24} {row['created']}  {ended}", json)
-    put_json({"clients": rows}, json)
+        common.echo(f"{row['client_id']:<24} {row['created']}  {ended}", json)
+    common.write_json({"clients": rows}, json)
 
 
 @app.command()
-def revoke(name: Name, config: Service = Path("service.toml"), json: Json = None) -> None:
+def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json = None) -> None:
     """Revoke a client; its tokens end within seconds, and its id is never used again.
 
     Example: hushgrid client revoke meters-north --config service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        AccessError: If there is no such active client.
     """
     import time
 
@@ -371,10 +379,11 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: Json = None
                 f"client id is {display(name)}; give one that hushgrid client list shows as"
                 " active.",
             )
-    say(f"{name} is revoked.", json)
-    put_json({"client_id": name, "revoked": True}, json)
+    common.echo(f"{name} is revoked.", json)
+    common.write_json({"client_id": name, "revoked": True}, json)
 
 
+_SPEED = "Speed-up over real time (720 = one day in 2 minutes)."
 _PIECES = 96 + 24 + 2  # of work: releases, days foreseen, a plan and an audit
 
 
@@ -386,34 +395,37 @@ def demo(
         float, typer.Option(help="Promised about any quarter hour of anybody in a week.")
     ] = 1.0,
     eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 0.05,
-    seed: Seed = 1,
+    seed: common.Seed = 1,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
-    speed: Annotated[float, typer.Option(min=1, max=1e6, help="Times as fast as life.")] = 720.0,
+    speed: Annotated[float, typer.Option(min=1, max=1e6, help=_SPEED)] = 720.0,
     out: Annotated[Path, typer.Option(help="Folder for what --once writes.")] = Path("out/demo"),
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
-    """Open a living zone of 1,000 simulated houses, with two adversaries who watch its prices.
+    """Run a zone of 1,000 simulated houses, with two adversaries that see its prices.
 
-    Curator, ledger, price server and pages are the real ones, on this machine alone.
+    Curator, ledger, price server and pages are the real ones, on this machine only.
 
     Example: hushgrid demo --once --json -
+
+    \f
+    Args: see the help of each option.
     """
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "httpx"):
-        need(module, "serve")
+        common.require(module, "serve")
     if once:
-        need("matplotlib", "plot")
+        common.require("matplotlib", "plot")
         _once((epsilon, eta), out, seed, json)
     else:
         _live((epsilon, eta), seed, port, speed)
 
 
 def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> None:
-    """Days after each other, until told to stop."""
+    """One day after another, until a signal stops it."""
     import time
     from contextlib import ExitStack
 
     with ExitStack() as bar:
-        tick = bar.enter_context(progress("opening 1,000 houses", 2))
+        tick = bar.enter_context(common.progress("opening 1,000 houses", 2))
         from hushgrid.service.demo.living import DemoOptions, run_demo
         from hushgrid.service.demo.panel import DAY
         from hushgrid.service.demo.setting import Dials
@@ -422,12 +434,12 @@ def _live(dials: tuple[float, float], seed: int, port: int, speed: float) -> Non
         midnight = int(time.time()) // DAY * DAY
         options = DemoOptions(Dials(*dials), midnight, seed=seed, port=port, speed=speed)
 
-        def told(line: str) -> None:
+        def report(line: str) -> None:
             tick()
             bar.close()
-            say(line, None)
+            common.echo(line, None)
 
-        run_demo(options, _requests(), told)
+        run_demo(options, _requests(), report)
 
 
 def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) -> None:
@@ -435,7 +447,7 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
     import time
 
     begun = time.monotonic()
-    with progress("one day of 1,000 houses", _PIECES) as tick:
+    with common.progress("one day of 1,000 houses", _PIECES) as tick:
         from hushgrid import report
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
         from hushgrid.service.demo.living import play_once
@@ -451,15 +463,15 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
         "files": [str(path) for path in (*figures, *kept.files)],
     }
     written = [write_text(out / "demo.json", json_text(values)), *figures, *kept.files]
-    written += put_json(values, json)
-    say(f"{report.demo_prose(kept.day)}\n\n{report.demo_table(kept.day)}\n", json)
-    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    written += common.write_json(values, json)
+    common.echo(f"{report.demo_prose(kept.day)}\n\n{report.demo_table(kept.day)}\n", json)
+    common.echo_written(written, json)
     if not all(kept.day.holds.values()):
         raise typer.Exit(1)
 
 
 def _requests() -> Any:
-    """Signals become a wish to stop; logs are told where something is wrong."""
+    """Requests to the demo: signals stop it. Warnings are logged."""
     import logging
     import signal
 

@@ -1,4 +1,4 @@
-"""hushgrid paper: the paper's experiment, with honest statistics."""
+"""hushgrid simulate: days of a zone under its policy; hushgrid paper: the paper's experiment."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import Annotated
 
 import typer
 
-from hushgrid.cli.common import Json, Seed, ZoneName, load_either, need, progress, put_json, say
-
-# --------------------------------------------------------------------------------------------------
-# hushgrid simulate: a zone of one's own.
+from hushgrid.cli import common
 
 
 def simulate(
     config: Annotated[Path, typer.Option(help="Zone or service file (TOML).")],
-    zone: ZoneName = None,
+    zone: common.ZoneName = None,
     days: Annotated[int, typer.Option(min=1, help="Days to simulate.")] = 30,
-    seed: Seed = 1,
+    seed: common.Seed = 1,
     trace: Annotated[
         Path | None, typer.Option(help="Keep the first day whole, truth included (docs/trace.md).")
     ] = None,
-    json: Json = None,
+    json: common.Json = None,
 ) -> None:
     """Simulate a zone under its policy: what the noise costs in error, waste and bills.
 
@@ -29,18 +26,21 @@ def simulate(
     own terms, from its `begins` on.
 
     Example: hushgrid simulate --config examples/zone.toml --days 30
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid import report
     from hushgrid.compare.simulation import Mechanism, consecutive, fold
     from hushgrid.compare.simulation import days as simulated_days
 
-    given, service = load_either(config, zone)
+    given, service = common.load_either(config, zone)
     world = consecutive(given.scenario, given.policy.horizon)
-    with progress("simulating, days", days) as tick:
+    with common.progress("simulating, days", days) as tick:
         played = simulated_days(world, {"it": Mechanism(given.policy)}, count=days, seed=seed)
         study = fold(played, tick)
     values = report.simulation_json(study, "it")
-    written = put_json(values, json)
+    written = common.write_json(values, json)
     if trace is not None:
         from hushgrid.compare.attack import record
         from hushgrid.files.models import save_trace
@@ -49,9 +49,8 @@ def simulate(
         text = config.read_text("utf-8") if service is None else ""
         kept = record(given.scenario, given.policy, seed=seed, config=text)
         written.append(save_trace(trace, kept))
-    say(report.simulation_table(study, "it"), json)
-    if written:
-        say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    common.echo(report.simulation_table(study, "it"), json)
+    common.echo_written(written, json)
 
 
 def paper(
@@ -63,24 +62,27 @@ def paper(
         "out/paper"
     ),
     sweep_days: Annotated[int, typer.Option(min=2, help="Days of each point of the sweeps.")] = 10,
-    seed: Seed = 1,
-    json: Json = None,
+    seed: common.Seed = 1,
+    json: common.Json = None,
 ) -> None:
-    """Reproduce the paper's experiment and beat it at the same guarantee.
+    """Reproduce the paper's experiment, and improve on it at the same guarantee.
 
     Example: hushgrid paper --days 200 --out out/paper
+
+    \f
+    Args: see the help of each option.
     """
     from hushgrid import report
     from hushgrid.compare import paper as sweeps
     from hushgrid.compare.paper import experiment
     from hushgrid.files.results import make_folder, save_experiment
 
-    need("matplotlib", "plot")
+    common.require("matplotlib", "plot")
     make_folder(out)
-    with progress("experiment, days", days) as tick:
+    with common.progress("experiment, days", days) as tick:
         result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
     points = len(sweeps.SIZES) * len(sweeps.CERTAIN) + len(sweeps.COUNTS) + len(sweeps.SIGMAS) + 1
-    with progress("sweeps, days    ", points * sweep_days) as tick:
+    with common.progress("sweeps, days    ", points * sweep_days) as tick:
         swept = {
             "certainty": sweeps.against_certainty(sweep_days, seed, tick),
             "count": sweeps.against_count(sweep_days, seed, tick),
@@ -92,6 +94,6 @@ def paper(
     values = report.experiment_json(result)
     values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in swept.items()}
     written = save_experiment(out, table, prose, values, figures)
-    written += put_json(values, json)
-    say(f"{table}\n\n{prose}\n", json)
-    say("Written:\n" + "\n".join(f"  {path}" for path in written), json)
+    written += common.write_json(values, json)
+    common.echo(f"{table}\n\n{prose}\n", json)
+    common.echo_written(written, json)

@@ -24,6 +24,7 @@ from hushgrid._numbers import from_json, rules_of, to_json
 from hushgrid.compare.attack import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
+from hushgrid.intake.tables import arrow
 from hushgrid.learn.em import Design, Fit
 from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.habits import COLUMNS, Habits, Survey, stationary, survey_of
@@ -65,12 +66,9 @@ def _csv(path: Path) -> dict[str, Any]:
 
 
 def _parquet(path: Path) -> dict[str, Any]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ExtraError(
-            "pyarrow is not installed; get it with pip install 'hushgrid[intake]'."
-        ) from None
+    arrow()
+    from pyarrow import ArrowException, parquet
+
     try:
         table = parquet.read_table(path)
     except FileNotFoundError:

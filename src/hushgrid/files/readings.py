@@ -1,5 +1,6 @@
-"""Files of readings and labels: parsers by media type, suffix or first bytes, and histories to
-learn from.
+"""Files of readings and labels, and the histories that models are learned from.
+
+A parser is chosen by media type, by a file's suffix or by the first bytes of a message.
 """
 
 from __future__ import annotations

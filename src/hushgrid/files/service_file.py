@@ -1,5 +1,4 @@
-"""Service files in TOML (docs/service.md): their keys, their zones, and the Deployment they
-describe.
+"""Service files in TOML (docs/service.md): their keys, their zones, and the Deployment.
 
 Every mistake in a file, and in the zone files it names, is reported at once. An interval promise is
 about all releases, those of neighbouring epochs included. Its plan covers a run of steps in local

@@ -25,11 +25,10 @@ _LOWEST = -(2**63)
 
 
 class Fault(IntEnum):
-    """Reason why a row cannot be used: an integer that no reading can have, and a text without the
-    value.
+    """Reason why a row cannot be used, as an integer that no reading can have.
 
     Attributes:
-        text: The reason in words.
+        text: The reason in words; it never holds the value.
 
     >>> Fault.TIME < FAULTS_END < 0
     True
@@ -266,9 +265,7 @@ class NameOrder:
 
     @classmethod
     def room(cls, names: int, size: int) -> NameOrder:
-        """An empty order with room for that many names of that many bytes in total, and a quarter
-        more.
-        """
+        """An empty order with room for that many names and bytes, and a quarter more."""
         many = names + names // 4 + 1024
         return cls(
             np.empty(size + size // 4 + 1024 * 16, np.uint8),
