@@ -26,7 +26,7 @@ from hushgrid.compare.datasets import (
     paper_world,
     survey_world,
 )
-from hushgrid.compare.methods import Method, MethodPromise, MethodSetting, Ready, Refusal
+from hushgrid.compare.methods import Method, MethodPromise, MethodRefusal, MethodSetting, Ready
 from hushgrid.compare.transforms import day_law
 from hushgrid.errors import FileError, ModelError, PlanError, PolicyError
 from hushgrid.files.results import Journal
@@ -267,12 +267,12 @@ def test_a_method_that_one_zone_refuses_is_left_out_of_all() -> None:
     """And a promise that a method's own planning finds out of reach is a refusal, no crash."""
     source = Simulated([paper.scenario(0.0, seed, n=5) for seed in (2, 3)], seed=2)
 
-    def choosy(setting: MethodSetting) -> Ready | Refusal:
+    def choosy(setting: MethodSetting) -> Ready | MethodRefusal:
         if setting.scenario is source.scenarios[1]:
-            return Refusal("not here")
+            return MethodRefusal("not here")
         return METHODS[2].prepare(setting)
 
-    def failing(setting: MethodSetting) -> Ready | Refusal:
+    def failing(setting: MethodSetting) -> Ready | MethodRefusal:
         raise PlanError(f"epsilon is {setting.promise.epsilon:g}; out of reach.")
 
     some = [

@@ -16,7 +16,7 @@ from hushgrid import Consumption, Histogram, OccupancyModel, Scenario, Tariff, Z
 from hushgrid._kernels.loss import two_sided
 from hushgrid.compare import paper
 from hushgrid.compare.comparison import METHODS, methods_with
-from hushgrid.compare.methods import MethodPromise, MethodSetting, Ready, Refusal
+from hushgrid.compare.methods import MethodPromise, MethodRefusal, MethodSetting, Ready
 from hushgrid.compare.pufferfish import quilt_multiple
 from hushgrid.errors import PolicyError
 from hushgrid.model.occupancy import Calendar
@@ -93,7 +93,7 @@ def test_constraint_needs_a_delta_and_then_gives_less_noise() -> None:
     large = METHOD["dphmm"].prepare(MethodSetting.of(house(1), MethodPromise("step", 1.0, 0.01), T))
     assert isinstance(large, Ready)
     refused = METHOD["dphmm"].prepare(MethodSetting.of(house(1), MethodPromise("step", 1.0), T))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, MethodRefusal)
     assert "give a delta" in refused.reason
 
 
@@ -137,13 +137,13 @@ def test_quilt_leaves_out_what_it_cannot_promise() -> None:
     refused = METHOD["quilt"].prepare(
         MethodSetting.of(house(1), MethodPromise("trajectory", 1.0), T)
     )
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, MethodRefusal)
     block = OccupancyModel.blocked([[0, 1]], [[0.25, 0.25, 0.25, 0.25]], [[np.full((4, 4), 0.25)]])
     f = Consumption.by_class(absent=[Histogram([1.0])] * 2, present=[Histogram([1.0, 1.0])] * 2)
     both = Scenario(Zone("z", [U, U]), Tariff(1.0, 62.5), (block,), f)
     for name in ("quilt", "wasserstein"):
         answer = METHOD[name].prepare(MethodSetting.of(both, MethodPromise(), T))
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, MethodRefusal)
         assert "move together" in answer.reason
 
 

@@ -27,10 +27,10 @@ from hushgrid.compare.methods import (
     WEVENT,
     Method,
     MethodPromise,
+    MethodRefusal,
     MethodSetting,
     Outcome,
     Ready,
-    Refusal,
     hushgrid,
 )
 from hushgrid.compare.pufferfish import QUILT, WASSERSTEIN
@@ -118,9 +118,9 @@ class Bench:
     ) -> None:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed = seed
-        self._ready: dict[int, dict[str, Ready | Refusal]] = {}
+        self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
 
-    def ready(self, zone: int = 0) -> Mapping[str, Ready | Refusal]:
+    def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
         if zone not in self._ready:
             setting = MethodSetting.of(
@@ -129,7 +129,7 @@ class Bench:
             self._ready[zone] = {m.name: _prepare(m, setting) for m in self.methods}
         return self._ready[zone]
 
-    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | Refusal]:
+    def kept(self, rows: Sequence[Row]) -> dict[str, Ready | MethodRefusal]:
         """The same for all days: a method that any day lacks is left out."""
         out = dict(self.ready(self.source.zone_of(0)))
         for number, row in enumerate(rows):
@@ -145,7 +145,7 @@ class Bench:
         watchers = _watchers(scenario, day) if attack else {}
         out: Row = {}
         for name, method in self.ready(zone).items():
-            if isinstance(method, Refusal):
+            if isinstance(method, MethodRefusal):
                 continue
             noise = np.random.SeedSequence([self._seed, number, _NOISE])
             made = method.publish(day.load, noise)
@@ -176,12 +176,12 @@ class Bench:
         return out
 
 
-def _prepare(method: Method, setting: MethodSetting) -> Ready | Refusal:
+def _prepare(method: Method, setting: MethodSetting) -> Ready | MethodRefusal:
     """A promise that the method's own planning finds out of reach is a refusal, too."""
     try:
         return method.prepare(setting)
     except (PlanError, PolicyError) as error:
-        return Refusal(str(error).rstrip("."))
+        return MethodRefusal(str(error).rstrip("."))
 
 
 def _watchers(scenario: Scenario, day: ReadingDay) -> dict[str, Watcher]:
@@ -244,7 +244,7 @@ class Comparison:
 
     promise: MethodPromise
     methods: tuple[Method, ...]
-    ready: Mapping[str, Ready | Refusal]
+    ready: Mapping[str, Ready | MethodRefusal]
     rows: tuple[Row, ...]
 
     @property
@@ -263,7 +263,7 @@ class Comparison:
         return {
             name: answer.reason
             for name, answer in self.ready.items()
-            if isinstance(answer, Refusal)
+            if isinstance(answer, MethodRefusal)
         }
 
     def values(self, name: str, part: str, figure: str = "rmsre_paper") -> Floats:

@@ -1,6 +1,6 @@
 """A method of publication: from a promise to a publisher, or a refusal.
 
-A method that cannot give the requested promise answers with a `Refusal`; it is never run at another
+A method that cannot give the requested promise answers with a `MethodRefusal`; it runs at no other
 promise. Here are hushgrid at three trusts, the forecast without readings, group privacy (a house's
 whole day is one group of T readings, noise T u / epsilon), `wevent` (budgets for any w steps,
 Kellaris et al. 2014) and `dphmm` (a house that is nearly certain is left out: Xiao and Xiong's
@@ -146,7 +146,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MethodRefusal:
     """A method that cannot give the requested promise.
 
     Attributes:
@@ -172,7 +172,7 @@ class Method:
     label: str
     online: bool
     eta: float | None
-    prepare: Callable[[MethodSetting], Ready | Refusal]
+    prepare: Callable[[MethodSetting], Ready | MethodRefusal]
 
 
 def noisy(
@@ -351,10 +351,12 @@ def _last_published(releases: Sequence[Release]) -> Floats:
     return np.array(out)
 
 
-def _prepare_dphmm(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_dphmm(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.delta == 0:
-        return Refusal("its constraint leaves out houses that are all but certain: give a delta")
+        return MethodRefusal(
+            "its constraint leaves out houses that are all but certain: give a delta"
+        )
     parts = 1 if promise.secret == "step" else setting.horizon
     leaving = Negligible(promise.delta / parts)
     policy = Policy(promise.epsilon / parts, setting.horizon, schedule=leaving)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from hushgrid._numbers import Bools, Floats, Ints, float_array, is_real
 from hushgrid.accounting.temporal import worst_leakage
-from hushgrid.compare.methods import FRESH, Method, MethodSetting, Ready, Refusal, noisy
+from hushgrid.compare.methods import FRESH, Method, MethodRefusal, MethodSetting, Ready, noisy
 from hushgrid.errors import ConsumptionError, PolicyError
 from hushgrid.mechanism.policy import MIN_SCALE, Policy
 from hushgrid.mechanism.scheduler import exposures_of
@@ -312,19 +312,19 @@ def _contradicted(setting: MethodSetting) -> Bools:
     return out
 
 
-def _prepare_quilt(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_quilt(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if promise.secret == "trajectory":
-        return Refusal("a quilt hides one step of a house, not its trajectory")
+        return MethodRefusal("a quilt hides one step of a house, not its trajectory")
     if not setting.alone:
-        return Refusal("houses move together, and the quilt is for one chain a house")
+        return MethodRefusal("houses move together, and the quilt is for one chain a house")
     each = [_model_multiples(model, setting.horizon, promise.epsilon) for model in scenario.models]
     multiple = np.max(each, axis=0)
     if len(scenario.models) > 1:  # certain under each model, yet not known: all of T counts
         multiple = np.where(_contradicted(setting), setting.horizon / promise.epsilon, multiple)
     b = float((scenario.zone.bound * multiple).max())
     if b == 0:
-        return Refusal("no house is uncertain at any step, so no quilt is asked for")
+        return MethodRefusal("no house is uncertain at any step, so no quilt is asked for")
     return noisy(
         setting,
         [b] * setting.horizon,
@@ -390,10 +390,10 @@ def _gaps(setting: MethodSetting, t: int) -> Floats:
     return np.array(each, np.float64)[f.class_of]
 
 
-def _prepare_wasserstein(setting: MethodSetting) -> Ready | Refusal:
+def _prepare_wasserstein(setting: MethodSetting) -> Ready | MethodRefusal:
     promise, scenario = setting.promise, setting.scenario
     if not setting.alone:
-        return Refusal("houses move together, and the quantile gap is one house's")
+        return MethodRefusal("houses move together, and the quantile gap is one house's")
     exposures = exposures_of(
         scenario.models, scenario.zone, scenario.consumption, Policy(1.0, setting.horizon)
     )
