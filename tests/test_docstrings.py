@@ -17,7 +17,21 @@ import hushgrid
 
 SOURCE = Path(hushgrid.__file__).parent
 GOAL = 0.95
-FINISHED = (".", "belief", "mechanism", "model")
+FINISHED = (
+    ".",
+    "adversary",
+    "audit",
+    "belief",
+    "compare",
+    "files",
+    "intake",
+    "learn",
+    "mechanism",
+    "model",
+    "planning",
+    "report",
+    "testing",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -192,13 +192,7 @@ def auc(truth: ArrayLike, belief: ArrayLike) -> float:
     0.75
     """
     s, p, _ = _checked(truth, belief, belief)
-    home = s.ravel() == 1
-    n, away = int(home.sum()), int((~home).sum())
-    if not n or not away:
-        return math.nan
-    _, place, count = np.unique(p, return_inverse=True, return_counts=True)
-    rank = np.cumsum(count) - (count - 1) / 2  # of ties: their mean
-    return float((rank[place.ravel()][home].sum() - n * (n + 1) / 2) / (n * away))
+    return mean_auc(p.reshape(-1, 1), s.reshape(-1, 1))
 
 
 def _checked(*given: ArrayLike) -> tuple[Floats, Floats, Floats]:

@@ -185,7 +185,7 @@ def test_gaussian_noise_is_read_by_its_own_law() -> None:
     m, v = float(law.mean[0, 0]), float(law.variance[0, 0])
     expected = m + v / (v + release.scale**2) * (release.load_hat - m)
     plain = PublicKnowledge.start([THETA], F, NO_FACTOR, shape=GAUSSIAN)
-    assert plain.estimate(release.load_hat, release.scale) == pytest.approx(expected)
+    assert plain.learn(release.load_hat, release.scale)[0] == pytest.approx(expected)
     with pytest.raises(PolicyError, match="give one of them"):
         init(ZONE, TARIFF, [THETA], F, policy, Naive())
 

@@ -144,11 +144,11 @@ def test_any_window_over_any_border(
 
 def judged(found: Evidence, zone: ZoneService) -> list[str]:
     """What an audit under the terms of the last epoch finds wrong."""
-    from hushgrid.audit.recompute import lost_before, windows
+    from hushgrid.audit.recompute import losses_before, windows
 
     terms, epoch = terms_of(zone), found.epochs[-1]
     assert terms.policy.schedule.adaptive
-    before = lost_before(found, epoch, terms.policy.schedule.shared_by)
+    before = losses_before(found, epoch, terms.policy.schedule.shared_by)
     _, checks = recompute(epoch, terms, before)
     checks += [*windows(found, {epoch.digest: terms}), budget(found, terms, {epoch.digest: terms})]
     return [f"{one.id}: {one.text}" for one in checks if one.status == "failed"]

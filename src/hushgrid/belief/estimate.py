@@ -354,10 +354,6 @@ class PublicKnowledge:
         estimate = float((weights * (below + cut)).sum())
         return estimate, replace(self, weights=_next_factor(weights, self.prior), t=self.t + 1)
 
-    def estimate(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> float:
-        """E[Z given this release and all before it] [Wh]."""
-        return self.learn(load_hat, scale, rates)[0]
-
     def after(self, load_hat: float, scale: float, rates: Sequence[float] = ()) -> PublicKnowledge:
         """The knowledge after the release of step t."""
         return self.learn(load_hat, scale, rates)[1]

@@ -236,7 +236,7 @@ def _single(
     return mean, variance
 
 
-_CHUNK = 4096  # groups of houses looked at together
+_CHUNK = 4096  # groups of houses per pass
 
 
 def _blocks(

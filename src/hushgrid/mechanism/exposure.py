@@ -189,8 +189,8 @@ class Exposures(Value):
     def _next(self, t: int) -> Exposure:
         if self._unlikely is not None and self.n_recorded < t - 1:
             raise PolicyError(
-                f"step {t} is asked for before what step {t - 1} lost is known;"
-                " under policy negligible ask a schedule, step by step."
+                f"step {t} is requested before the losses of step {t - 1} are recorded;"
+                " under policy negligible use a Scheduler, step by step."
             )
         opened = next(self._steps)
         if self._unlikely is not None and self._constrained is not None:

@@ -394,9 +394,8 @@ def shares(state: State) -> tuple[Calibration, Calibration | None]:
     room, share = _room(state, lost, probe), window.probe_epsilon(epsilon)
     offer = window.publication_epsilon(epsilon, state.spent)
     for _ in range(2):
-        own = Fraction(publication.epsilon + probe.epsilon) - Fraction(
-            probe.epsilon
-        )  # as it is booked
+        booked = Fraction(publication.epsilon + probe.epsilon)  # the sum is what is booked
+        own = booked - Fraction(probe.epsilon)
         if own <= room:
             return probe, publication
         offer *= float(room / own) * (1 - _LITTLE)  # at eta = 1 the loss is proportional to it

@@ -73,7 +73,7 @@ class Calendar:
 
 
 MAX_BLOCK = 10  # houses; 2^10 states a block
-FEW_STATES = 4096  # of all chains together, up to which every set of them that is met is kept
+FEW_STATES = 4096  # of all chains together, up to which all sets of states are kept
 _ROW_SUM = 1e-9  # how far a row may be from 1 before it is no law
 
 

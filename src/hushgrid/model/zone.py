@@ -160,7 +160,7 @@ def _whole(readings: ArrayLike) -> NDArray[Any]:
         x: NDArray[Any] = np.asarray(readings)
     except ValueError:
         raise ReadingError("readings are ragged; give one number for each house.") from None
-    if x.ndim != 1:  # before any value is looked at
+    if x.ndim != 1:  # before any value is read
         raise ReadingError(f"readings have shape {x.shape}; give one reading for each house.")
     if np.ma.isMaskedArray(readings) and np.ma.getmaskarray(readings).any():
         house = int(np.ma.getmaskarray(readings).argmax())
