@@ -12,16 +12,19 @@ import numpy as np
 from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
-from hushgrid.files.deployment import Promise, ZoneService
+from hushgrid.files.deployment import Pattern, Promise, ZoneService
+from hushgrid.files.service_file import in_epoch
 from hushgrid.mechanism.release import Release
 from hushgrid.service.border import border, opening
 from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.ledger.records import (
+    Direction,
     EpochRecord,
     Head,
     LedgerState,
     ReleaseRecord,
     ResumeRecord,
+    TransferRecord,
 )
 
 HOUR, FIRST = 3600, 490_000
@@ -92,6 +95,16 @@ def zone_of(
     return replace(made, promise=Promise("interval", own * factor))
 
 
+def from_file(
+    theta: OccupancyModel, begins: int, epsilon: float, horizon: int, accepts: float | None = None
+) -> ZoneService:
+    """A street whose interval promise is planned among its epochs, as one read from a file is."""
+    made = zone_of(theta, begins, 1.0, horizon, None)
+    pattern, promise = Pattern(made.scenario, made.policy), Promise("interval", epsilon)
+    service = replace(made, pattern=pattern, promise=promise, accepts=accepts)
+    return in_epoch(service, begins) or service
+
+
 def _joint(theta: OccupancyModel) -> Floats:
     """Pi of all houses."""
     return _kron([piece.initial[k] for piece in theta.chains for k in piece.chain_of])
@@ -123,16 +136,18 @@ class Street:
         """Record the epoch, accepting what it asks for; the figure."""
         found = border(service, self.standing)
         stated = opening(replace(service, accepts=math.inf), self.standing)
-        first = service.begins // HOUR
+        first = service.begins // service.seconds
         roster, horizon = roster_digest(service), service.policy.horizon
-        epoch = EpochRecord(f"{first:064d}", first, horizon, HOUR, roster, False, **stated)
+        digest = first_state(service).digest
+        epoch = EpochRecord(digest, first, horizon, service.seconds, roster, False, **stated)
         epochs = (*self.standing.epochs, epoch)
-        self.standing = replace(self.standing, epoch=epoch, epochs=epochs)
+        self.standing = replace(self.standing, epoch=epoch, epochs=epochs, head=self._next())
         return 0.0 if found is None else found.leakage
 
     def publish(self, service: ZoneService, steps: Sequence[int]) -> None:
         """These steps of the epoch from readings, 1 its first."""
-        scheduler, first = first_state(service).scheduler, service.begins // HOUR
+        scheduler, seconds = first_state(service).scheduler, service.seconds
+        first = service.begins // seconds
         for t in steps:
             scale = scheduler.at(t).scale
             at = first + t - 1
@@ -141,17 +156,31 @@ class Street:
                 "elm", at, at + 2, 0, 0.0, None, 0.0, scale, 0.0, lost, 0.0, lost, "all", "0" * 64,
                 True, "laplace",
             )  # fmt: skip
-            times = (at * HOUR, (at + 2) * HOUR, (at + 1) * HOUR)
-            record = ReleaseRecord(made, "readings", *times, {}, seq=2)
-            self.standing = replace(self.standing, releases=(*self.standing.releases, record))
+            times = (at * seconds, (at + 2) * seconds, (at + 1) * seconds)
+            head = self._next()
+            record = ReleaseRecord(made, "readings", *times, {}, seq=head.seq)
+            releases = (*self.standing.releases, record)
+            self.standing = replace(self.standing, releases=releases, head=head)
             self.losses[at] = 1000 / scale
+
+    def _next(self) -> Head:
+        return Head(self.standing.head.seq + 1, "")
+
+    def move(self, direction: Direction, epsilon: float) -> None:
+        """A house leaves or comes with so much spent."""
+        head = self._next()
+        one = TransferRecord("h", direction, "y", epsilon, seq=head.seq)
+        transfers = (*self.standing.transfers, one)
+        self.standing = replace(self.standing, transfers=transfers, head=head)
 
     def lose(self, first: int, losses: Sequence[float], together: int | None = None) -> None:
         """Steps of a gap that really lost so much, booked with their sum."""
         last = first + len(losses) - 1
         other = {} if together is None else {"together": together}
-        gap = ResumeRecord(first, last, math.fsum(losses), seq=2, **other)
-        self.standing = replace(self.standing, booked=(*self.standing.booked, gap))
+        head = self._next()
+        gap = ResumeRecord(first, last, math.fsum(losses), seq=head.seq, **other)
+        booked = (*self.standing.booked, gap)
+        self.standing = replace(self.standing, booked=booked, head=head)
         self.losses |= {first + i: loss for i, loss in enumerate(losses)}
 
     def realised(self, rng: np.random.Generator, most: int = 64) -> dict[int, float]:

@@ -41,7 +41,7 @@ from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import promise_json, sentence
 from hushgrid.service.readiness import example, from_ledger
 from tests.bodies import stating
-from tests.service.borders import FIRST, Street, World, world, zone_of
+from tests.service.borders import FIRST, Street, World, from_file, world, zone_of
 from tests.service.setups import service as made_by_hand
 from tests.service.test_curator import Shown, curator
 from tests.test_before import laid_out
@@ -715,6 +715,95 @@ def test_silence_within_a_horizon_helps_where_no_more_is_promised() -> None:
         found = border(after, street.standing)
         assert found is not None
         assert found.holds
+
+
+# ---- the same terms again and again
+
+
+def next_epoch(one: ZoneService, t: int, horizon: int | None = None) -> ZoneService:
+    """The same terms from step t on, with nothing accepted."""
+    found = in_epoch(one, t * one.seconds, horizon)
+    assert found is not None
+    return replace(found, accepts=None)
+
+
+def go_on(one: ZoneService, silent: Sequence[int], days: int) -> list[float]:
+    """The figures of a file that is continued day after day, but for days without any release."""
+    street, day, figures = Street(len(one.meters)), one.policy.horizon, []
+    for k in (k for k in range(days) if k not in silent):
+        now = next_epoch(one, one.begins // one.seconds + k * day)
+        figures.append(street.begin(now))
+        street.publish(now, range(1, day + 1))
+    return figures
+
+
+@pytest.mark.parametrize("silent", [(), (3, 4)])
+def test_the_same_terms_go_on_day_after_day(silent: Sequence[int]) -> None:
+    """Releases slow down forgetting; the fifth day was refused with 1.42."""
+    move = World([[0]], [np.array([[0.98, 0.02], [0.2, 0.8]])])
+    one = from_file(move.model(), FIRST * HOUR // DAY * DAY, 1.0, 24)
+    figures = go_on(one, silent, 7)
+    assert max(figures) <= 1 + 1e-6
+    assert len(figures) == 7 - len(silent)
+
+
+def test_a_chain_that_forgets_slowly_goes_on() -> None:
+    """Planned over the steps that silence needs, it leaks 4.0016 in the long run."""
+    move = World([[0]], [np.array([[0.9999, 0.0001], [0.5, 0.5]])])
+    one = from_file(move.model(), FIRST * HOUR // DAY * DAY, 4.0, 24)
+    assert max(go_on(one, (), 4)) <= 4 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("elsewhere", [1.0, 6.0])
+def test_a_house_that_comes_back_brings_what_was_lost_elsewhere(elsewhere: float) -> None:
+    """Two releases in another zone while it was away; then the same terms, the same roster."""
+    move = World([[0]], [np.array([[0.8, 0.2], [0.3, 0.7]])])
+    street = Street(1)
+    one = from_file(street.law(move, FIRST), FIRST * HOUR, 1.0, 24)
+    street.begin(one)
+    street.publish(one, range(1, 25))
+    spent = math.fsum(each.epsilon for each in street.standing.releases)
+    street.move("out", spent)
+    away = street.standing
+    street.move("in", spent + elsewhere)
+    after = next_epoch(one, FIRST + 26)
+    with pytest.raises(LedgerError, match="where 1 is promised"):
+        opening(after, street.standing)
+    street.begin(after)
+    street.losses |= {FIRST + 24: elsewhere / 2, FIRST + 25: elsewhere / 2}
+    street.publish(after, range(1, 25))
+    shown = kept_promises(street, 0, {})
+    assert max(shown.values()) > 1.1
+    nothing = replace(
+        away, transfers=(*away.transfers, TransferRecord("h", "in", "y", spent, seq=away.head.seq))
+    )
+    assert opening(after, nothing)["leakage"] <= 1 + 1e-6, "nothing was published elsewhere"
+
+
+def test_an_epoch_that_published_nothing_is_judged_again() -> None:
+    """Its neighbours before are accepted at more, those after add to its step without a release."""
+    night, day = [[0.9999, 0.0001], [0.01, 0.99]], [[0.97, 0.03], [0.04, 0.96]]
+    moves = np.array([[night], [[[0.5, 0.5], [0.05, 0.95]]], [day], [[[0.995, 0.005], [0.9, 0.1]]]])
+    slots = [0] * 7 + [1] + [2] * 12 + [3] + [0] * 3
+    midnight = FIRST * HOUR // DAY * 24
+
+    def model(hour: int) -> OccupancyModel:
+        law = np.array([0.5, 0.5])
+        for k in range(24 * 20 + hour + 1):
+            law = law @ moves[slots[k % 24], 0]
+        return OccupancyModel.factored([law], moves, calendar=Calendar(slots))
+
+    street = Street(1)
+    before = zone_of(model(3), (midnight + 3) * HOUR, 0.9, 1, None)
+    street.begin(before)
+    street.publish(before, [1])
+    one = from_file(model(4), (midnight + 4) * HOUR, 1.0, 1, 99.0)
+    street.begin(one)
+    street.publish(one, [1])
+    assert opening(next_epoch(one, midnight + 6), street.standing)["leakage"] <= 1
+    street.begin(next_epoch(one, midnight + 6))
+    with pytest.raises(LedgerError, match=r"to 1\.1\d* where 1 is promised"):
+        opening(next_epoch(one, midnight + 7, 24), street.standing)
 
 
 @pytest.mark.parametrize("lost", [6.0, math.inf])

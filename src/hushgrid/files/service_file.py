@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_network
 from pathlib import Path
@@ -56,7 +56,7 @@ from hushgrid.files.zone_file import (
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.scenario import Scenario
 from hushgrid.planning.expected_error import MOST_CUT
-from hushgrid.planning.planner import Secret, plan
+from hushgrid.planning.planner import Plan, Secret, plan
 
 # ---- plan of an interval promise
 
@@ -117,27 +117,46 @@ def interval_plan(
     Raises:
         PlanError: the promise allows so little noise that leakage does not fade under it.
     """
-    terms = replace(pattern.terms, horizon=place.horizon)
     memory = None if alone else memory_of(pattern, place)
     day = _DAY // place.seconds
     longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
     for reach in (memory, *longer):
         world, running = _run(pattern, place, reach)
-        found = plan(
-            world.zone,
-            world.tariff,
-            world.models,
-            world.consumption,
-            secret="interval",
-            epsilon=promise.epsilon,
-            terms=terms,
-            rho=promise.rho,
-            most_cut=None if alone else MOST_CUT,
-            running=running,
-        )
+        calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
+        slots = tuple(calendar.slots.tobytes() for calendar in calendars)
+        found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
         if found.running == running:
             break
     return Planned(found.policy, found.leakage, memory, reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A pattern laid over steps; equal where the same part of it is at every step."""
+
+    world: Scenario = field(compare=False)
+    pattern: Pattern
+    slots: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=128)
+def _plan_over(
+    steps: _Steps, promise: Promise, horizon: int, running: int | None, alone: bool
+) -> Plan:
+    """The plan for such steps; epochs at the same times of like days have the same one."""
+    world = steps.world
+    return plan(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        secret="interval",
+        epsilon=promise.epsilon,
+        terms=replace(steps.pattern.terms, horizon=horizon),
+        rho=promise.rho,
+        most_cut=None if alone else MOST_CUT,
+        running=running,
+    )
 
 
 def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:

@@ -105,16 +105,16 @@ def border(
     Returns:
         The account; None where no epoch has an interval promise, or nothing was published yet.
     """
-    promised, told = _promised(service), _told(standing)
+    promised, past = _promised(service), _past_epochs(standing)
     moved = any(one.direction == "in" for one in standing.moved.values())
-    if promised is None and all(one.epoch.interval is None for one in told):
+    if promised is None and all(one.epoch.interval is None for one in past):
         return None
-    if not (told or moved) or service.begins // service.seconds <= standing.last_t:
+    if not (past or moved) or service.begins // service.seconds <= standing.last_t:
         return None  # nothing to add to, or refused for that
     if spans is None:
         spans = known(service, standing)
-    judged = _of_run(service, standing, told, spans) if promised is not None else []
-    judged += _of_others(service, standing, told, spans)
+    judged = _of_run(service, standing, past, spans) if promised is not None else []
+    judged += _of_others(service, standing, past, spans)
     if not judged:
         return None
     exceeded = [one for one in judged if one[0] > one[1] * (1 + _CLOSE)]
@@ -171,7 +171,7 @@ def _promised(service: ZoneService) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _EpochReleases:
+class _PastEpoch:
     """An epoch with its releases from readings and the steps of it that may be lost."""
 
     place: int  # among all epochs
@@ -207,13 +207,13 @@ class _EpochReleases:
         return max([last, *(time for time, _ in self.sources(seconds))])
 
 
-def _told(standing: LedgerState) -> list[_EpochReleases]:
+def _past_epochs(standing: LedgerState) -> list[_PastEpoch]:
     """Every epoch that may have published from readings or has promised something for its steps.
 
     In the order of the records. A later record may set an epoch aside that has published nothing;
     what is on record from then on is not of that one, wherever it begins.
     """
-    found: list[_EpochReleases] = []
+    found: list[_PastEpoch] = []
     for i, epoch in enumerate(standing.epochs):
         until = min((one.first for one in standing.epochs[i + 1 :]), default=math.inf)
         steps = [one for one in standing.releases if epoch.first <= one.t < until]
@@ -221,7 +221,7 @@ def _told(standing: LedgerState) -> list[_EpochReleases]:
         gaps = [one for one in standing.booked if epoch.first <= one.first < until]
         end = int(min(epoch.first + epoch.horizon, until))
         if releases or gaps or (epoch.interval is not None and end > epoch.first):
-            found.append(_EpochReleases(i, epoch, releases, gaps, end))
+            found.append(_PastEpoch(i, epoch, releases, gaps, end))
     return found
 
 
@@ -234,7 +234,7 @@ def accepted(epoch: EpochRecord) -> float:
 
 
 def _allowed(
-    standing: LedgerState, one: _EpochReleases, promised: float, until: int | None = None
+    standing: LedgerState, one: _PastEpoch, promised: float, until: int | None = None
 ) -> float:
     """What holds for an epoch's steps: its promise, or what was accepted since it began.
 
@@ -294,32 +294,67 @@ def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierEpoch:
-    """An earlier epoch whose terms are known: the zone as it ran then."""
+    """An earlier epoch whose terms are known.
+
+    Attributes:
+        service: The zone as it ran then.
+        past: The epoch with its releases.
+        continues: Whether an epoch of the same terms before it is left out.
+    """
 
     service: ZoneService
-    told: _EpochReleases
+    past: _PastEpoch
+    continues: bool = False
 
 
 def known(service: ZoneService, standing: LedgerState) -> list[EarlierEpoch]:
-    """Earlier epochs of the same terms, back to where they are forgotten; the last one last."""
-    first, found, promised = (
-        service.begins // service.seconds,
-        list[EarlierEpoch](),
-        _promised(service),
-    )
+    """Earlier epochs of the same terms, back to where what was published before is forgotten.
+
+    How far that is depends on the releases since: the leakage with what may come in from older
+    epochs must be that without it. An epoch that published nothing has no part in it, whatever its
+    terms; its steps are judged with the others.
+
+    Args:
+        service: The zone with the terms that are to begin.
+        standing: Its ledger.
+
+    Returns:
+        The epochs in the order of the records; none for a zone without an interval promise.
+    """
+    promised = _promised(service)
     if promised is None:
-        return found
-    for one in reversed(_told(standing)):
+        return []
+    past, steps = _past_epochs(standing), service.memory or _MOST
+    while True:
+        spans = _since(service, past, min(steps, _MOST))
+        if not spans or not spans[0].continues or steps >= _MOST:
+            return spans
+        inflow = _run_inflow(service, standing, past, spans)
+        without = _continued(service, standing, past, spans, 0.0)
+        found_with = _continued(service, standing, past, spans, inflow)
+        if all(
+            one - other <= FORGOTTEN * promised
+            for (one, _), (other, _) in zip(found_with, without, strict=True)
+        ):
+            return spans
+        steps *= 2
+
+
+def _since(service: ZoneService, past: Sequence[_PastEpoch], steps: int) -> list[EarlierEpoch]:
+    """The last epochs of the same terms that begin so many steps before the new one, or more."""
+    found, first = list[EarlierEpoch](), service.begins // service.seconds
+    for one in reversed(past):
         epoch = one.epoch
-        if not (one.releases or one.gaps) and (epoch.interval or 0.0) >= promised:
-            continue  # nothing published, and no less is promised here
-        alike = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
-        then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if alike else None
-        if then is None or first - epoch.first > _MOST:
+        if not (one.releases or one.gaps):
+            continue
+        same = (epoch.seconds, epoch.roster) == (service.seconds, roster_digest(service))
+        then = same_terms(service, epoch.digest, epoch.first, epoch.horizon) if same else None
+        if then is None:
+            break
+        if found and first - found[0].past.epoch.first >= steps:
+            found[0] = replace(found[0], continues=True)
             break
         found.insert(0, EarlierEpoch(then, one))
-        if service.memory is not None and first - epoch.first >= service.memory:
-            break
     return found
 
 
@@ -346,83 +381,127 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
     return None
 
 
-def _before(told: Sequence[_EpochReleases], spans: Sequence[EarlierEpoch]) -> list[_EpochReleases]:
+def _before(past: Sequence[_PastEpoch], spans: Sequence[EarlierEpoch]) -> list[_PastEpoch]:
     """The epochs before those of the same terms."""
-    return [one for one in told if not spans or one.place < spans[0].told.place]
+    return [one for one in past if not spans or one.place < spans[0].past.place]
 
 
 def _of_run(
     service: ZoneService,
     standing: LedgerState,
-    told: Sequence[_EpochReleases],
+    past: Sequence[_PastEpoch],
     spans: Sequence[EarlierEpoch],
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of the new epoch, then of known ones that it adds to."""
     promised = _promised(service)
     assert promised is not None
-    before = _before(told, spans)
     if not spans:
         own = _own(service)
         if service.leakage is not None:  # planned for any number of epochs like it
             own = max(own, promised)
-        inflow = _inflow(service, standing, before, service.begins, None)
+        inflow = _inflow(service, standing, past, service.begins, None)
         return [(own + inflow, promised)]
-    run = spans[0].told
-    inflow = _inflow(service, standing, before, run.epoch.first * service.seconds, run)
-    return _continued(service, standing, spans, inflow)
+    return _continued(service, standing, past, spans, _run_inflow(service, standing, past, spans))
+
+
+def _run_inflow(
+    service: ZoneService,
+    standing: LedgerState,
+    past: Sequence[_PastEpoch],
+    spans: Sequence[EarlierEpoch],
+) -> float:
+    """The most that all before a run of the same terms says about its first step."""
+    run = spans[0].past
+    to = run.epoch.first * service.seconds
+    return _inflow(service, standing, _before(past, spans), to, run)
 
 
 def _continued(
-    service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch], inflow: float
+    service: ZoneService,
+    standing: LedgerState,
+    past: Sequence[_PastEpoch],
+    spans: Sequence[EarlierEpoch],
+    inflow: float,
 ) -> list[tuple[float, float]]:
-    """One chain through all epochs that are known, in local time."""
+    """One chain through all epochs that are known, in local time.
+
+    Where an epoch of the same terms precedes them, the chain begins so much earlier that the law
+    of occupancy has settled.
+    """
     pattern, promised = service.pattern, _promised(service)
     assert pattern is not None
     assert promised is not None
-    begin, new = spans[0].told.epoch.first, service.begins // service.seconds
-    steps = new - begin + service.policy.horizon
-    world = laid(
-        pattern, EpochTimes(begin * service.seconds, service.seconds, steps, service.time_zone)
-    )
+    first, seconds = spans[0].past.epoch.first, service.seconds
+    begin = first - ((service.memory or 0) if spans[0].continues else 0)
+    new = service.begins // seconds - begin
+    steps = new + service.policy.horizon
+    world = laid(pattern, EpochTimes(begin * seconds, seconds, steps, service.time_zone))
     worlds = [world]
     if inflow > FORGOTTEN * promised and any(model.has_zeros for model in world.models):
         # who is certain where this chain begins need not have been so before
         worlds.append(replace(world, models=anywhere(world.models)))
-    worst, earlier = 0.0, np.zeros(new - begin)
+    worst, earlier = 0.0, np.zeros(new)
     booked = [each for span in spans for each in _otherwise(span, promised)]
+    booked = [(min(last - begin, new), lost) for last, lost in booked]
+    booked += [
+        (min(last // seconds - begin, new), lost)
+        for last, lost in _returned(service, standing, spans[0].past)
+    ]
+    more = np.zeros(steps)
+    more[first - begin] = inflow
+    for last, lost in booked:
+        more[last] += min(lost, _ENDLESS)
     for each in worlds:
         rows = _Rows(each, steps)
         for span in spans:
             rows.add(span.service, {t - begin + 1: b for t, b in _scales_then(span).items()})
-        rows.add(service, {new - begin + t: b for t, b in _scales(service).items()})
+        rows.add(service, {new + t: b for t, b in _scales(service).items()})
         kinds, class_of = rows.grouped()
-        kinds[0] += inflow
-        for last, lost in booked:
-            kinds[min(last, new) - begin] += min(lost, _ENDLESS)
-        without = kinds.copy()
-        without[new - begin :] = 0.0
-        whole = leakage_by_houses(each.models, kinds, class_of)
-        for (_, _, one), (_, _, other) in zip(
-            whole, leakage_by_houses(each.models, without, class_of), strict=True
-        ):
-            past = one[: new - begin]
-            more = past > other[: new - begin] + FORGOTTEN * promised  # what the new epoch adds to
-            earlier = np.maximum(earlier, np.where(more, past, 0.0).max(axis=1))
-            worst = max(worst, float(one[new - begin :].max()))
+        whole = leakage_by_houses(each.models, kinds, class_of, more)
+        old = np.arange(steps) < new
+        before = leakage_by_houses(each.models, kinds * old[:, None], class_of, more * old)
+        for (_, _, one), (_, _, other) in zip(whole, before, strict=True):
+            adds = one[:new] > other[:new] + FORGOTTEN * promised
+            earlier = np.maximum(earlier, np.where(adds, one[:new], 0.0).max(axis=1))
+            worst = max(worst, float(one[new:].max()))
     for last, lost in booked:  # lost at any step until then
-        until = earlier[: last + 1 - begin]
+        until = earlier[: last + 1]
         until += np.where(until > 0, lost, 0.0)
     found = [(worst if worst < _ENDLESS else math.inf, promised)]
-    ends = [*(span.told.epoch.first - begin for span in spans[1:]), new - begin]
-    for span, end in zip(spans, ends, strict=True):
-        part = earlier[span.told.epoch.first - begin : end]
-        found.append((float(part.max(initial=0.0)), _allowed(standing, span.told, promised)))
+    since = [epoch for epoch in past if epoch.place >= spans[0].past.place]
+    starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
+    for epoch, start, end in zip(since, starts, [*starts[1:], new], strict=True):
+        own = promised if epoch.epoch.interval is None else epoch.epoch.interval
+        part = earlier[max(start, 0) : end]
+        found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, own)))
     return found
+
+
+def _returned(
+    service: ZoneService, standing: LedgerState, run: _PastEpoch
+) -> list[tuple[int, float]]:
+    """(time [s], loss) of releases elsewhere about houses that came since a run began.
+
+    They are about steps before the house came. A house that left since the run began has lost
+    elsewhere what it brings above what it left with. The latest time and the largest loss count
+    for every house.
+    """
+    left, lost, latest = dict[str, float](), dict[str, float](), 0
+    for one in standing.transfers:
+        if one.seq < run.seq:
+            continue
+        if one.direction == "out":
+            left[one.house] = one.epsilon
+            continue
+        elsewhere = max(one.epsilon - left.get(one.house, 0.0), 0.0)
+        lost[one.house] = lost.get(one.house, 0.0) + elsewhere * together(service)
+        latest = max(latest, _came(standing, one.seq, service.begins))
+    return [(latest, max(lost.values()))] if lost else []
 
 
 def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked."""
-    epoch, scheduler = span.told.epoch, first_state(span.service, span.told.epoch.digest).scheduler
+    epoch, scheduler = span.past.epoch, first_state(span.service, span.past.epoch.digest).scheduler
     steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
     own = math.fsum(scheduler.most(epoch.step(t)) for t in steps)
     if gap.together is not None or gap.epsilon > own * (1 + _CLOSE):
@@ -432,8 +511,8 @@ def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
 
 def _scales_then(span: EarlierEpoch) -> dict[int, float]:
     """The scale [Wh] of every step that was published, or may be, under the terms of its epoch."""
-    found = {t: b for gap in span.told.gaps for t, b in (_own_gap(span, gap) or {}).items()}
-    return found | {one.t: one.scale for one in span.told.releases}
+    found = {t: b for gap in span.past.gaps for t, b in (_own_gap(span, gap) or {}).items()}
+    return found | {one.t: one.scale for one in span.past.releases}
 
 
 def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
@@ -443,7 +522,7 @@ def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
     of one of them they say of the others.
     """
     found = []
-    for gap in span.told.gaps:
+    for gap in span.past.gaps:
         if _own_gap(span, gap) is None:
             n = gap.together or 1
             more = (n - 1) * together(span.service) * promised
@@ -493,7 +572,7 @@ def _scales(service: ZoneService) -> dict[int, float]:
 def _of_others(
     service: ZoneService,
     standing: LedgerState,
-    told: Sequence[_EpochReleases],
+    past: Sequence[_PastEpoch],
     spans: Sequence[EarlierEpoch],
 ) -> list[tuple[float, float]]:
     """(leakage, what is allowed) of earlier epochs of other terms that have an interval promise.
@@ -502,7 +581,7 @@ def _of_others(
     lost since. All its steps are judged, also those without a release. A run of the same terms
     that is planned for any number of epochs was counted at its promise when it began.
     """
-    before = _before(told, spans)
+    before = _before(past, spans)
     judged = [(one, one.epoch.interval) for one in before if one.epoch.interval is not None]
     if spans and all(one.memory is not None for one in (service, *(s.service for s in spans))):
         return []
@@ -511,18 +590,18 @@ def _of_others(
     forward = _forward(service)
     if spans:  # each of them on its own
         forward += math.fsum(_own(span.service) for span in spans)
-    to = spans[0].told.epoch.first * service.seconds if spans else service.begins
+    to = spans[0].past.epoch.first * service.seconds if spans else service.begins
     fading, then, now = (
         _Fading(service, before, to),
         _together_then(service, before),
         together(service),
     )
-    everything = math.fsum(loss for one in told for _, loss in one.sources(service.seconds))
+    everything = math.fsum(loss for one in past for _, loss in one.sources(service.seconds))
     everything += max((one.epsilon for one in standing.moved.values()), default=0.0)
     found = []
     for one, promised in judged:
         allowed = _allowed(standing, one, promised)
-        lost = math.fsum(other.booked for other in told if other.place >= one.place)
+        lost = math.fsum(other.booked for other in past if other.place >= one.place)
         cap = allowed if one.releases or one.gaps else everything
         worst = 0.0
         for came, goes in fading.steps(one.end(service.seconds, to), forward * now):
@@ -538,9 +617,9 @@ def _of_others(
 def _inflow(
     service: ZoneService,
     standing: LedgerState,
-    before: Sequence[_EpochReleases],
+    before: Sequence[_PastEpoch],
     to: int,
-    run: _EpochReleases | None,
+    run: _PastEpoch | None,
 ) -> float:
     """The most that earlier epochs, and what houses brought along, say about the step at `to` [s].
 
@@ -563,10 +642,11 @@ def _inflow(
     came = now * then * min(bounds)
     if then > 1:
         came += now * (then - 1) * fading.left(_forward(service) * now)
+    moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
     brought = [
         _carried(one.epsilon * now, fading.share(_came(standing, one.seq, to)))
-        for one in standing.moved.values()
-        if one.direction == "in" and (run is None or one.seq < run.seq)
+        for one in {one.house: one for one in moves}.values()
+        if one.direction == "in"
     ]
     return fading.left(came) + max(brought, default=0.0)
 
@@ -585,7 +665,7 @@ def together(service: ZoneService) -> int:
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 
-def _together_then(service: ZoneService, before: Sequence[_EpochReleases]) -> int:
+def _together_then(service: ZoneService, before: Sequence[_PastEpoch]) -> int:
     """The same of earlier epochs; where it is not on record, the most that models can have."""
     found = [1]
     for one in before:
@@ -607,7 +687,7 @@ class _Fading:
     beyond 32 days takes nothing off.
     """
 
-    def __init__(self, service: ZoneService, before: Sequence[_EpochReleases], to: int) -> None:
+    def __init__(self, service: ZoneService, before: Sequence[_PastEpoch], to: int) -> None:
         seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
         self._service, self._to, self._day = service, to, _DAY // seconds
         times = [time for one in before for time, _ in one.sources(seconds)]
@@ -679,8 +759,8 @@ def _forward(service: ZoneService) -> float:
         return math.inf
     world = service.scenario
     world = replace(world, models=anywhere(world.models))
-    told = leakage_by_houses(world.models, *_own_losses(service, world))
-    return max(float(total[0].max()) for _, _, total in told)
+    past = leakage_by_houses(world.models, *_own_losses(service, world))
+    return max(float(total[0].max()) for _, _, total in past)
 
 
 def _is_known_ahead(policy: Policy) -> bool:
@@ -699,5 +779,5 @@ def _own(service: ZoneService) -> float:
     """Leakage as it was planned; of the epoch on its own, for a zone that is not from a file."""
     if service.leakage is not None:
         return service.leakage
-    told = leakage_by_houses(service.scenario.models, *_own_losses(service, service.scenario))
-    return max(float(total.max()) for _, _, total in told)
+    past = leakage_by_houses(service.scenario.models, *_own_losses(service, service.scenario))
+    return max(float(total.max()) for _, _, total in past)
