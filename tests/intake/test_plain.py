@@ -384,7 +384,7 @@ def test_an_order_told_before_is_followed_by_many_threads_at_once() -> None:
             told = [many[k] for k in order] + ["nobody"]
             found = index.find(Names.of(told))
             assert found.place.tolist() == [*order.tolist(), -1]
-            if found.strange:
+            if found.reordered:
                 with telling:
                     index.remember(Names.of(told), found)
             rooms.add(id(index._order.data))
@@ -394,7 +394,7 @@ def test_an_order_told_before_is_followed_by_many_threads_at_once() -> None:
     assert len(rooms) > 1, "room ran out at least once"
     order = Names.of([many[k] for k in orders[0]])
     index.remember(order, index.find(order))
-    assert not index.find(order).strange, "the second time it is known"
+    assert not index.find(order).reordered, "the second time it is known"
 
 
 @settings(max_examples=200, deadline=None)

@@ -169,8 +169,8 @@ def validate(
     )
     public = published_groups(content)
     known = {one["meter"]: one for one in content["homes"] if "prototype" in one}
-    ails = ailments(found)
-    usable = [i for i, a in enumerate(ails) if can_be_fitted(a)]
+    problems = ailments(found)
+    usable = [i for i, a in enumerate(problems) if can_be_fitted(a)]
     new = clamped(found.homes(np.array(usable, np.intp)))
     hidden = np.array(content["prototypes"][0]["hidden"]["transition"])
     habits = Habits(hidden, stationary(hidden), "learned")
@@ -178,7 +178,7 @@ def validate(
     family = next((name for name in AUTO if name == content["law"]), AUTO[0])
     design = design_for(new, habits, LearningTerms(law=family, starts=starts), family)
     models = hidden_fit(content, design)
-    which, strangers = _placed(new, known, models)
+    which, new_homes = _assign_homes(new, known, models)
     post = posterior(new.wh, select_homes(models, which))
     top = max(int(content["bound"]), 1)
     scores = by_day(marginal_scores(new, public, which, top), new.steps_a_day)
@@ -196,7 +196,9 @@ def validate(
     accuracy = {}
     if new.labels is not None:
         accuracy = decoding_accuracy(new, new.labels, post)
-    ill = {name: list(a) for name, a in zip(found.ids, ails, strict=True) if not can_be_fitted(a)}
+    unusable = {
+        name: list(a) for name, a in zip(found.ids, problems, strict=True) if not can_be_fitted(a)
+    }
     values = {
         "houses": len(found.ids),
         "log_likelihood": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
@@ -204,8 +206,8 @@ def validate(
         "eta_basis": content["eta_basis"],
         "provenance": content["provenance"],
         "drifted": drifted,
-        "new_homes": strangers,
-        "unusable": ill,
+        "new_homes": new_homes,
+        "unusable": unusable,
         "homes": homes,
         "accuracy": accuracy,
         "trust": {
@@ -218,7 +220,7 @@ def validate(
     lines = [
         f"{len(new.ids)} homes scored; {len(drifted)} drifted at level {level:g}"
         + (f": {', '.join(drifted[:8])}." if drifted else "."),
-        f"New homes, placed by likelihood: {len(strangers)}. Unusable: {len(ill)}.",
+        f"New homes, placed by likelihood: {len(new_homes)}. Unusable: {len(unusable)}.",
         f"Trust on these readings: {judged.reasoning}.",
     ]
     if accuracy:
@@ -246,15 +248,15 @@ def _spread(homes: int) -> list[int]:
     return sorted({0, homes // 2, homes - 1} & set(range(homes)))
 
 
-def _placed(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str]]:
+def _assign_homes(new: Any, known: dict[str, Any], models: Any) -> tuple[Any, list[str]]:
     """The prototype of each home: its own, or for a new one the likeliest."""
     import numpy as np
 
     from hushgrid.learn.learner import Prototypes, assign
 
     which = np.array([known[n]["prototype"] if n in known else -1 for n in new.ids], np.intp)
-    strangers = np.flatnonzero(which < 0)
-    if strangers.size:
+    new_homes = np.flatnonzero(which < 0)
+    if new_homes.size:
         shared = Prototypes(models, np.zeros(0, np.intp), ())
-        which[strangers] = assign(new.wh[strangers], shared, models.design)[0]
-    return which, [new.ids[i] for i in strangers]
+        which[new_homes] = assign(new.wh[new_homes], shared, models.design)[0]
+    return which, [new.ids[i] for i in new_homes]

@@ -392,7 +392,7 @@ def demo(
         bool, typer.Option("--once", help="Play one day without a page, and judge it.")
     ] = False,
     epsilon: Annotated[
-        float, typer.Option(help="Promised about any quarter hour of anybody in a week.")
+        float, typer.Option(help="Promised about any 15 minutes of any home.")
     ] = 1.0,
     eta: Annotated[float, typer.Option(help="Share of a law that may be anything.")] = 0.05,
     seed: common.Seed = 1,

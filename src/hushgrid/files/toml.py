@@ -119,7 +119,7 @@ class _Scanner:
                 parts.append(_unquoted(text))
             else:
                 found = _BARE.match(self.source, self.at)
-                if found is None:  # no key at all: get on, whatever this is
+                if found is None:  # no key: skip the character
                     self.at += 1
                     return parts
                 parts.append(found[0])

@@ -126,7 +126,7 @@ _decode = json.JSONDecoder(parse_float=_Decimal).decode
 _decode_at = json.JSONDecoder(parse_float=_Decimal).raw_decode
 # Python's int() refuses thousands of digits; None is no number here either.
 _decode_long_at = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None).raw_decode
-_FIX = "; give one array of flat objects, or NDJSON, where a broken line harms itself alone."
+_FIX = "; give one array of flat objects, or NDJSON, where a broken line affects only itself."
 
 Broken = tuple[int, Fault]
 

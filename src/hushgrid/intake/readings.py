@@ -195,12 +195,12 @@ class NamePositions(NamedTuple):
     Attributes:
         place: (n,) row of each name among the known names; -1 where it is unknown.
         known: (n,) the same among the distinct known names.
-        strange: True if many names did not come in the order of an earlier input.
+        reordered: True if many names did not come in the order of an earlier input.
     """
 
     place: Int32s
     known: Int32s
-    strange: bool
+    reordered: bool
 
 
 class NameIndex:

@@ -57,7 +57,7 @@ def local_instants(zone: str) -> Instants:
 
 def _instants(wall: int, clocks: tzinfo) -> tuple[int, ...]:
     if not 0 <= wall < END:
-        return (wall,)  # refused by its year later; datetime would choke on it now
+        return (wall,)  # refused by its year later; datetime cannot hold it
     local = _EPOCH + timedelta(seconds=wall)
     found = set()
     for fold in (0, 1):

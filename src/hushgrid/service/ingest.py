@@ -175,7 +175,7 @@ class Ingest:
 
     def _places(self, names: Names) -> Int32s:
         found = self._index.find(names)
-        if found.strange:
+        if found.reordered:
             with self._learning:
                 self._index.remember(names, found)
         return found.place
