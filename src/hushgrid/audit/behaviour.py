@@ -317,12 +317,7 @@ class _PublisherRun:
 
 
 def _run(
-    publisher: Any,
-    terms: Terms,
-    first: State,
-    readings: Ints,
-    steps: int,
-    rng: np.random.Generator,
+    publisher: Any, terms: Terms, first: State, readings: Ints, steps: int, rng: np.random.Generator
 ) -> _PublisherRun:
     """Run a publisher for `steps` steps with the same readings."""
     load = int(np.clip(readings, 0, first.zone.bound).sum(dtype=np.int64))
@@ -466,25 +461,22 @@ def _check_data_dependent_scale(
                 if not first.scheduler.ahead:  # it follows rates: then each must be its own
                     same = a.scale == run.due[t] and b.scale == other.due[t]
                 if not same and a.from_readings and b.from_readings:
-                    return Check(
-                        name,
-                        "failed",
+                    text = (
                         f"Step {t + 1} states a scale of {a.scale:g} Wh with every reading at 0 and"
                         f" {b.scale:g} Wh with every reading at its bound; a scale may"
-                        " depend on public models alone.",
-                        t + 1,
+                        " depend on public models alone."
                     )
+                    return Check(name, "failed", text, t + 1)
     sizes = [[abs(k) for run in runs for k in run.noise] for runs in (quiet, busy)]
     due = [[run.due[t] for run in runs for t in run.used] for runs in (quiet, busy)]
     small, large = (np.array(s) / np.array(b) for s, b in zip(sizes, due, strict=True))
     p = _differ(small, large)
     if p < FALSE_ALARM:
-        return Check(
-            name,
-            "failed",
+        text = (
             f"The noise drawn is {small.mean():.2f} of the scale due with every reading at 0 and"
-            f" {large.mean():.2f} with every reading at its bound (p = {p:.1e}).",
+            f" {large.mean():.2f} with every reading at its bound (p = {p:.1e})."
         )
+        return Check(name, "failed", text)
     return Check(name, "passed", f"The same scale whether all is off or all is on (p = {p:.2g}).")
 
 
@@ -507,11 +499,8 @@ def _check_float_noise(runs: Sequence[_PublisherRun], terms: Terms) -> Check:
             if bad:
                 return Check(name, "failed", f"Step {t + 1} {bad}.", t + 1)
     if not checked:
-        return Check(
-            name,
-            "not_checked",
-            "Rates alone do not determine whether noise is a whole number here.",
-        )
+        text = "Rates alone do not determine whether noise is a whole number here."
+        return Check(name, "not_checked", text)
     return Check(name, "passed", f"Whole Wh and the rates of whole Wh at {checked} steps.")
 
 
@@ -571,13 +560,11 @@ def _check_republication(factory: Factory, terms: Terms, first: State, seed: int
         first_answer = read_answer(publisher.publish(readings.copy()))
         for _ in range(3 if t < steps else 50):
             if read_answer(publisher.again()) != first_answer:
-                return Check(
-                    name,
-                    "failed",
+                text = (
                     f"Step {t} published again differs: the same load was published twice with"
-                    " fresh noise, and each time costs its full epsilon.",
-                    t,
+                    " fresh noise, and each time costs its full epsilon."
                 )
+                return Check(name, "failed", text, t)
     return Check(name, "passed", "A step published again is the same.")
 
 
@@ -591,12 +578,8 @@ def _check_protected_set(runs: Sequence[_PublisherRun], terms: Terms, first: Sta
         laplace = terms.policy.schedule.noise == "laplace"
         most = largest_scale_ratio(sizes, due) if laplace and sizes else math.inf
         if most < 1:
-            return Check(
-                name,
-                "failed",
-                f"The noise drawn is at most {most:.2f} of what the protected houses need.",
-                1,
-            )
+            text = f"The noise drawn is at most {most:.2f} of what the protected houses need."
+            return Check(name, "failed", text, 1)
         return Check(name, "passed", "The noise drawn is not below what protected houses need.")
     for t in run.used:
         lacking = coverage_fault(first, t + 1, run.scale(t), rates)
@@ -661,21 +644,15 @@ def _check_budget(factory: Factory, terms: Terms, first: State, seed: int) -> Ch
             due = first.scheduler.at(t, rates).epsilon
             spent = spent.add(due if one.epsilon is None else max(one.epsilon, 0.0))
         if terms.budget is not None and spent.exceeds(terms.budget):
-            return Check(
-                name,
-                "failed",
+            text = (
                 f"By step {t} the publisher has spent {spent.total:.6g} of a budget of {limit:g}"
-                " and goes on: it lost count, or began to count anew.",
-                t,
+                " and goes on: it lost count, or began to count anew."
             )
+            return Check(name, "failed", text, t)
         rates.append(one.rate if one.rate is not None else 0.0)
     if _beyond(publisher, readings):
-        return Check(
-            name,
-            "failed",
-            f"Step {horizon + 1} is published from readings, beyond the horizon of {horizon}.",
-            horizon + 1,
-        )
+        text = f"Step {horizon + 1} is published from readings, beyond the horizon of {horizon}."
+        return Check(name, "failed", text, horizon + 1)
     within = "no budget is set" if terms.budget is None else f"within the budget of {limit:g}"
     return Check(name, "passed", f"{horizon} steps spend {spent.total:.6g}; {within}.")
 
@@ -718,13 +695,11 @@ def _check_seed_reuse(
         n = min(len(streams[i]), len(streams[j]))
         p = p_similar_noise(streams[i][:n], streams[j][:n], grain[i][:n] + grain[j][:n])
         if p < FALSE_ALARM / 3:
-            return Check(
-                "seed_reuse",
-                "failed",
+            text = (
                 f"The noise of {names[i]} and of {names[j]} is the same or all but the same"
-                f" ({n} steps, p = {p:.1e}): one price subtracted from the other shows the loads.",
-                1,
+                f" ({n} steps, p = {p:.1e}): one price subtracted from the other shows the loads."
             )
+            return Check("seed_reuse", "failed", text, 1)
         least = min(least, p)
     text = f"Three streams of noise differ ({steps} steps, smallest p = {least:.2g})."
     return Check("seed_reuse", "passed", text)

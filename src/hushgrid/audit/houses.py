@@ -221,9 +221,7 @@ def mixture_loss(
     for model in models:
         at_home = _home(model, t)
         others = reduce(
-            np.convolve,
-            [_blend(laws[j], at_home[j]) for j in houses if j != house],
-            np.ones(1),
+            np.convolve, [_blend(laws[j], at_home[j]) for j in houses if j != house], np.ones(1)
         )
         for s, chance in enumerate((1 - at_home[house], at_home[house])):
             if chance > 0:

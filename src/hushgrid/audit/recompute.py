@@ -360,12 +360,8 @@ def _spread(made: Recomputed) -> Check:
     p = p_small_noise(made.residual, made.scale, noise=planned.noise)
     word = f"{len(made.residual)} releases about the public guess, p = {p:.2g}"
     if p < FALSE_ALARM:
-        return Check(
-            "noise_scale",
-            "failed",
-            f"Releases scatter less than noise of the stated scale makes them ({word}).",
-            made.used[0].place,
-        )
+        text = f"Releases scatter less than noise of the stated scale makes them ({word})."
+        return Check("noise_scale", "failed", text, made.used[0].place)
     return Check("noise_scale", "passed", f"Releases scatter as noise of that scale must ({word}).")
 
 
@@ -386,13 +382,11 @@ def schedule(made: Recomputed, commit: Commit | None) -> Check:
     if commit(epoch.digest, scales) == epoch.schedule:
         text = f"The {len(scales)} scales committed to are those of the terms."
         return Check(name, "passed", text)
-    return Check(
-        name,
-        "failed",
+    text = (
         f"Record {epoch.place} opens an epoch whose committed schedule"
-        f" ({epoch.schedule[:12]}) is not the one its terms lead to.",
-        epoch.place,
+        f" ({epoch.schedule[:12]}) is not the one its terms lead to."
     )
+    return Check(name, "failed", text, epoch.place)
 
 
 def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
@@ -409,12 +403,8 @@ def roster(epoch: RecordedEpoch, terms: Terms) -> Check:
         return Check("roster", "not_applicable", "No list of meters to compare.")
     if epoch.roster == terms.roster:
         return Check("roster", "passed", "The meters are those of the epoch.")
-    return Check(
-        "roster",
-        "failed",
-        f"Record {epoch.place} was opened for other meters than those given.",
-        epoch.place,
-    )
+    text = f"Record {epoch.place} was opened for other meters than those given."
+    return Check("roster", "failed", text, epoch.place)
 
 
 def steps(evidence: Evidence) -> Check:
@@ -463,13 +453,11 @@ def republication(evidence: Evidence) -> Check:
     """
     if evidence.repeated is None:
         return Check("republication", "passed", "Every step is on record once.")
-    return Check(
-        "republication",
-        "failed",
+    text = (
         f"Record {evidence.repeated} publishes a step of zone {evidence.zone!r} that was published"
-        " before: each time costs its full epsilon.",
-        evidence.repeated,
+        " before: each time costs its full epsilon."
     )
+    return Check("republication", "failed", text, evidence.repeated)
 
 
 def release_terms(
@@ -493,31 +481,25 @@ def release_terms(
     for epoch in evidence.epochs:
         for entry in epoch.entries:
             if entry.digest is not None and entry.digest != epoch.digest:
-                return Check(
-                    "terms",
-                    "failed",
+                text = (
                     f"Record {entry.place} was made under terms {entry.digest[:12]}, not those of"
-                    f" its epoch ({epoch.digest[:12]}).",
-                    entry.place,
+                    f" its epoch ({epoch.digest[:12]})."
                 )
+                return Check("terms", "failed", text, entry.place)
     other = [epoch for epoch in evidence.epochs if epoch.digest not in known and epoch.entries]
     if other and len(other) == len([e for e in evidence.epochs if e.entries]):
-        return Check(
-            "terms",
-            "failed",
+        text = (
             f"Record {other[0].entries[0].place} and those after it were made under terms"
             f" {other[0].digest[:12]}; those given are"
-            f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's.",
-            other[0].entries[0].place,
+            f" {', '.join(sorted(d[:12] for d in known))}: another zone's or model's."
         )
+        return Check("terms", "failed", text, other[0].entries[0].place)
     if other:
-        return Check(
-            "terms",
-            "not_checked",
+        text = (
             f"{len(other)} epochs were made under other terms, from record {other[0].place} on:"
-            " give their --config too.",
-            other[0].place,
+            " give their --config too."
         )
+        return Check("terms", "not_checked", text, other[0].place)
     return Check(
         "terms", "passed", f"All releases are of the terms given (epochs: {len(evidence.epochs)})."
     )
@@ -625,14 +607,12 @@ def budget(
         if place not in lost and Spent(running).add(*before).exceeds(terms.budget):
             earlier = Spent().add(*before).total
             brought = f" and {earlier:.6g} from before" if earlier else ""
-            return Check(
-                "budget",
-                "failed",
+            text = (
                 f"Record {place} brings the spending of {n - start + 1} releases within one horizon"
                 f" to {float(running):.6g}{brought}, above the budget of {terms.budget:g}: the"
-                " count began anew.",
-                place,
+                " count began anew."
             )
+            return Check("budget", "failed", text, place)
     text = f"All releases together state {total}, within the budget of {terms.budget:g}"
     if lost and Spent().add(*(one[1] for one in spent)).exceeds(terms.budget):
         text = (
@@ -819,14 +799,12 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         one, other = digests.get(before.digest), digests.get(after.digest)
         same = before.digest == after.digest or (one is not None and one is other)
         if same and inside and before.entries and after.entries:
-            return Check(
-                "budget",
-                "failed",
+            text = (
                 f"Record {after.place} opens an epoch of the same terms at step {after.first},"
                 f" inside the one before (to step {before.first + before.horizon - 1}): what was"
-                " spent is no longer counted.",
-                after.place,
+                " spent is no longer counted."
             )
+            return Check("budget", "failed", text, after.place)
     return None
 
 
@@ -854,13 +832,11 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
         lag, p = p_repeated_noise(made.residual, made.scale)
         if p < FALSE_ALARM / len(usable) and made.terms.policy.schedule.noise == "laplace":
             place = made.used[lag].place
-            return Check(
-                name,
-                "failed",
+            text = (
                 f"From record {place} on, the noise of zone {made.terms.zone.id!r} is that of"
-                f" {lag} releases before (p = {p:.1e}).",
-                place,
+                f" {lag} releases before (p = {p:.1e})."
             )
+            return Check(name, "failed", text, place)
     if len(usable) < 2:
         return Check(name, "not_applicable", "One stream of noise: nothing to compare it with.")
     pairs = list(combinations(usable, 2))
@@ -877,14 +853,12 @@ def seed_reuse(streams: Sequence[Recomputed]) -> Check:
             )
             if p < level:
                 place = other.used[int(j[0])].place
-                return Check(
-                    name,
-                    "failed",
+                text = (
                     f"From record {place} on, zone {other.terms.zone.id!r} (epoch"
                     f" {other.epoch.first}) draws the noise of zone {one.terms.zone.id!r} (epoch"
-                    f" {one.epoch.first}): {len(common)} steps, p = {p:.1e}.",
-                    place,
+                    f" {one.epoch.first}): {len(common)} steps, p = {p:.1e}."
                 )
+                return Check(name, "failed", text, place)
             least = min(least, p)
     text = f"{len(usable)} streams of noise differ (smallest p = {least:.2g})."
     return Check(name, "passed", text)

@@ -394,8 +394,7 @@ def zone_text(offer: ZoneSettings, groups: Sequence[tuple[PublishedGroup, Sequen
         parts.append(_houses(public, meters, offer))
     parts.append(
         _table(
-            "[models]",
-            {"file": "theta.json", "provenance": f"{offer.provenance}, by {offer.by}"},
+            "[models]", {"file": "theta.json", "provenance": f"{offer.provenance}, by {offer.by}"}
         )
     )
     return "\n\n".join(parts) + "\n"

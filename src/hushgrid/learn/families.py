@@ -52,11 +52,7 @@ class Values(NamedTuple):
 
 
 def values_of(
-    family: Family,
-    each: Floats,
-    size: Ints,
-    weight: Floats,
-    edges: Floats | None = None,
+    family: Family, each: Floats, size: Ints, weight: Floats, edges: Floats | None = None
 ) -> Values:
     """Features of distinct readings.
 

@@ -245,13 +245,7 @@ def _scaled_moves(own: Fit, noisy: Statistics) -> Floats:
     return np.maximum(found, -0.9 * prior)
 
 
-def bound_quantile(
-    peaks: Ints,
-    sizes: Ints,
-    quantile: float,
-    epsilon: float,
-    noise: Noise,
-) -> int:
+def bound_quantile(peaks: Ints, sizes: Ints, quantile: float, epsilon: float, noise: Noise) -> int:
     """The smallest public size that about `quantile` of homes never exceed.
 
     Each home counts in one size; replacing it moves two counts by 1, so noise of scale 2/epsilon on

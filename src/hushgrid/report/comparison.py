@@ -173,11 +173,7 @@ def attack_figure(found: Mapping[str, Attack], house: int) -> Figure:
 
 
 def _belief_panel(
-    axes: Axes,
-    occupancy: Any,
-    prior: Any,
-    beliefs: Iterable[tuple[str, Any, str]],
-    title: str,
+    axes: Axes, occupancy: Any, prior: Any, beliefs: Iterable[tuple[str, Any, str]], title: str
 ) -> None:
     """Occupancy and prior of one house over a day, and beliefs (label, values, colour)."""
     hours = np.linspace(0, len(prior) / 4, len(prior) + 1)

@@ -225,11 +225,7 @@ def plan_prose(found: Plan, rho: float, endless: float | None, private: bool = F
     """
     policy, prospect = found.policy, found.prospect
     promise = promise_sentence(
-        policy,
-        found.secret,
-        found.epsilon,
-        delta=found.delta,
-        continued=found.running is not None,
+        policy, found.secret, found.epsilon, delta=found.delta, continued=found.running is not None
     )
     lines = [f"Promise: {promise}", "", *_noise_lines(found)]
     if policy.clamp:
