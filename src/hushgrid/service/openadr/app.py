@@ -37,7 +37,7 @@ from hushgrid.service.openadr.objects import (
     Call,
     Objects,
     PublicObjects,
-    Refusal,
+    VtnRefusal,
     answer,
     event_of,
     notification,
@@ -360,7 +360,7 @@ def make_vtn(
         ("GET", "/openapi.json", dispatcher.describe),
     ]
     errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
-        Refusal: _refusal,
+        VtnRefusal: _refusal,
         HTTPException: _unrouted,
         VtnError: _away,
         AccessError: _unknown,
@@ -431,7 +431,7 @@ def _of_ven(public: PublicObjects, objects: Objects, under: str, call: Call) -> 
 def _unpublished(objects: Objects, call: Call) -> Any:
     if "venID" in call.path:
         objects.check_ven(call)
-    raise Refusal(404, "These objects are not published over MQTT; subscribe with a callback.")
+    raise VtnRefusal(404, "These objects are not published over MQTT; subscribe with a callback.")
 
 
 class _Dispatcher:
@@ -447,7 +447,7 @@ class _Dispatcher:
         grant = caller_of(request.scope).grant
         self._check(one, grant)
         if handler is None:
-            raise Refusal(403, "Programs and events come from the ledger alone; read them.")
+            raise VtnRefusal(403, "Programs and events come from the ledger alone; read them.")
         try:
             query = query_of(one, request)
             body = None
@@ -455,10 +455,10 @@ class _Dispatcher:
                 given = parse_json(await read_body(request, MOST_BYTES))
                 body = validate(REQUESTS[one.body], given)
         except SchemaError as error:
-            raise Refusal(400, str(error)) from None
+            raise VtnRefusal(400, str(error)) from None
         path = {name: str(value) for name, value in request.path_params.items()}
         if not all(re.fullmatch(OBJECT_ID["pattern"], each) for each in path.values()):
-            raise Refusal(
+            raise VtnRefusal(
                 404, "There is no object of such an id; ids are letters, digits, - and _."
             )
         call = Call(grant, path, query, int(self._clock.now()), body)
@@ -471,8 +471,8 @@ class _Dispatcher:
             return
         needed = f"one of the scopes {', '.join(one.scopes)}"
         if grant.client is None:
-            raise Refusal(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
-        raise Refusal(403, f"The token has not {needed}; ask the operator for it.")
+            raise VtnRefusal(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
+        raise VtnRefusal(403, f"The token has not {needed}; ask the operator for it.")
 
     async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
         if self._threads is None:
@@ -506,14 +506,14 @@ async def read_body(request: Request, limit: int) -> bytes:
         The body.
 
     Raises:
-        Refusal: if it is too large, compressed, too slow or incomplete.
+        VtnRefusal: if it is too large, compressed, too slow or incomplete.
     """
     declared = request.headers.get("content-length", "")
-    large = Refusal(413, f"The body is beyond {limit} bytes; send less.")
+    large = VtnRefusal(413, f"The body is beyond {limit} bytes; send less.")
     if declared.isdecimal() and int(declared[:19]) > limit:
         raise large
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refusal(400, "The body is compressed; send it as it is.")
+        raise VtnRefusal(400, "The body is compressed; send it as it is.")
     body = bytearray()
     try:
         with anyio.fail_after(PATIENCE):
@@ -522,9 +522,9 @@ async def read_body(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise large
     except TimeoutError:
-        raise Refusal(408, f"The body took more than {PATIENCE:g} s; send less.") from None
+        raise VtnRefusal(408, f"The body took more than {PATIENCE:g} s; send less.") from None
     except ClientDisconnect:
-        raise Refusal(400, "The body ended before its end; send it again.") from None
+        raise VtnRefusal(400, "The body ended before its end; send it again.") from None
     return bytes(body)
 
 
@@ -563,7 +563,7 @@ def _from_text(schema: Schema, text: str) -> Any:
     return text
 
 
-async def _refusal(request: Request, error: Refusal) -> Response:
+async def _refusal(request: Request, error: VtnRefusal) -> Response:
     del request
     return problem(error.status, error.detail, error.headers)
 

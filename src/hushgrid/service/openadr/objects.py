@@ -58,7 +58,7 @@ class Call:
         return self.grant.client or ""
 
 
-class Refusal(Exception):  # noqa: N818
+class VtnRefusal(Exception):  # noqa: N818
     """A request that is answered with a problem.
 
     Args:
@@ -114,7 +114,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
     return answer(body, status, {"Cache-Control": "no-store", **(headers or {})})
 
 
-def not_found(what: str) -> Refusal:
+def not_found(what: str) -> VtnRefusal:
     """Make the refusal for an object that is absent or hidden from the sender: both look the same.
 
     Args:
@@ -123,7 +123,7 @@ def not_found(what: str) -> Refusal:
     Returns:
         A refusal with status 404.
     """
-    return Refusal(404, f"There is no such {what}; ask for the list of those there are.")
+    return VtnRefusal(404, f"There is no such {what}; ask for the list of those there are.")
 
 
 VERSION = "3.1.0"
@@ -365,7 +365,7 @@ class PublicObjects:
     def topics(self, call: Call, under: str, *, create: bool = True) -> dict[str, Any]:
         """GET /notifiers/mqtt/topics/... of programs and events."""
         if not self._uris:
-            raise Refusal(404, "Nothing is published over MQTT here; subscribe with a callback.")
+            raise VtnRefusal(404, "Nothing is published over MQTT here; subscribe with a callback.")
         if "programID" in call.path:
             self._zone(call.path["programID"])
         return {"topics": topics(under.format(**call.path), create=create)}
@@ -454,7 +454,7 @@ class Objects:
         """POST of a new object."""
         client, body = self._from_request(kind, call, None)
         if self._store.count(kind, client) >= MOST:
-            raise Refusal(403, f"There are {MOST} of them already; remove some first.")
+            raise VtnRefusal(403, f"There are {MOST} of them already; remove some first.")
         one = StoredObject(kind, secrets.token_urlsafe(18), client, call.now, call.now, body)
         self._write(lambda: self._store.add(one))
         return self._notified(one, "CREATE", call)
@@ -489,14 +489,14 @@ class Objects:
         one = self._visible(kind, call)
         shared = kind in ("VEN", "RESOURCE") and call.grant.may("read_all")
         if one.client != call.client and not shared and not call.grant.may("operate"):
-            raise Refusal(403, f"This {kind.lower()} is another client's; change your own.")
+            raise VtnRefusal(403, f"This {kind.lower()} is another client's; change your own.")
         return one
 
     def _write(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except TakenError:
-            raise Refusal(409, "The name is in use already; give another one.") from None
+            raise VtnRefusal(409, "The name is in use already; give another one.") from None
 
     def _notified(self, one: StoredObject, operation: str, call: Call) -> dict[str, Any]:
         self._notify(one.kind, operation, _to_object(one, None), one.client)
@@ -526,11 +526,11 @@ class Objects:
         """Return the owner of a ven or resource; objectType says which side sends the request."""
         business = call.body["objectType"].startswith("BL_")
         if business and not _sees_all(kind, call):
-            raise Refusal(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
+            raise VtnRefusal(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
         if kind == "VEN":
             own = call.grant.ven
             if not business and own is not None and call.body["venName"] != own:
-                raise Refusal(403, "venName is not the one of this client; give its own.")
+                raise VtnRefusal(403, "venName is not the one of this client; give its own.")
         else:
             ven = self._store.get("VEN", call.body["venID"])
             if ven is None or (ven.client != client and not _sees_all("VEN", call)):
@@ -540,15 +540,15 @@ class Objects:
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:
-            raise Refusal(403, "This service sends no webhooks; read events or use MQTT.")
+            raise VtnRefusal(403, "This service sends no webhooks; read events or use MQTT.")
         program = body.get("programID")
         if program is not None and not self._public.has(program):
-            raise Refusal(409, "programID is of no program; give one of GET /programs.")
+            raise VtnRefusal(409, "programID is of no program; give one of GET /programs.")
         for one in body["objectOperations"]:
             try:
                 check_callback(one["callbackUrl"], private=self._private)
             except ForbiddenTargetError as error:
-                raise Refusal(403, f"callbackUrl {error}") from None
+                raise VtnRefusal(403, f"callbackUrl {error}") from None
 
 
 def _sees_all(kind: Kind, call: Call) -> bool:
