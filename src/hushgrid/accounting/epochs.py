@@ -1,8 +1,8 @@
 """Leakage that goes on across epochs: one chain of occupancy, releases with silence between them.
 
-An epoch that begins gives no house a new life. Its occupancy goes on by the same chain, so what
-earlier epochs published counts at every step of the new one, and what the new one publishes counts
-at every step before. Proofs: docs/proofs/temporal.md.
+A new epoch does not draw occupancy anew: it follows the same chain. So what earlier epochs
+published counts at every step of the new one, and what the new one publishes counts at every step
+before. Proofs: docs/proofs/temporal.md.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def continued_leakage(
 
     Returns:
         One `Leakage` an epoch: what the releases of all epochs say about its steps.
+
+    Raises:
+        PolicyError: No epoch, or gaps that do not fit between the epochs.
 
     >>> theta = OccupancyModel.factored([[0.7, 0.3]], [[[[0.9, 0.1], [0.2, 0.8]]]])
     >>> [round(one.worst, 6) for one in continued_leakage(theta, [[0.5], [0.5, 0.5]])]
@@ -188,7 +191,14 @@ def kept_within(
 
 
 def anywhere(models: Sequence[OccupancyModel]) -> tuple[OccupancyModel, ...]:
-    """The same models with every state possible at step 1."""
+    """The same models with every state possible at step 1.
+
+    Args:
+        models: Theta.
+
+    Returns:
+        Models with a uniform Pi.
+    """
     return tuple(
         replace(
             model,

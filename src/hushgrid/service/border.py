@@ -152,7 +152,7 @@ def _rounded_up(figure: float) -> str:
 def _later(
     service: ZoneService, standing: LedgerState, spans: Sequence[EarlierEpoch]
 ) -> int | None:
-    """How many intervals later the epoch may begin; whole days, so that its terms stay alike."""
+    """How many intervals later the epoch may begin; whole days, so that its terms stay the same."""
     for days in PERIODS:
         begins = service.begins + days * _DAY
         moved = in_epoch(service, begins) or replace(service, begins=begins)
@@ -226,7 +226,14 @@ def _past_epochs(standing: LedgerState) -> list[_PastEpoch]:
 
 
 def accepted(epoch: EpochRecord) -> float:
-    """The leakage that was accepted when the epoch began; 0 where none was."""
+    """The leakage that was accepted when the epoch began.
+
+    Args:
+        epoch: Its record.
+
+    Returns:
+        The figure; 0 where none was accepted.
+    """
     if epoch.accepted is not None:
         return epoch.accepted
     counted = epoch.leakage or 0.0
@@ -255,6 +262,12 @@ def as_begun(deployment: Deployment) -> Deployment:
 
     An epoch that a version before this one began was planned on its own, and its clamp could cut
     more. It goes on like that until its horizon ends; the next epoch is planned as the file is now.
+
+    Args:
+        deployment: The service as its file is now.
+
+    Returns:
+        The service as its ledger began it; as given where there is no ledger.
     """
     if not any(map(planned_otherwise, deployment.zones)) or not _exists(deployment.ledger):
         return deployment
@@ -283,7 +296,16 @@ def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
 
 
 def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
-    """The zone with the policy of its present epoch, which has this digest; see `as_begun`."""
+    """The zone with the policy of its present epoch; see `as_begun`.
+
+    Args:
+        service: The zone as its file is now.
+        digest: The terms of its present epoch.
+
+    Returns:
+        The zone as it began, or as given where neither this version nor one before planned these
+        terms.
+    """
     if not planned_otherwise(service) or digest == first_state(service, digest).digest:
         return service
     before = as_before(service)
@@ -369,6 +391,9 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
         digest: the epoch's terms, as its record has them.
         first: the zone's step at which it began.
         horizon: its steps.
+
+    Returns:
+        The zone in that epoch; None where its terms were others.
     """
     if _promised(service) is None:
         before = as_before(service)
@@ -531,7 +556,7 @@ def _otherwise(span: EarlierEpoch, promised: float) -> list[tuple[int, float]]:
 
 
 class _Rows:
-    """What releases of several epochs tell about every house of a chain that goes on."""
+    """Losses of every house from releases of several epochs of one chain."""
 
     def __init__(self, world: Scenario, steps: int) -> None:
         self._world, self._steps = world, steps
@@ -661,7 +686,14 @@ def _carried(leakage: float, share: float) -> float:
 
 
 def together(service: ZoneService) -> int:
-    """The most houses that move together: states of a block differ in that many."""
+    """The most houses that move together: states of a block differ in that many.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The houses of its largest block.
+    """
     return max(piece.size for model in service.scenario.models for piece in model.chains)
 
 

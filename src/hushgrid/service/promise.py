@@ -262,7 +262,7 @@ def outlook(zone: ZoneService) -> Outlook:
         _rho(zone),
         zone.learned.private,
         week,
-        zone.leakage,
+        None if zone.leakage is None else max(zone.leakage, zone.accepts or 0.0),
         zone.memory,
     )
 
