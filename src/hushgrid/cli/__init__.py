@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from hushgrid.cli.audit import attack, audit
-from hushgrid.cli.batch import batch
 from hushgrid.cli.compare import compare, floor
 from hushgrid.cli.learn import learn
 from hushgrid.cli.ledger import app as ledger
 from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
-from hushgrid.cli.readings import import_, meters
+from hushgrid.cli.readings import batch, import_, meters
 from hushgrid.cli.service import app as client
 from hushgrid.cli.service import check, demo, init, resume, serve, status
 from hushgrid.cli.simulate import paper, simulate

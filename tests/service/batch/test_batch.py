@@ -605,7 +605,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_months_and_days_are_those_of_utc() -> None:
-    from hushgrid.cli.batch import _times
+    from hushgrid.cli.readings import _times
 
     assert _times("2026-01-05", None, None, None) == (BEGINS, BEGINS + 86_400)
     assert _times(None, "2026-02", None, None) == (1_769_904_000, 1_772_323_200)
