@@ -750,6 +750,17 @@ def test_the_same_terms_go_on_day_after_day(silent: Sequence[int]) -> None:
     assert len(figures) == 7 - len(silent)
 
 
+def test_the_template_goes_on(tmp_path: Path) -> None:
+    """The street of `hushgrid init`, a day an epoch; the ninth was refused with 1.52."""
+    text = example(1_794_700_800)  # 2026-11-15, a Sunday
+    for old, new in (EDITS[0], EDITS[1], ("horizon = 672", "horizon = 96"), EDITS[6]):
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    (tmp_path / "service.toml").write_text(text)
+    (one,) = load_deployment(tmp_path / "service.toml").zones
+    assert max(go_on(one, (), 9)) <= 1 + 1e-6
+
+
 def test_a_chain_that_forgets_slowly_goes_on() -> None:
     """Planned over the steps that silence needs, it leaks 4.0016 in the long run."""
     move = World([[0]], [np.array([[0.9999, 0.0001], [0.5, 0.5]])])
