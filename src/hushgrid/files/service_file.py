@@ -61,6 +61,7 @@ from hushgrid.planning.planner import Plan, Secret, plan
 # ---- plan of an interval promise
 
 _DAY = 86_400  # [s]
+_SETTLED = 1e-5  # relative: the noise no longer changes with the steps around an epoch
 
 
 class EpochTimes(NamedTuple):
@@ -112,7 +113,7 @@ def interval_plan(
     Returns:
         The plan. Where leakage does not fade in silence its memory is None and the epoch is on its
         own. With releases it can fade more slowly: then more steps around the epoch are counted,
-        up to those of 32 days; beyond that they are repeated.
+        until the noise no longer changes or up to 32 days; beyond that they are repeated.
 
     Raises:
         PlanError: the promise allows so little noise that leakage does not fade under it.
@@ -120,12 +121,14 @@ def interval_plan(
     memory = None if alone else memory_of(pattern, place)
     day = _DAY // place.seconds
     longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
+    epsilon = 0.0
     for reach in (memory, *longer):
         world, running = _run(pattern, place, reach)
         calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
         slots = tuple(calendar.slots.tobytes() for calendar in calendars)
         found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
-        if found.running == running:
+        before, epsilon = epsilon, found.policy.epsilon
+        if found.running == running or abs(epsilon - before) <= _SETTLED * epsilon:
             break
     return Planned(found.policy, found.leakage, memory, reach)
 
