@@ -2,7 +2,7 @@
 
     readings -> meter store -> close -> clamp, add, add noise drawn beforehand -> ledger -> show
 
-Spend and value are one durable record; nothing is shown before it. The only state is the meter
+Cost and value are one durable record; nothing is published before it. The only state is the meter
 store and the ledger: everything else is folded again from them when a curator opens.
 
 An interval without any reading gets the public forecast and spends nothing. That no meter of the
@@ -87,6 +87,12 @@ def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
 def utc(seconds: int) -> str:
     """RFC 3339 of an epoch second.
 
+    Args:
+        seconds: UTC epoch seconds.
+
+    Returns:
+        The text, in UTC with Z.
+
     >>> utc(1_700_000_100)
     '2023-11-14T22:15:00Z'
     """
@@ -103,7 +109,7 @@ class PriceFile:
 
     def __init__(self, path: Path, mark: str = "") -> None:
         self._path = path
-        # curators of one machine may write the same file: each makes it beside under its own name
+        # curators of one machine may write the same file: each writes its own temporary file
         self._beside = path.with_name(f"{path.name}{mark}.new")
         self._prices: dict[str, dict[str, Any]] = {}
 
@@ -167,7 +173,15 @@ class Inside:
 
 
 def why(zone: ZoneService, inside: Inside) -> str:
-    """One sentence: whose protection takes this much noise, and by which model."""
+    """Explain the noise of the next release in one sentence.
+
+    Args:
+        zone: The zone.
+        inside: The noise of the next release and the house that requires it.
+
+    Returns:
+        The house or contract that sets the scale, and the model by which it does.
+    """
     if inside.scale is None:
         return "The next price uses no reading, so there is no noise."
     if inside.scale == 0:
@@ -183,7 +197,7 @@ def why(zone: ZoneService, inside: Inside) -> str:
     if not policy.schedule.per_release:
         kept = f"{policy.schedule.multiple:.3g} times what it can add"
     else:
-        kept = f"so that one price tells of it at most epsilon = {inside.epsilon:.3g}"
+        kept = f"so that one price discloses at most epsilon = {inside.epsilon:.3g}"
     return (
         f"{who} needs the most noise of the {inside.protected:,} protected houses:"
         f" {inside.scale:,.0f} Wh, {kept}."
@@ -222,8 +236,8 @@ class Status:
     leakage: float | None = None
 
 
-def _nobody(name: str) -> None:
-    """Nobody watches the steps of the tick."""
+def _ignore(name: str) -> None:
+    """Ignore the steps of the tick."""
     del name
 
 
@@ -233,7 +247,11 @@ def _reported(interval: Closed) -> bool:
 
 
 class Curator:
-    """One zone's curator; make it with `open`."""
+    """The curator of one zone, made by `open`.
+
+    Attributes:
+        service: The zone as it runs.
+    """
 
     def __init__(
         self,
@@ -243,7 +261,7 @@ class Curator:
         noise: Noise | Stepwise,
         publishers: Sequence[Publisher],
         mode: Mode,
-        watch: Callable[[str], None] = _nobody,
+        watch: Callable[[str], None] = _ignore,
         replay: Replay | None = None,
     ) -> None:
         self.service, self._ledger, self._meters = service, ledger, meters
@@ -270,7 +288,7 @@ class Curator:
         now: float,
         new_epoch: bool = False,
         begins: int | None = None,
-        watch: Callable[[str], None] = _nobody,
+        watch: Callable[[str], None] = _ignore,
         fold: Fold | None = None,
         replay: Replay | None = None,
         witness: Witness | None = None,
@@ -373,8 +391,8 @@ class Curator:
         """A clock that went back makes the zone wait: a step on record is not published again."""
         if self._last is not None and now < self._last.published_at:
             behind = self._last.published_at - math.floor(now)
-            told = {"zone": self.service.id, "t": self.t, "seconds": behind}
-            log.warning("clock behind the ledger", extra=told)
+            fields = {"zone": self.service.id, "t": self.t, "seconds": behind}
+            log.warning("clock behind the ledger", extra=fields)
 
     @property
     def transfers(self) -> tuple[TransferRecord, ...]:
@@ -396,7 +414,7 @@ class Curator:
 
     @property
     def status(self) -> Status:
-        """Where the zone stands."""
+        """The present state of the zone."""
         budget = self.service.budget
         left = None if budget is None else self._replay.spent.left(budget)
         state = "no readings" if self._missing == len(self.service.meters) else "publishing"
@@ -428,7 +446,7 @@ class Curator:
         return self._ledger.standing.releases
 
     def run(self, now: float) -> list[ReleaseRecord]:
-        """Close and publish every interval that is due; show again what was not yet shown."""
+        """Close and publish every interval that is due; retry releases not yet published."""
         made = []
         self._retry()
         if self._ledger.standing.gap is not None and self._ledger.asked_to_resume:
@@ -545,20 +563,20 @@ class Curator:
         return draws if self._replay.spent.fits(draws.cost, self.service.budget) else None
 
     def _leave_out(self, steps: int) -> None:
-        """Close intervals that passed while nobody was here; they get no release."""
+        """Close intervals that passed while no curator ran; they get no release."""
         self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
         self._replay.reach(self.t + steps)
         self._draws = self._drawn()
 
     def _retry(self) -> None:
-        """Show what is recorded and not yet shown; a publisher that fails is tried again later."""
+        """Publish what is recorded and not yet published; retry a publisher that fails later."""
         for i, published in list(self._unshown.items()):
             try:
                 self._publishers[i].publish(self.service, published)
             except OSError as error:
                 if i not in self._away:  # once, not at every attempt
-                    told = {"zone": self.service.id, "error": type(error).__name__}
-                    log.warning("not shown", extra=told)
+                    fields = {"zone": self.service.id, "error": type(error).__name__}
+                    log.warning("not shown", extra=fields)
                 self._away.add(i)
             else:
                 del self._unshown[i]
@@ -577,6 +595,9 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
         zone: The zone.
         standing: What its ledger says; None where it has no record.
         now: [UTC epoch s]
+
+    Returns:
+        The last step, what is spent and left, and the state in words.
     """
     if standing is None:
         return Status(zone.id, 0, 0.0, zone.budget, None, "not begun")

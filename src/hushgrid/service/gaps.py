@@ -34,7 +34,7 @@ from hushgrid.service.meters.ports import IntervalSource
 
 log = logging.getLogger("hushgrid.curator")
 
-MOST = sys.float_info.max  # stands for a cost without a bound, which JSON has no number for
+MOST = sys.float_info.max  # a cost without a bound, which JSON has no number for
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
 
 
@@ -99,8 +99,8 @@ def note_loss(
     if last < first:
         return
     ledger.write(GapRecord(first, last, why, least=min(least, MOST) or None))
-    told = {"zone": service.id, "first": first, "last": last, "why": why}
-    log.error("releases may be lost; run hushgrid resume", extra=told)
+    fields = {"zone": service.id, "first": first, "last": last, "why": why}
+    log.error("releases may be lost; run hushgrid resume", extra=fields)
 
 
 def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> None:
@@ -113,7 +113,15 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
 
 
 def try_zone(service: ZoneService, meters: IntervalSource) -> None:
-    """Open the zone in the meter store, unless that holds it under other terms."""
+    """Open the zone in the meter store, unless that holds it under other terms.
+
+    Args:
+        service: The zone.
+        meters: The meter store.
+
+    Raises:
+        MeterRetryError: The store cannot be reached now.
+    """
     try:
         meters.open_zone(service.id, service.meters, service.seconds)
     except MeterRetryError:
@@ -160,6 +168,12 @@ def largest_loss(
         standing: Its ledger, with the gap open.
         lost_epoch: The zone with terms whose epoch may have begun within the gap. From its
             `begins` on the larger of both counts.
+
+    Returns:
+        (epsilon, delta); an infinite epsilon where no release has one of its own.
+
+    Raises:
+        LedgerError: The lost epoch cannot have begun within the gap.
     """
     open_, epoch = standing.gap, standing.epoch
     if open_ is None or epoch is None:
@@ -195,7 +209,12 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     """Book the open gap in full; releases may come from readings again.
 
     What is booked is the largest loss of its steps, and at least what the lost records that are
-    known state. See `largest_loss` for the arguments.
+    known state.
+
+    Args:
+        service: The zone, with the terms of its present epoch.
+        ledger: Its ledger, open for writing.
+        lost_epoch: As for `largest_loss`.
     """
     standing = ledger.standing
     epsilon, delta = largest_loss(service, standing, lost_epoch)
@@ -206,8 +225,8 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     n = None if lost_epoch is None else together(lost_epoch)
     ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
     ledger.resumed()
-    told = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
-    log.warning("gap booked", extra=told)
+    fields = {"zone": service.id, "first": first, "last": last, "epsilon": epsilon}
+    log.warning("gap booked", extra=fields)
 
 
 def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
@@ -215,6 +234,14 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
 
     While a gap is open; and under a window policy as long as a window reaches into a gap, in which
     all of its budget may have been spent.
+
+    Args:
+        service: The zone.
+        standing: Its ledger.
+        t: A step of the zone.
+
+    Returns:
+        True if the step gets the forecast.
     """
     if standing.gap is not None:
         return True
@@ -353,9 +380,13 @@ def look_for_loss(
     ledger: Ledger,
     now: float,
 ) -> None:
-    """`note_loss` by a command, while the service does not run; its meter store is opened for it.
+    """Run `note_loss` for a command, while the service does not run.
 
-    See `note_loss` for the arguments.
+    Args:
+        deployment: The service, whose meter store is opened for it.
+        service: The zone.
+        ledger: Its ledger, open for writing.
+        now: [UTC epoch s]
     """
     with closed_intervals(deployment) as meters:
         if meters is not None:
@@ -365,7 +396,14 @@ def look_for_loss(
 
 @contextmanager
 def closed_intervals(deployment: Deployment) -> Iterator[IntervalSource | None]:
-    """The service's meter store, to ask what it closed; None where it has none yet."""
+    """The service's meter store, which knows the intervals that were closed.
+
+    Args:
+        deployment: The service.
+
+    Yields:
+        The store; None where it does not exist yet.
+    """
     place = deployment.meters
     scheme, found, rest = place.partition("://")
     if scheme == "sqlite" or not found:

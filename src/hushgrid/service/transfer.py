@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 class _Step(NamedTuple):
     t: int  # in the mechanism's own count
     rates: tuple[float, ...]  # before it
-    shown: ReleaseRecord
+    record: ReleaseRecord
 
 
 def spent_here(
@@ -111,29 +111,32 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
         service: The zone under the terms of its present epoch.
         standing: What its ledger says.
         house: The house's place in the roster.
+
+    Returns:
+        (epsilon, delta) of its releases and gaps.
     """
     state = Replay(service).follow(standing).state
     steps = list(_steps(state, standing))
     if not state.policy.schedule.per_release:
         delta = state.policy.schedule.delta
-        events = [e for step in steps for e in _event(state, step.t, step.rates, step.shown.scale)]
+        events = [e for step in steps for e in _event(state, step.t, step.rates, step.record.scale)]
         return Cost(compose([*events, *_lost(state, standing)], delta), delta)
     gaps = [one.epsilon for one in standing.booked_now]
     return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
 
 
 def _steps(state: State, standing: LedgerState) -> Iterator[_Step]:
-    """Releases from readings, each with the rates that were shown before it, gaps filled."""
-    for shown in standing.current:
-        if shown.source == "readings" and standing.epoch is not None:
-            own = standing.epoch.step(shown.t)
-            yield _Step(own, state.rates[: own - 1], shown)
+    """Releases from readings, each with the rates published before it, gaps filled."""
+    for record in standing.current:
+        if record.source == "readings" and standing.epoch is not None:
+            own = standing.epoch.step(record.t)
+            yield _Step(own, state.rates[: own - 1], record)
 
 
 def _loss(state: State, step: _Step, house: int) -> float:
-    if not step.shown.scale:  # published without noise: what is booked is 0 or without a bound
-        return step.shown.release.epsilon
-    scales = [scale for scale in (step.shown.scale, step.shown.look) if scale]
+    if not step.record.scale:  # published without noise: what is booked is 0 or without a bound
+        return step.record.release.epsilon
+    scales = [scale for scale in (step.record.scale, step.record.look) if scale]
     lost = [float(state.scheduler.losses(step.t, scale, step.rates)[house]) for scale in scales]
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
 

@@ -295,7 +295,7 @@ def test_why_there_is_this_much_noise(tmp_path: Path) -> None:
     by = "all models together" if own.model is None else f"model {own.model} of 2"
     assert noise["why"] == (
         f"House 1 (meter elm-street-1, contract 2,000 Wh) under {by} needs the most noise of the"
-        " 3 protected houses: 4,000 Wh, so that one price tells of it at most epsilon = 0.5."
+        " 3 protected houses: 4,000 Wh, so that one price discloses at most epsilon = 0.5."
     )
 
 

@@ -121,19 +121,40 @@ def check_next(zone: str, head: Record | None, record: Record) -> None:
 
 
 def not_held(zone: str) -> LedgerError:
-    """Append without the lock."""
+    """The error of an append without the lock.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
     return LedgerError(f"zone {zone!r} has no writer here; append inside `with writer(zone)`.")
 
 
 def held_elsewhere(zone: str) -> LedgerHeldError:
-    """A second writer."""
+    """The error of a second writer.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        The error, to be raised.
+    """
     return LedgerHeldError(
         f"zone {zone!r} has a writer already; a zone has one at a time, stop the other one."
     )
 
 
 def twice(record: Record) -> LedgerError:
-    """A second release of a step."""
+    """The error of a second release of a step.
+
+    Args:
+        record: The second one.
+
+    Returns:
+        The error, to be raised.
+    """
     return LedgerError(
         f"step {record.t} of zone {record.zone!r} is published already; show the stored release."
     )

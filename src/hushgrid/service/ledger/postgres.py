@@ -292,7 +292,7 @@ class PostgresLedger:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """The driver's errors as ours, in one line."""
+        """The driver's errors as errors of this package, in one line."""
         try:
             yield
         except psycopg.Error as error:
@@ -319,6 +319,9 @@ def _head(session: Session, zone: str) -> Record | None:
 def standbys(url: str) -> tuple[str, int]:
     """How a server is followed by standbys.
 
+    Args:
+        url: The database.
+
     Returns:
         `synchronous_standby_names`, and how many standbys follow the server now.
 
@@ -332,15 +335,22 @@ def standbys(url: str) -> tuple[str, int]:
                 " FROM pg_stat_replication"
             ).fetchone()
     except psycopg.Error as error:
-        said = "" if isinstance(error, psycopg.ProgrammingError) else " ".join(str(error).split())
+        why = "" if isinstance(error, psycopg.ProgrammingError) else " ".join(str(error).split())
         raise LedgerError(
-            f"the database cannot be asked ({said or type(error).__name__}); see that it is there."
+            f"the database cannot be asked ({why or type(error).__name__}); see that it is there."
         ) from None
     return (str(row[0]).strip(), int(row[1])) if row else ("", 0)
 
 
 def make_durable(session: Session) -> None:
-    """A commit returns when it is on the disk; the session outlasts any pause between appends."""
+    """Make commits of a session wait for the disk, and let it outlast pauses between appends.
+
+    Args:
+        session: An open session.
+
+    Raises:
+        LedgerError: The server has fsync off.
+    """
     row = session.execute("SHOW fsync").fetchone()
     if row is None or row[0] != "on":
         raise LedgerError("the server has fsync off, so nothing is durable; turn it on.")
@@ -353,7 +363,14 @@ def make_durable(session: Session) -> None:
 
 
 def lock_of(zone: str) -> int:
-    """A number for the advisory lock, the same in every process and version."""
+    """The number of a zone's advisory lock, the same in every process and version.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        A signed number of 64 bits.
+    """
     name = f"hushgrid-ledger/1 writer\n{zone}\n"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 

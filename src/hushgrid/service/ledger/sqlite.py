@@ -33,12 +33,26 @@ EMPTY = b" " * (SLOT - 1) + b"\n"
 
 
 def sidecar_path(database: Path, zone: str) -> Path:
-    """The small file of a zone, next to the database; named by a hash of the zone's name."""
+    """The small file of a zone, next to the database.
+
+    Args:
+        database: The database file.
+        zone: The zone's name.
+
+    Returns:
+        A path that ends in a hash of the zone's name.
+    """
     return database.with_name(f"{database.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
 
 
 def read_witness(path: Path) -> Head | None:
-    """The last record noted in a small file; None where there is none.
+    """The last record noted in a small file.
+
+    Args:
+        path: The small file.
+
+    Returns:
+        Number and digest of the record; None where there is none.
 
     Raises:
         LedgerError: The file cannot be read, or is damaged.
@@ -267,7 +281,7 @@ class SqliteLedger:
             copy = sqlite3.connect(path, isolation_level=None)
             try:
                 self._database.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
             finally:
                 copy.close()
         with path.open("rb") as written:
@@ -309,7 +323,7 @@ class SqliteLedger:
 
 @contextmanager
 def _errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours."""
+    """SQLite's errors as errors of this package."""
     try:
         yield
     except sqlite3.Error as error:
@@ -416,7 +430,7 @@ def _make_schema(database: sqlite3.Connection) -> None:
 
 
 def _check_kind(path: Path, database: sqlite3.Connection, *, may_be_new: bool) -> None:
-    """Refuse a file that is not a ledger of ours before anything is written to it."""
+    """Refuse a file that is not a hushgrid ledger before anything is written to it."""
     try:
         database.execute("BEGIN")  # all of it at one time: another process may be making it
         empty = _is_empty(database)

@@ -417,7 +417,15 @@ class Witnesses:
 
 
 def witness_to_read(folder: Path, zone: str) -> Witness:
-    """What the files below a folder hold of a zone, to look at: nothing is written or locked."""
+    """The witness of a zone for reading alone: nothing is written or locked.
+
+    Args:
+        folder: The folder of the witnesses.
+        zone: The zone's name.
+
+    Returns:
+        A witness with what all files below the folder hold of the zone.
+    """
     return Witness(zone, others=lambda: sorted(folder.glob(f"*/{_name(zone)}")))
 
 

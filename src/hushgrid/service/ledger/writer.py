@@ -98,7 +98,13 @@ class Key:
 
 
 def create(path: Path | str) -> Key:
-    """A new key in a new file of mode 0600; durable on return.
+    """Make a new key in a new file of mode 0600, durable on return.
+
+    Args:
+        path: The file; it must not exist.
+
+    Returns:
+        The key.
 
     Raises:
         LedgerError: The file exists or cannot be written.
@@ -130,7 +136,13 @@ def create(path: Path | str) -> Key:
 
 
 def load(path: Path | str) -> Key:
-    """The key in a file that only its owner may read or write.
+    """Load the key from a file that only its owner may read or write.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The key.
 
     Raises:
         LedgerError: The file cannot be read, others may read it, or it holds no such key.
@@ -158,7 +170,16 @@ def load(path: Path | str) -> Key:
 
 
 def verify_signature(public: str, digest: str, signature: str) -> bool:
-    """Whether the signature of a digest is of the public key; all in hex."""
+    """Whether a signature is that of a digest under a public key.
+
+    Args:
+        public: The public key, 64 hexadecimal digits.
+        digest: The digest of the record.
+        signature: 128 hexadecimal digits.
+
+    Returns:
+        False also where an argument is not well formed.
+    """
     if not (is_hex(public, 64) and is_hex(signature, 128)):
         return False
     try:
@@ -177,6 +198,9 @@ def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainRep
         target: The copy; it must not exist.
         verify: Judges signatures; None: they are not judged.
 
+    Returns:
+        What the check of the copy found.
+
     Raises:
         LedgerError: A record does not verify or is missing, or the copy cannot be written.
     """
@@ -192,6 +216,9 @@ def restore(copy: Path, store: Path, verify: Verify | None = None) -> ChainRepor
         copy: The copy.
         store: Where the ledger was; its small files may still be there.
         verify: Judges signatures; None: they are not judged.
+
+    Returns:
+        What the check of the restored ledger found.
 
     Raises:
         LedgerError: A record is missing that was known there, or the ledger exists.
@@ -308,7 +335,11 @@ class OpenedLedger(NamedTuple):
 
 
 class Ledger:
-    """A zone's ledger, open for writing; make it with `open`."""
+    """A zone's ledger, open for writing, made by `open`.
+
+    Attributes:
+        found: What the opening found of lost records.
+    """
 
     def __init__(
         self,
@@ -428,7 +459,7 @@ class Ledger:
 
     @property
     def standing(self) -> LedgerState:
-        """Where the zone stands: what to resume from."""
+        """The state of the zone's ledger, to resume from."""
         return self._fold.standing
 
     def append(self, kind: str, body: Body) -> Record:
@@ -493,7 +524,7 @@ class Ledger:
         return self.append(entry.kind, entry.to_body())
 
     def publish(self, body: Body) -> ReleaseRecord:
-        """Append a release and return it as it may now be shown."""
+        """Append a release and return it as it may now be published."""
         return ReleaseRecord.from_record(self.append("release", body))
 
 
@@ -543,7 +574,13 @@ class _Looked:
 
 
 def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
-    """Take what is new; from the beginning where the store is no longer what was folded."""
+    """Fold the records that are new; all of them where the store no longer continues the fold.
+
+    Args:
+        store: The store.
+        zone: The zone's name.
+        fold: What was folded before; it is changed in place.
+    """
     if fold.place is not None:
         last = next(store.records(zone, fold.seq - 1), None)
         if last is None or last.digest != fold.place.head.digest:
@@ -569,7 +606,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
         LedgerError: The witness is of another ledger, or has another history without releases.
     """
     tails, open_end, missed = witness.tails(), False, dict[str, Record]()
-    lost, forked = list[_Said](), list[_Said]()
+    lost, forked = list[_LostRecords](), list[_LostRecords]()
     for tail in tails:
         first = tail.records[0].seq
         stored = {one.seq: one.digest for one in store.records(zone, max(first - 2, 0))}
@@ -590,10 +627,10 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
             )
         if not missing or _covered(fold, missing, fork=fork):
             continue
-        said = _said(fold, missing)
+        summary = _summary(fold, missing)
         if fork and not follows and fold.place and fold.place.epoch:  # it began earlier
-            said = said._replace(first=min(said.first, fold.place.epoch.first))
-        (forked if fork else lost).append(said)
+            summary = summary._replace(first=min(summary.first, fold.place.epoch.first))
+        (forked if fork else lost).append(summary)
         missed |= {one.digest: one for one in missing}
         open_end = open_end or not tail.own
     for record in witness.sent():
@@ -604,7 +641,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     found = OpenedLedger(
         lost=damaged or bool(lost) or open_end,
         last_t=max((one.last for one in lost), default=0),
-        least=_said(fold, list(missed.values())).least if missed else 0.0,
+        least=_summary(fold, list(missed.values())).least if missed else 0.0,
         own=witness.wrote(fold.place.head.digest if fold.place else "", tails),
     )
     if not forked:
@@ -616,7 +653,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
 
 
-class _Said(NamedTuple):
+class _LostRecords(NamedTuple):
     """What records say: steps of the present epoch's length, cost, and whether of its terms."""
 
     first: int
@@ -625,7 +662,7 @@ class _Said(NamedTuple):
     plain: bool
 
 
-def _said(fold: Fold, records: Sequence[Record]) -> _Said:
+def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """What records that the ledger lacks say about steps and costs; no steps: first and last 0.
 
     Args:
@@ -654,7 +691,7 @@ def _said(fold: Fold, records: Sequence[Record]) -> _Said:
         min((one[0] for one in steps), default=0),
         max((one[1] for one in steps), default=0),
     )
-    return _Said(first, last, sum_up(costs), plain)
+    return _LostRecords(first, last, sum_up(costs), plain)
 
 
 def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
@@ -663,16 +700,16 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
     A gap covers releases of its own terms at its steps. It covers other records if its cost is at
     least theirs. `fork`: they are of another history, so the gap must be later than its beginning.
     """
-    said, standing = _said(fold, records), fold.standing
-    if not (said.last or (fork and said.least)):
+    summary, standing = _summary(fold, records), fold.standing
+    if not (summary.last or (fork and summary.least)):
         return False
     booked = {(one.first, one.last): one.epsilon for one in standing.booked}
     for gap in standing.gaps:
         first, last = _in_present(standing, gap.first, gap.last)
-        if last < said.last or (fork and gap.seq < records[0].seq):
+        if last < summary.last or (fork and gap.seq < records[0].seq):
             continue
         paid = max(gap.least or 0.0, booked.get((gap.first, gap.last), 0.0))
-        if (said.plain and first <= said.first) or said.least <= paid:
+        if (summary.plain and first <= summary.first) or summary.least <= paid:
             return True
     return False
 
