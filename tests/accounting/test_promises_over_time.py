@@ -104,7 +104,7 @@ def test_looking_ahead_does_not_let_a_house_out() -> None:
     state = init(*world, policy)
     state.scheduler.exposure(10)
     assert [state.scheduler.at(t).scale for t in (1, 2, 10)] == expected == [200, 10_000, 10_000]
-    with pytest.raises(PolicyError, match="before what step 1 lost"):
+    with pytest.raises(PolicyError, match="before the losses of step 1 are recorded"):
         exposures_of([theta], world[0], f, policy).at(10)
 
 

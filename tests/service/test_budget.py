@@ -190,7 +190,7 @@ def test_no_number_is_announced_that_is_not_known(blocks: Any) -> None:
         assert zone_json(zone, found)["releases_affordable"] is None
         said = zone_prose(zone, found)
         assert "How many releases the budget of" in said
-        assert "is not known ahead: the rules bound less than a release tells" in said
+        assert "is not known ahead: the rules bound less than a release discloses" in said
 
 
 def test_at_least_is_a_lower_bound(tmp_path: Path) -> None:
