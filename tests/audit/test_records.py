@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -438,10 +439,20 @@ def test_noise_drawn_once_a_day(tmp_path: Path) -> None:
     assert found.check("seed_reuse").first_bad == 5  # the second release
 
 
-def test_a_page_names_every_zone_and_what_failed_first(tmp_path: Path) -> None:
+def test_a_page_names_every_zone_and_what_failed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zone, twin = terms(eta=1.0), renamed(terms(eta=1.0), "oak")
     own = ledger(zone, releases(zone, seed=1, noise=SimulatedNoise(5)))
     same = ledger(twin, releases(twin, seed=2, noise=SimulatedNoise(5)))
     values = certificate_json(audited(tmp_path, own + same, zone, twin))
     assert values["summary"][1].startswith("Failed: seed_reuse.")
-    assert "<h1>Privacy certificate: elm, oak</h1>" in certificate_page(values)
+    page = certificate_page(values)
+    assert "<h1>Privacy certificate: elm, oak</h1>" in page
+    assert "<img" in page
+    assert page == certificate_page(values)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = certificate_page({**values, "summary": ["<b>&"]})
+    assert "<li>&lt;b&gt;&amp;</li>" in page
+    assert "<img" not in page
+    assert page.count("No chart: pip install 'hushgrid[plot]'.") == 4

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from hushgrid.compare.comparison import (
 from hushgrid.compare.methods import Method, Ready
 from hushgrid.compare.paper import HOUSES, PUBLISHED, Experiment, Sweep, mechanisms
 from hushgrid.compare.simulation import SIMULATION_FIGURES, Study
-from hushgrid.report.figures import day_line, finish, html_document, light_grid, panels, table
+from hushgrid.report.figures import day_line, finish, light_grid, panels, render, table
 from hushgrid.report.promise import finite_or_none
 from hushgrid.statistics import Score, Summary, auc, ratio_of_means, summarise
 
@@ -810,20 +809,6 @@ def battery_figure(scores: Sequence[BatteryScore]) -> Figure:
     return figure
 
 
-_STYLE = """
-body{margin:0 auto;max-width:88rem;padding:2rem 1.25rem 4rem;background:#fff;color:#1a1c1e;
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-h1{font-size:1.6rem;margin:0 0 .6rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}
-ul{margin:.4rem 0;padding-left:1.2rem}p{margin:.4rem 0}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
-th,td{text-align:left;vertical-align:top;padding:.35rem .7rem;border-bottom:1px solid #d8dde3}
-td{white-space:nowrap}tbody tr:nth-child(even){background:#f5f7f9}
-svg{max-width:100%;height:auto;display:block;margin:1rem 0}
-@media print{body{max-width:none;padding:0;font-size:10pt}tr,svg{break-inside:avoid}}
-"""
-
-
 def comparison_page(title: str, parts: Mapping[str, str], drawings: Mapping[str, str]) -> str:
     """Tables and lists under their names, each after its chart.
 
@@ -835,27 +820,12 @@ def comparison_page(title: str, parts: Mapping[str, str], drawings: Mapping[str,
     Returns:
         The HTML; it has no script and loads nothing from other addresses.
     """
-    blocks = [f"<h1>{escape(title)}</h1>"]
+    blocks = []
     for name, text in parts.items():
-        blocks += [f"<h2>{escape(name)}</h2>", drawings.get(name, ""), _block(text)]
-    return html_document(title, _STYLE, filter(None, blocks))
-
-
-def _block(text: str) -> str:
-    """A Markdown table or list as HTML."""
-    lines = text.splitlines()
-    if lines and lines[0].startswith("|"):
-        cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines]
-        head, body = _row(cells[0], "th"), "".join(_row(row, "td") for row in cells[2:])
-        return (
-            f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
-        )
-    items = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in lines if line)
-    return f"<ul>{items}</ul>"
-
-
-def _row(cells: Sequence[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
+        lines = [line.removeprefix("- ") for line in text.splitlines() if line]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        blocks.append((name, lines, rows if text.startswith("|") else None))
+    return render("comparison.html", title=title, parts=blocks, drawings=drawings)
 
 
 CHANCE = 0.999  # that the error of a day lies in the expected interval

@@ -5,8 +5,6 @@ Figures: chains over the day, laws by occupancy, decoded days.
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.export import ExportedModels, OperatorFigures, ZoneChoices
 from hushgrid.learn.histories import AILMENTS, Histories
 from hushgrid.learn.learner import HeldOut, Learned
-from hushgrid.report.figures import html_document, light_grid, panels, table
+from hushgrid.report.figures import data_uri, light_grid, panels, render, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -238,12 +236,8 @@ def html_page(title: str, prose: str, pictures: Mapping[str, bytes]) -> str:
     Returns:
         The HTML.
     """
-    parts = [f"<h1>{html.escape(title)}</h1>", f"<pre>{html.escape(prose)}</pre>"]
-    for name, picture in pictures.items():
-        word, data = html.escape(name), base64.b64encode(picture).decode()
-        parts.append(f'<h2>{word}</h2><img alt="{word}" src="data:image/png;base64,{data}">')
-    style = "body{font:15px sans-serif;max-width:60em;margin:2em auto}pre{white-space:pre-wrap}"
-    return html_document(title, style, parts)
+    uris = {name: data_uri(picture, "image/png") for name, picture in pictures.items()}
+    return render("learn.html", title=title, prose=prose, pictures=uris)
 
 
 COLOURS = ("#0b6e99", "#b3541e", "#3b7d3b", "#7a4fa3", "#8a6d3b", "#555555", "#c2185b", "#00695c")

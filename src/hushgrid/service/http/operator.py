@@ -610,7 +610,7 @@ def _page(values: dict[str, Any]) -> Response:
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     policy = (
-        f"default-src 'none'; style-src {allowed}; frame-ancestors 'none'; base-uri 'none';"
-        " form-action 'none'"
+        f"default-src 'none'; style-src {allowed}; img-src data:; frame-ancestors 'none';"
+        " base-uri 'none'; form-action 'none'"
     )
     return HTMLResponse(page, headers={**NO_STORE, "Content-Security-Policy": policy})
