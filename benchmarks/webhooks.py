@@ -30,7 +30,6 @@ from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
 from hushgrid.service.meters import open_meters
-from hushgrid.service.openadr import open_vtn
 from hushgrid.service.openadr.app import Vtn
 from hushgrid.service.openadr.store import StoredObject, VtnStore
 from hushgrid.service.prices import History
@@ -49,7 +48,7 @@ def _told() -> tuple[float, float, float]:
         place = stack.enter_context(folder())
         curator = _curator(zone, history, place, stack)
         alone = [_tick(curator) for _ in range(RELEASES)]
-        store = open_vtn(str(place / "vtn.sqlite"))
+        store = VtnStore(str(place / "vtn.sqlite"))
         _subscribe(store, taker, zone.id)
         clock = SystemClock()
         settings = OpenAdr(allow_private_callbacks=True)

@@ -150,7 +150,7 @@ def serve(
     import signal
     import threading
 
-    for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client"):
+    for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy"):
         common.require(module, "serve")
     from hushgrid.files.deployment import as_curator, with_accepted_leakage
     from hushgrid.files.service_file import load_deployment

@@ -36,6 +36,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
+    Text,
     create_engine,
     event,
     func,
@@ -49,6 +50,8 @@ from sqlalchemy.pool import QueuePool
 from hushgrid.errors import ExtraError, HushgridError
 from hushgrid.files.results import sync_folder
 
+# text that every database sorts by its bytes
+SORTED_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {

@@ -34,8 +34,8 @@ from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.disk import HeldMeters
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
-from hushgrid.service.openadr import open_vtn
 from hushgrid.service.openadr.app import MqttEvents, Vtn, mount_vtn
+from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
 from hushgrid.service.transfer import check_arrived
 
@@ -270,7 +270,7 @@ class Process:
         )
 
     def _vtn(self, settings: OpenAdr, access: Access, clock: Clock) -> BaseRoute:
-        store = open_vtn(self.deployment.vtn_store)
+        store = VtnStore(self.deployment.vtn_store)
         made = Vtn(
             self.history,
             store,

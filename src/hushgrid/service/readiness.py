@@ -21,7 +21,6 @@ from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -35,9 +34,10 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
-from hushgrid.service.access import clients
+from hushgrid.service.access.store import CLIENTS
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
+from hushgrid.service.database import Schema
 from hushgrid.service.epoch import check_all_here, check_new, check_same
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
@@ -47,7 +47,7 @@ from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.folder import ZoneFolder
 from hushgrid.service.meters.ports import Roster, RosterEpoch
-from hushgrid.service.openadr import store as vtn
+from hushgrid.service.openadr.store import VTN
 from hushgrid.service.promise import Running
 from hushgrid.service.transfer import check_arrived
 
@@ -141,7 +141,7 @@ def _of_service(content: Table) -> Iterator[tuple[str, str]]:
 
 # ---- what serve would refuse
 
-_MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client")
+_MODULES = ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy")
 
 
 def refusals(
@@ -175,10 +175,10 @@ def refusals(
         _meters(deployment, new_epoch, found)
     if deployment.http is not None:
         with found.at("stores.clients"):
-            _side(deployment.client_store, "hushgrid_clients", "clients", clients)
+            _side(deployment.client_store, CLIENTS)
         if deployment.openadr is not None:
             with found.at("stores.vtn"):
-                _side(deployment.vtn_store, "hushgrid_vtn_version", "vtn", vtn)
+                _side(deployment.vtn_store, VTN)
         with found.at("http"):
             _http(deployment, found)
     if deployment.mqtt is not None and deployment.mqtt.username is not None:
@@ -384,10 +384,11 @@ def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
         raise error("cannot be written; check the owner of the file and its folder.")
 
 
-def _side(url: str, table: str, name: str, kind: ModuleType) -> None:
+def _side(url: str, kind: Schema) -> None:
     """Require a store next to the ledger to be absent, or of the right kind."""
+    name = kind.name
     if _is_postgres(url):
-        _in_database(url, table)
+        _in_database(url, kind.tables["postgresql"][0].name)
         return
     path = Path(url.removeprefix("sqlite:").removeprefix("//"))
     _check_file(path, lambda why: ServiceError(f"{name} {path} {why}"))
@@ -405,7 +406,7 @@ def _side(url: str, table: str, name: str, kind: ModuleType) -> None:
             database.close()
     except sqlite3.Error as error:
         raise ServiceError(f"{name} {path} cannot be used ({error}); give another name.") from None
-    if found != [kind.APPLICATION, kind.VERSION]:
+    if found != [kind.application, kind.version]:
         raise ServiceError(
             f"{name} {path} is a database of something else, or of another version of hushgrid;"
             " give another name."

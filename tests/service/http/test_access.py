@@ -23,12 +23,12 @@ from hushgrid.service.access.clients import (
     KINDS,
     SCOPES,
     Client,
-    ClientStore,
     Grant,
     SecretHash,
     hash_secret,
     secret_matches,
 )
+from hushgrid.service.access.store import ClientStore
 from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
 
 KEY = b"k" * 32

@@ -22,8 +22,8 @@ from hushgrid.service.http.common import Metrics, ZoneStates
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.openadr import open_vtn
 from hushgrid.service.openadr.app import BASE, Vtn, mount_vtn
+from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
 from tests.service.openadr.judge import judged
 from tests.service.worlds import START, MemoryMeters, service
@@ -102,7 +102,7 @@ class World:
             ven = "VEN-2" if name == "ven-2" else None
             self.clients.add(Client(name, tuple(scopes), kept_secret(), 0, ven))
         self.access = Access(self.clients, b"k" * 32, self.clock)
-        self.store = open_vtn(store or str(folder / "vtn.sqlite"))
+        self.store = VtnStore(store or str(folder / "vtn.sqlite"))
         made = OpenAdr(**({"allow_private_callbacks": True} | settings))
         self.vtn = Vtn(self.history, self.store, self.access, self.clock, made, mqtt_uris=mqtt_uris)
         stack.enter_context(self.vtn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from typing import Any
 from urllib.parse import quote
 
@@ -459,12 +460,14 @@ def test_what_is_not_there_is_a_problem_too(vtn: World) -> None:
 def test_a_store_that_is_away_is_told_and_comes_back(tmp_path: Any) -> None:
     with world(tmp_path) as vtn:
         made(vtn, "/vens", ven(), "ven-1")
-        vtn.store._database.execute("ALTER TABLE hushgrid_vtn RENAME TO away")  # type: ignore[attr-defined]
+        file = sqlite3.connect(tmp_path / "vtn.sqlite")
+        file.execute("ALTER TABLE hushgrid_vtn RENAME TO away")
         answer = vtn.get("/vens", "ven-1")
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "5"
         assert vtn.get("/events").status_code == 200, "prices do not depend on it"
-        vtn.store._database.execute("ALTER TABLE away RENAME TO hushgrid_vtn")  # type: ignore[attr-defined]
+        file.execute("ALTER TABLE away RENAME TO hushgrid_vtn")
+        file.close()
         assert len(vtn.get("/vens", "ven-1").json()) == 1
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hushgrid.errors import VtnError
-from hushgrid.service.openadr import open_vtn
 from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore
 from tests.service.openadr.setup import HOSTILE
 from tests.services import Postgres
@@ -27,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[VtnStore]:
-    with open_vtn(url) as made:
+    with VtnStore(url) as made:
         yield made
 
 
@@ -57,7 +56,7 @@ def test_what_is_kept_comes_back_in_order(store: VtnStore, url: str) -> None:
     assert store.find("REPORT", limit=0) == []
     assert store.find("REPORT", skip=2**31 - 1, limit=50) == []
     assert store.count("REPORT", "c1") == 3
-    with open_vtn(url) as other:
+    with VtnStore(url) as other:
         assert other.find("REPORT") == kept, "another process sees it"
 
 
@@ -147,7 +146,7 @@ def test_threads_share_a_store(store: VtnStore) -> None:
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "vtn.sqlite"
-    open_vtn(str(path)).close()
+    VtnStore(str(path)).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -155,14 +154,14 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"no database at all, but long enough to look at" * 50)
     for place in (str(tmp_path / "other"), str(tmp_path / "no" / "folder"), "mysql://h/d"):
         with pytest.raises(VtnError):
-            open_vtn(place)
+            VtnStore(place)
     import sqlite3
 
     link = sqlite3.connect(tmp_path / "foreign")
     link.execute("CREATE TABLE a (b)")
     link.close()
     with pytest.raises(VtnError, match="something else"):
-        open_vtn(str(tmp_path / "foreign"))
+        VtnStore(str(tmp_path / "foreign"))
 
 
 def test_a_body_is_in_no_text_of_an_object() -> None:
@@ -170,13 +169,13 @@ def test_a_body_is_in_no_text_of_an_object() -> None:
 
 
 def test_a_server_that_was_away_is_found_again(postgres: Postgres) -> None:
-    with open_vtn(postgres.fresh()) as store:
+    with VtnStore(postgres.fresh()) as store:
         store.add(ven("a"))
-        store._session.close()  # type: ignore[attr-defined]
+        postgres.restart()
         assert len(store.find("VEN")) == 1
 
 
 def test_a_password_is_not_told() -> None:
     with pytest.raises(VtnError) as caught:
-        open_vtn("postgresql://someone:a-password@127.0.0.1:1/none?connect_timeout=1")
+        VtnStore("postgresql://someone:a-password@127.0.0.1:1/none?connect_timeout=1")
     assert "a-password" not in str(caught.value)

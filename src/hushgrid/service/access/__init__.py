@@ -1,12 +1,13 @@
-"""Clients of the service, their secrets, tokens and sessions.
-
-`open_clients` opens the store of clients: an SQLite file or a PostgreSQL server, by URL.
-"""
+"""Clients of the service, their secrets, tokens and sessions."""
 
 from __future__ import annotations
 
-from hushgrid.errors import AccessError, ExtraError
-from hushgrid.service.access.clients import ClientStore, SqliteClients
+from typing import TYPE_CHECKING
+
+from hushgrid.errors import ExtraError
+
+if TYPE_CHECKING:
+    from hushgrid.service.access.store import ClientStore
 
 
 def open_clients(url: str, *, create: bool = True) -> ClientStore:
@@ -21,22 +22,12 @@ def open_clients(url: str, *, create: bool = True) -> ClientStore:
 
     Raises:
         AccessError: if the scheme is unknown, or the store is absent and `create` is False.
-        ExtraError: if psycopg is needed and not installed.
+        ExtraError: if sqlalchemy, or psycopg where it is needed, is not installed.
     """
-    scheme, colon, rest = url.partition(":")
-    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        try:
-            from hushgrid.service.access.postgres import PostgresClients
-        except ImportError:
-            raise ExtraError(
-                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
-            ) from None
-        return PostgresClients(url, create=create)
-    if colon and scheme == "sqlite":
-        return SqliteClients(rest.removeprefix("//"), create=create)
-    if rest.startswith("//"):
-        raise AccessError(
-            "server_error",
-            f"clients has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://...",
-        )
-    return SqliteClients(url, create=create)
+    try:
+        from hushgrid.service.access.store import ClientStore
+    except ImportError:
+        raise ExtraError(
+            "sqlalchemy is not installed; get it with pip install 'hushgrid[serve]'."
+        ) from None
+    return ClientStore(url, create=create)

@@ -1,24 +1,16 @@
-"""Clients: their scopes, the hashes of their secrets, and the store in SQLite.
+"""Clients, their scopes, and the hashes of their secrets.
 
-A client's secret is kept as its scrypt hash (RFC 7914) with a salt of its own. The SQLite file is
-readable by its owner only; `postgres.py` keeps the same table on a server.
+A client's secret is kept as its scrypt hash (RFC 7914) with a salt of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import sqlite3
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
 
 from hushgrid.errors import AccessError
 from hushgrid.files.toml import display
@@ -251,181 +243,3 @@ def check_client(client: Client) -> None:
             "invalid_client",
             f"ven is {display(client.ven)}; give 1 to {VEN} printable characters.",
         )
-
-
-class ClientStore(Protocol):
-    """Store of clients. Every call sees what any process wrote before it. Thread-safe."""
-
-    def add(self, client: Client) -> None:
-        """Store a new client durably; AccessError if its id was ever used."""
-        ...
-
-    def find(self, client: str) -> Client | None:
-        """Return the client with this id, revoked or not, or None."""
-        ...
-
-    def all(self) -> list[Client]:
-        """Return all clients, sorted by id."""
-        ...
-
-    def revoke(self, client: str, at: int) -> bool:
-        """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
-        ...
-
-    def close(self) -> None:
-        """Close the file or connection."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-APPLICATION = 0x48474331  # "HGC1" in the file's header
-VERSION = 1
-BUSY = 10.0  # [s] to wait for another writer
-
-_SCHEMA = """
-CREATE TABLE clients (
-  id TEXT PRIMARY KEY, scopes TEXT NOT NULL, secret TEXT NOT NULL, created INTEGER NOT NULL,
-  ven TEXT, revoked INTEGER
-) WITHOUT ROWID
-"""
-_COLUMNS = "id, scopes, secret, created, ven, revoked"
-
-
-class SqlClients(ABC):
-    """A ClientStore on a database: the statements that SQLite and PostgreSQL share."""
-
-    _table: ClassVar[str]
-
-    @abstractmethod
-    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement (a ? for each value) durably and return its rows."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """See ClientStore."""
-
-    def add(self, client: Client) -> None:
-        """See ClientStore."""
-        check_client(client)
-        insert = f"INSERT INTO {self._table} ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-        values = (client.secret.text, client.created, client.ven, client.revoked)
-        if not self._run(
-            f"{insert} ON CONFLICT (id) DO NOTHING RETURNING id",
-            client.id,
-            " ".join(client.scopes),
-            *values,
-        ):
-            raise AccessError(
-                "invalid_client",
-                f"client id {display(client.id)} was used before; give another one.",
-            )
-
-    def find(self, client: str) -> Client | None:
-        """See ClientStore."""
-        if not is_client_id(client):
-            return None
-        found = self._run(f"SELECT {_COLUMNS} FROM {self._table} WHERE id = ?", client)
-        return _from_row(*found[0]) if found else None
-
-    def all(self) -> list[Client]:
-        """See ClientStore."""
-        found = self._run(f"SELECT {_COLUMNS} FROM {self._table} ORDER BY id")
-        return [_from_row(*one) for one in found]
-
-    def revoke(self, client: str, at: int) -> bool:
-        """See ClientStore."""
-        if not is_client_id(client):
-            return False
-        update = f"UPDATE {self._table} SET revoked = ? WHERE id = ? AND revoked IS NULL"
-        return bool(self._run(f"{update} RETURNING id", at, client))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class SqliteClients(SqlClients):
-    """A ClientStore in an SQLite file.
-
-    Args:
-        path: the file; its folder must exist.
-        create: make the file if it is absent.
-    """
-
-    _table = "clients"
-
-    def __init__(self, path: Path | str, *, create: bool = True) -> None:
-        self.path = Path(path)
-        self._mutex = threading.Lock()
-        if not create and not self.path.is_file():
-            raise AccessError("server_error", f"clients {self.path} does not exist; add one first.")
-        if not self.path.parent.is_dir():
-            raise AccessError(
-                "server_error",
-                f"clients {self.path} is in no folder; make {path!s}'s folder first.",
-            )
-        with self._errors():
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # the mode of a new one
-            self._database = sqlite3.connect(
-                self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._prepare()
-            except BaseException:
-                self._database.close()
-                raise
-
-    def _prepare(self) -> None:
-        database = self._database
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("BEGIN IMMEDIATE")
-        application = database.execute("PRAGMA application_id").fetchone()[0]
-        tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if not tables and not application:
-            database.execute(_SCHEMA)
-            database.execute(f"PRAGMA application_id = {APPLICATION}")
-            database.execute(f"PRAGMA user_version = {VERSION}")
-        elif application != APPLICATION:
-            raise AccessError(
-                "server_error", f"{self.path} is a database of something else; give another name."
-            )
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        database.execute("COMMIT")
-        if version != VERSION:
-            raise AccessError(
-                "server_error",
-                f"clients {self.path} has schema version {version} where {VERSION} is known;"
-                " use the hushgrid that wrote it.",
-            )
-
-    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._mutex, self._errors():
-            return self._database.execute(statement, values).fetchall()
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._mutex, suppress(sqlite3.Error):
-            self._database.close()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn errors of SQLite and of the disk into AccessError."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise AccessError(
-                "server_error",
-                f"clients {self.path} cannot be used ({error}); see that the disk is there and the"
-                " file is a store of clients.",
-            ) from None
-
-
-def _from_row(
-    name: str, scopes: str, secret: str, created: int, ven: str | None, revoked: int | None
-) -> Client:
-    return Client(name, tuple(scopes.split()), SecretHash.of(secret), created, ven, revoked)

@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -37,11 +37,13 @@ from hushgrid.service.access.clients import (
     ANONYMOUS,
     NO_CLIENT,
     Client,
-    ClientStore,
     Grant,
     secret_matches,
 )
 from hushgrid.service.clock import Clock
+
+if TYPE_CHECKING:
+    from hushgrid.service.access.store import ClientStore
 
 ALGORITHM = "HS256"
 LONGEST = 4096  # characters; a longer text is no token of this service

@@ -596,7 +596,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 class Vtn:
     """The VTN of a running process: its app, store and webhooks. Closes the store at exit.
 
-        with Vtn(history, open_vtn("vtn.sqlite"), access, clock, OpenAdr()) as vtn:
+        with Vtn(history, VtnStore("vtn.sqlite"), access, clock, OpenAdr()) as vtn:
             mount_vtn(vtn.app)
 
     Args:
