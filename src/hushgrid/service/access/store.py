@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import AccessError
 from hushgrid.files.toml import display
-from hushgrid.service.access.clients import Client, SecretHash, check_client, is_client_id
+from hushgrid.service.access.clients import Client, check_client, is_client_id
 from hushgrid.service.database import SORTED_TEXT, Database, Schema
 
 
@@ -60,7 +60,7 @@ class ClientStore:
         values = {
             "id": client.id,
             "scopes": " ".join(client.scopes),
-            "secret": client.secret.text,
+            "secret": client.secret,
             "created": client.created,
             "ven": client.ven,
             "revoked": client.revoked,
@@ -114,7 +114,7 @@ def _from_row(row: Row[Any]) -> Client:
     return Client(
         row.id,
         tuple(row.scopes.split()),
-        SecretHash.of(row.secret),
+        row.secret,
         row.created,
         row.ven,
         row.revoked,
