@@ -24,6 +24,7 @@ from benchmarks import (
     million,
     schedule,
     simulate,
+    start,
     step,
     web,
     webhooks,
@@ -46,6 +47,7 @@ QUESTIONS: dict[str, Question] = (
     | webhooks.QUESTIONS
     | learn.QUESTIONS
     | batch.QUESTIONS
+    | start.QUESTIONS
 )
 
 
