@@ -34,6 +34,7 @@ FINISHED = (
     "report",
     "testing",
 )
+GENERATED = ("service/openadr/models.py",)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -81,7 +82,8 @@ def public(folder: str) -> Iterator[tuple[str, list[str]]]:
     paths = SOURCE.glob("*.py") if folder == "." else (SOURCE / folder).rglob("*.py")
     for path in sorted(paths):
         place = path.relative_to(SOURCE)
-        if any(part.startswith("_") for part in place.parts if part != "__init__.py"):
+        private = any(part.startswith("_") for part in place.parts if part != "__init__.py")
+        if private or place.as_posix() in GENERATED:
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.name.startswith("_"):
