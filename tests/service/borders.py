@@ -13,7 +13,7 @@ from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Unif
 from hushgrid._numbers import Floats
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.files.deployment import Pattern, Promise, ZoneService
-from hushgrid.files.service_file import in_epoch
+from hushgrid.files.interval_plan import in_epoch
 from hushgrid.mechanism.release import Release
 from hushgrid.service.border import border, opening
 from hushgrid.service.epoch import first_state, roster_digest

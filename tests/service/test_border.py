@@ -21,7 +21,8 @@ from hushgrid.audit.certificate import certify
 from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
-from hushgrid.files.service_file import EpochTimes, in_epoch, kept, load_deployment
+from hushgrid.files.interval_plan import EpochTimes, in_epoch, kept
+from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar

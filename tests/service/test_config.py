@@ -17,6 +17,7 @@ from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.errors import ConfigError, FileError, ServiceError
 from hushgrid.files.deployment import Deployment, Http, as_curator
 from hushgrid.files.service_file import TABLES, load_deployment
+from hushgrid.files.tables import keys_of
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS
 from hushgrid.mechanism.scheduler import house_losses, schedule
@@ -359,13 +360,14 @@ def test_durations_and_instants() -> None:
 
 def test_every_key_is_in_the_guide_and_the_other_way_round() -> None:
     documented = set(re.findall(r"^\| `([a-z_.]+)` \|", DOCS.read_text(), re.M))
-    known = {f"{table}.{key}" for table, keys in TABLES.items() for key in keys}
+    tables = {table: keys_of(kind) for table, kind in TABLES.items()}
+    known = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
     known |= {f"policy.{key}" for key in POLICY_KEYS} | {f"houses.{key}" for key in GROUP_KEYS}
     assert documented == known
-    for table, keys in TABLES.items():
-        for key, setting in keys.items():
+    for table, keys in tables.items():
+        for key, required in keys.items():
             row = next(r for r in DOCS.read_text().splitlines() if f"`{table}.{key}`" in r)
-            assert setting.required == ("required" in row), key
+            assert required == ("required" in row), key
 
 
 SECRET = "pw0rd-S3cret/x"

@@ -10,7 +10,8 @@ import pytest
 from hushgrid.audit.certificate import certify
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment
-from hushgrid.files.service_file import as_before, load_deployment
+from hushgrid.files.interval_plan import as_before
+from hushgrid.files.service_file import load_deployment
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.border import as_begun
 from hushgrid.service.epoch import first_state

@@ -102,7 +102,7 @@ class _Given(NamedTuple):
     @classmethod
     def read(cls, path: Path, name: str | None) -> _Given:
         """From a zone file, whose houses may name their meters, or a service file."""
-        from hushgrid.files.deployment import meter_ids
+        from hushgrid.files.service_file import meter_ids
         from hushgrid.files.toml import TomlFile
 
         zone, service = common.load_either(path, name)
@@ -113,7 +113,7 @@ class _Given(NamedTuple):
             file, scenario = TomlFile(path), zone.scenario
             groups = file.content["houses"]
             if any({"meters", "meters_file"} & set(group) for group in groups):
-                meters = meter_ids(groups, path.parent, file.faults)
+                meters = meter_ids(file)
             file.check()
         origin = "given by a zone or service file"
         if zone.learned.homes:

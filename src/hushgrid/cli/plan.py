@@ -80,8 +80,8 @@ def plan(
 
     from hushgrid import report
     from hushgrid.errors import PlanError
+    from hushgrid.files.interval_plan import interval_run
     from hushgrid.files.results import save_figures
-    from hushgrid.files.service_file import interval_run
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned

@@ -1,25 +1,36 @@
 """Content of a service file after its checks: zones as they run, stores, servers and brokers.
 
-Also the meter ids of the houses, and the patterns of a day or week in local time over the steps of
-a horizon in UTC.
+Also the patterns of a day or week in local time over the steps of a horizon in UTC. Types of fields
+that are `Annotated` are checked where they are read from a file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from hushgrid._numbers import Ints, is_whole
-from hushgrid.errors import FileError, ModelError, ServiceError
-from hushgrid.files.results import read_text
-from hushgrid.files.toml import Faults, Table, check_keys, display
+from hushgrid._numbers import Ints
+from hushgrid.errors import ModelError, ServiceError
+from hushgrid.files.tables import (
+    Bool,
+    FilePath,
+    Line,
+    Positive,
+    Table,
+    duration,
+    fix,
+    mistake,
+    one_line,
+)
 from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
@@ -27,113 +38,6 @@ from hushgrid.model.consumption import Consumption
 from hushgrid.model.laws import Uniform
 from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.scenario import Scenario
-
-_LONGEST = 128  # characters of an id
-
-
-def meter_ids(groups: Sequence[Table], folder: Path, faults: Faults) -> tuple[str, ...]:
-    """Meter ids of a service file, in house order.
-
-    Args:
-        groups: The [[houses]] tables.
-        folder: Folder of the files they name.
-        faults: Receives every mistake.
-
-    Returns:
-        One id for each house; fewer where there are mistakes.
-    """
-    found: list[str] = []
-    places: dict[str, str] = {}
-    for i, group in enumerate(groups):
-        place = f"houses[{i}]."
-        counted = not faults.at(f"{place}count")
-        count = group["count"] if counted else 1
-        key, ids = _of_group(group, place, count, folder, faults)
-        if ids is None:
-            continue
-        if len(ids) != count and counted:
-            faults.add(
-                key, f"{key} has {len(ids)} ids for {count} houses; give one id for each house."
-            )
-        _check_unique(ids, key, places, faults)
-        found += ids
-    return tuple(found)
-
-
-def _of_group(
-    group: Table, place: str, count: int, folder: Path, faults: Faults
-) -> tuple[str, list[str] | None]:
-    """The key the ids come from, and the ids."""
-    key = f"{place}meters"
-    if ("meters" in group) == ("meters_file" in group):
-        state = "both set" if "meters" in group else "both unset"
-        message = f"{key} and meters_file are {state}; give one of them."
-        faults.add(key, message, f"{place}meters_file")
-        return key, None
-    if "meters_file" in group:
-        key = f"{place}meters_file"
-        return key, _checked(_from_file(group["meters_file"], key, folder, faults), key, faults)
-    given = group["meters"]
-    if isinstance(given, Mapping):
-        return key, _checked(_numbered(given, key, count, faults), key, faults)
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        faults.add(
-            key,
-            f'{key} is {display(given)}; give a list of ids, or {{prefix = "elm-", first = 1}}.',
-        )
-        return key, None
-    return key, _checked(given, key, faults)
-
-
-def _from_file(name: Any, key: str, folder: Path, faults: Faults) -> list[str] | None:
-    if not isinstance(name, str) or not name.isprintable():
-        faults.add(key, f"{key} is {display(name)}; give the path of a file with one id a line.")
-        return None
-    try:
-        lines = read_text(folder / name).splitlines()
-    except FileError as error:
-        faults.add(key, f"{key}: {error}")
-        return None
-    return [line.strip() for line in lines if line.strip()]
-
-
-def _numbered(given: Table, key: str, count: int, faults: Faults) -> list[str] | None:
-    if not check_keys(given, f"{key}.", {"prefix", "first"}, {"first"}, faults):
-        return None
-    prefix, first = given["prefix"], given.get("first", 1)
-    if not isinstance(prefix, str):
-        faults.add(f"{key}.prefix", f"{key}.prefix is {display(prefix)}; give a text.")
-        return None
-    if not is_whole(first) or isinstance(first, float) or not 0 <= first < 2**62:
-        faults.add(f"{key}.first", f"{key}.first is {display(first)}; give a whole number.")
-        return None
-    return [f"{prefix}{number:04d}" for number in range(first, first + count)]
-
-
-def _checked(ids: list[str] | None, key: str, faults: Faults) -> list[str] | None:
-    """The ids, if each of them can be one."""
-    for one in ids or ():
-        if not one or len(one) > _LONGEST or not one.isprintable() or one != one.strip():
-            faults.add(
-                key,
-                f"{key} holds {display(one)}; give ids of 1 to {_LONGEST} printed characters,"
-                " without spaces around them.",
-            )
-            return None
-    return ids
-
-
-def _check_unique(ids: Sequence[str], key: str, places: dict[str, str], faults: Faults) -> None:
-    for one in ids:
-        if one in places:
-            faults.add(
-                key,
-                f"{key} holds {display(one)} twice (also in {places[one]}); give each house its own"
-                " meter.",
-            )
-            return
-        places[one] = key
-
 
 # ---- patterns of a day or week in local time
 
@@ -386,8 +290,32 @@ class ZoneService:
         return self.scenario.zone.id
 
 
+def _without_wildcards(topic: str) -> str:
+    if "+" in topic or "#" in topic:
+        raise mistake("give a topic without wildcards: prices go out on it", "fix")
+    return topic
+
+
+_BROKERS = "give a list of URLs such as ['mqtts://broker.example:8883']"
+_DIGESTS = (
+    "give a list of SHA-256 digests (64 hex digits each); write a token's digest, never the token"
+)
+_NETWORKS = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
+_NAME, _URL = "give a host name or an address such as '127.0.0.1'", r"://[A-Za-z0-9.:\[\]-]+"
+_TOPIC = "give an MQTT topic such as 'hushgrid/prices'"
+_ADDRESS = "give a URL without a path such as 'https://prices.example'"
+_Address = Annotated[str, fix(_ADDRESS, pattern=f"^https?{_URL}/?$")]
+_Host = Annotated[str, fix(_NAME, pattern="^[A-Za-z0-9.:_-]{1,253}$")]
+_Port = Annotated[int, fix("give a port from 1 to 65535", ge=1, le=65_535)]
+_Topic = Annotated[str, BeforeValidator(one_line), fix(_TOPIC, max_length=1000)]
+_PlainTopic = Annotated[_Topic, AfterValidator(_without_wildcards)]
+_Digest = Annotated[str, StringConstraints(pattern="^[0-9a-fA-F]{64}$", to_lower=True)]
+_Network = Annotated[str, Field(strict=True), AfterValidator(lambda one: str(ip_network(one)))]
+_Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~]*)?$")]
+
+
 @dataclass(frozen=True, slots=True)
-class Http:
+class Http(Table):
     """The HTTP server.
 
     Attributes:
@@ -405,22 +333,33 @@ class Http:
         pages: Whether HTML pages are served in addition to the API.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    tokens: tuple[str, ...] = ()
-    limit: int = 64 << 20
-    token_lifetime: int = 3600
-    metrics: Literal["public", "operate"] = "public"
-    rate_limit: float = 200.0
-    proxies: tuple[str, ...] = ()
-    connections: int = 4096
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    pages: bool = True
+    host: _Host = "127.0.0.1"
+    port: _Port = 8080
+    tokens: Annotated[tuple[_Digest, ...], fix(_DIGESTS, "secret")] = ()
+    limit: Annotated[
+        int, fix("give a whole number from 1024 to 4294967296", ge=1024, le=4 << 30)
+    ] = 64 << 20
+    token_lifetime: Annotated[int, duration("PT1H", 60, 86_400)] = 3600
+    metrics: Annotated[Literal["public", "operate"], fix("give one of public, operate")] = "public"
+    rate_limit: Positive = 200.0
+    proxies: Annotated[tuple[_Network, ...], fix(_NETWORKS)] = ()
+    connections: Annotated[int, fix("give a whole number from 10 to 100000", ge=10, le=100_000)] = (
+        4096
+    )
+    tls_certificate: FilePath | None = None
+    tls_key: FilePath | None = None
+    pages: Bool = True
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """A certificate goes with its key."""
+        for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+            if one in table and other not in table:
+                yield other, f"is not set but {one} is; give both."
 
 
 @dataclass(frozen=True, slots=True)
-class Mqtt:
+class Mqtt(Table):
     """An MQTT broker.
 
     Attributes:
@@ -430,20 +369,30 @@ class Mqtt:
         prices: Topic on which prices are published, retained; None: they are not.
         username: User name.
         password_file: File that holds the password.
-        home_assistant: Prefix of Home Assistant's discovery topics; None: off.
+        home_assistant: Whether Home Assistant is sent discovery messages.
+        home_assistant_prefix: Prefix of their topics.
     """
 
-    host: str
-    port: int = 1883
-    readings: str | None = None
-    prices: str | None = None
-    username: str | None = None
-    password_file: Path | None = None
-    home_assistant: str | None = None  # prefix of discovery topics
+    host: _Host
+    port: _Port = 1883
+    readings: _Topic | None = None
+    prices: _PlainTopic | None = None
+    username: Line | None = None
+    password_file: FilePath | None = None
+    home_assistant: Bool = False
+    home_assistant_prefix: _PlainTopic = "homeassistant"
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """A password goes with a name, and discovery with prices."""
+        if "password_file" in table and "username" not in table:
+            yield "username", "is not set but password_file is; give both."
+        if table.get("home_assistant") is True and "prices" not in table:
+            yield "home_assistant", "is true but prices is not set; give the topic they go out on."
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAdr:
+class OpenAdr(Table):
     """The OpenADR VTN.
 
     Attributes:
@@ -453,14 +402,16 @@ class OpenAdr:
         url: URL of the service as clients see it.
         mqtt: Whether notifications are published on MQTT.
         mqtt_uris: Broker addresses that clients are given for notifications.
+        enabled: Whether there is one.
     """
 
-    anonymous: bool = True
-    webhooks: bool = True
-    allow_private_callbacks: bool = False
-    url: str | None = None
-    mqtt: bool = True
-    mqtt_uris: tuple[str, ...] = ()
+    anonymous: Bool = True
+    webhooks: Bool = True
+    allow_private_callbacks: Bool = False
+    url: Annotated[_Address, AfterValidator(lambda url: url.rstrip("/"))] | None = None
+    mqtt: Bool = True
+    mqtt_uris: Annotated[tuple[_Broker, ...], fix(_BROKERS)] = ()
+    enabled: Bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,28 +1,20 @@
-"""Service files in TOML (docs/service.md): their keys, their zones, and the Deployment.
+"""Service files in TOML (docs/service.md): their tables, their zones, and the Deployment.
 
-Every mistake in a file, and in the zone files it names, is reported at once. An interval promise is
-about all releases, those of neighbouring epochs included. Its plan covers a run of steps in local
-time: the epoch as the first of its kind and what follows it, then what precedes it, the epoch
-again, and what follows. Before and after are as long as leakage is remembered.
+Every mistake in a file, and in the zone files it names, is reported at once.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from ipaddress import ip_network
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
-from zoneinfo import ZoneInfo
+from typing import Annotated, Any, get_args
 
-import numpy as np
+from pydantic import Field, PlainValidator, TypeAdapter, field_validator
 
 from hushgrid._numbers import is_real
-from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
-from hushgrid.errors import ConfigError
+from hushgrid.errors import ConfigError, FileError
 from hushgrid.files.deployment import (
     Deployment,
     Http,
@@ -31,742 +23,300 @@ from hushgrid.files.deployment import (
     Pattern,
     Promise,
     ZoneService,
-    localised,
-    localised_at,
-    meter_ids,
     without_private_models,
 )
-from hushgrid.files.toml import Faults, Table, TomlFile, check_keys, display, instant_of, seconds_of
+from hushgrid.files.interval_plan import EpochTimes, Planned, interval_plan, laid, plan_of
+from hushgrid.files.results import read_text
+from hushgrid.files.tables import (
+    Bool,
+    Context,
+    FilePath,
+    Info,
+    Store,
+    Table,
+    Text,
+    adapter,
+    check_tables,
+    fix,
+    keys_of,
+    mistake,
+    read,
+)
+from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
     ANY,
     GROUP_KEYS,
-    INTERVALS,
     OPTIONAL_TABLES,
-    POLICY_KEYS,
     SECONDS,
     SECTIONS,
     Provenance,
+    Times,
     check_private,
     provenance_of,
     read_policy,
     read_provenance,
     read_scenario,
     step_seconds,
+    tables_of,
 )
 from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.release import Mode
 from hushgrid.model.scenario import Scenario
-from hushgrid.planning.expected_error import MOST_CUT
-from hushgrid.planning.planner import Plan, Secret, plan
+from hushgrid.planning.planner import Secret
 
-# ---- plan of an interval promise
+MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
+_EPSILONS = (1e-6, 100.0)  # that can be planned for
 
-_DAY = 86_400  # [s]
-_SETTLED = 1e-5  # relative: the noise no longer changes with the steps around an epoch
-
-
-class EpochTimes(NamedTuple):
-    """When the steps of an epoch are.
-
-    Attributes:
-        begins: Start of the first step [UTC epoch s].
-        seconds: Length of a step [s].
-        horizon: Number of steps.
-        time_zone: IANA name of the zone of times of day.
-    """
-
-    begins: int
-    seconds: int
-    horizon: int
-    time_zone: str
+# ---- tables
 
 
-class Planned(NamedTuple):
-    """A policy with what its plan counts; see `ZoneService`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Times):
+    """The [service] table.
 
     Attributes:
-        policy: The policy.
-        leakage: Leakage about one interval of one house; None where it is not planned for.
-        memory: Steps without releases after which nothing of a leakage is left; None where it
-            stays.
-        reach: Steps before the epoch and after it that were counted with it.
+        mode: "production" or "simulation".
+        key: File of the key that signs the ledger.
+        zones: Further zone files.
+        share: Whether other curators run the same zones.
     """
 
-    policy: Policy
-    leakage: float | None = None
-    memory: int | None = None
-    reach: int | None = None
-
-
-@lru_cache(maxsize=128)
-def interval_plan(
-    pattern: Pattern, promise: Promise, place: EpochTimes, *, alone: bool = False
-) -> Planned:
-    """The policy that keeps an interval promise, among epochs like it before and after.
-
-    Args:
-        pattern: the zone before it is laid over time.
-        promise: what is promised about the secret `interval`.
-        place: the epoch's steps.
-        alone: plan as versions did that counted no other epoch: the epoch on its own, its clamp
-            without a bound on what it cuts.
-
-    Returns:
-        The plan. Where leakage does not fade in silence its memory is None and the epoch is on its
-        own. With releases it can fade more slowly: then more steps around the epoch are counted,
-        until the noise no longer changes or up to 32 days; beyond that they are repeated.
-
-    Raises:
-        PlanError: the promise allows so little noise that leakage does not fade under it.
-    """
-    memory = None if alone else memory_of(pattern, place)
-    day = _DAY // place.seconds
-    longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
-    epsilon = 0.0
-    for reach in (memory, *longer):
-        world, running = _run(pattern, place, reach)
-        calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
-        slots = tuple(calendar.slots.tobytes() for calendar in calendars)
-        found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
-        before, epsilon = epsilon, found.policy.epsilon
-        if found.running == running or abs(epsilon - before) <= _SETTLED * epsilon:
-            break
-    return Planned(found.policy, found.leakage, memory, reach)
+    mode: Annotated[Mode, fix(f"give one of {', '.join(get_args(Mode))}")]
+    key: FilePath
+    zones: Annotated[
+        tuple[FilePath, ...], fix("give a list of paths such as ['oak-road.toml']")
+    ] = ()
+    share: Bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """A pattern laid over steps; equal where the same part of it is at every step."""
-
-    world: Scenario = field(compare=False)
-    pattern: Pattern
-    slots: tuple[bytes, ...]
-
-
-@lru_cache(maxsize=128)
-def _plan_over(
-    steps: _Steps, promise: Promise, horizon: int, running: int | None, alone: bool
-) -> Plan:
-    """The plan for such steps; epochs at the same times of like days have the same one."""
-    world = steps.world
-    return plan(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
-        secret="interval",
-        epsilon=promise.epsilon,
-        terms=replace(steps.pattern.terms, horizon=horizon),
-        rho=promise.rho,
-        most_cut=None if alone else MOST_CUT,
-        running=running,
-    )
-
-
-def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
-    """The steps that an interval promise of a zone is planned over, as in `interval_plan`.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        The scenario over those steps and how many of them count, or None where the zone's file is
-        not known.
-    """
-    pattern, promise = service.pattern, service.promise
-    if pattern is None:
-        return None
-    place = EpochTimes(service.begins, service.seconds, service.policy.horizon, service.time_zone)
-    if promise is not None and promise.secret == "interval":
-        return _run(pattern, place, interval_plan(pattern, promise, place).reach)
-    return _run(pattern, place, memory_of(pattern, place))
-
-
-def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scenario, int | None]:
-    if memory is None:
-        return laid(pattern, place), None
-    world = _among_others(pattern, place, memory)
-    return world, len(world.models[0].calendar.slots)
-
-
-def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
-    """The pattern in local time over the steps of an epoch.
-
-    Args:
-        pattern: The zone before its patterns are laid over time.
-        place: The epoch's steps.
-
-    Returns:
-        The scenario with one slot for each step.
-    """
-    return localised(pattern.scenario, **place._asdict())
-
-
-def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
-    """Steps without releases, before the epoch and after it, that leave nothing of any leakage.
-
-    Args:
-        pattern: The zone before its patterns are laid over time.
-        place: The epoch's steps.
-
-    Returns:
-        The number of steps; None where leakage does not fade.
-    """
-    day = _DAY // place.seconds
-    end = place.begins + (place.horizon - 1) * place.seconds
-    for days in PERIODS:
-        steps = days * day
-        before = place.begins - steps * place.seconds
-        if max(kept(pattern, place, at, steps) for at in (before, end)) <= FORGOTTEN:
-            return steps
-    return None
-
-
-def kept(pattern: Pattern, place: EpochTimes, start: int, steps: int) -> float:
-    """The share of a leakage about one step that is left after steps without releases.
-
-    The chain begins a day earlier with every state possible, so that what is possible does not
-    depend on where it begins.
-
-    Args:
-        pattern: The zone before its patterns are laid over time.
-        place: The epoch's steps.
-        start: Start of the step [UTC epoch s].
-        steps: Number of steps without releases.
-
-    Returns:
-        A share from 0 to 1.
-    """
-    day = _DAY // place.seconds
-    world = laid(
-        pattern, place._replace(begins=start - day * place.seconds, horizon=day + steps + 1)
-    )
-    return kept_by_silence(world.models, day + 1, day + 1 + steps, starts=False)
-
-
-def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
-    """The epoch and what follows it, then all that may precede, come and follow, in local time.
-
-    The second part begins at the time of the day at which the first one ends.
-    """
-    day = _DAY // place.seconds
-    after = memory + -(place.horizon + 2 * memory) % day
-    steps = [np.arange(place.horizon + after), np.arange(-memory, place.horizon + after)]
-    starts = place.begins + place.seconds * np.concatenate(steps).astype(np.int64)
-    return localised_at(pattern.scenario, starts, seconds=place.seconds, time_zone=place.time_zone)
-
-
-def in_epoch(
-    service: ZoneService, begins: int, horizon: int | None = None, *, alone: bool = False
-) -> ZoneService | None:
-    """The zone with the same terms for another epoch.
-
-    Args:
-        service: A zone with an interval promise.
-        begins: Start of the other epoch [UTC epoch s].
-        horizon: Its steps; by default as many as now.
-        alone: As in `interval_plan`.
-
-    Returns:
-        The zone; None where its file is not known or it has another promise.
-    """
-    pattern, promise = service.pattern, service.promise
-    if pattern is None or promise is None or promise.secret != "interval":
-        return None
-    steps = service.policy.horizon if horizon is None else horizon
-    place = EpochTimes(begins, service.seconds, steps, service.time_zone)
-    policy, leakage, memory, _ = interval_plan(pattern, promise, place, alone=alone)
-    return replace(
-        service,
-        scenario=laid(pattern, place),
-        policy=policy,
-        begins=begins,
-        leakage=leakage,
-        memory=memory,
-    )
-
-
-def planned_otherwise(service: ZoneService) -> bool:
-    """Whether earlier versions could have planned other terms from the same file.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        True if so.
-    """
-    promise = service.promise
-    return (
-        service.pattern is not None
-        and promise is not None
-        and service.policy.schedule.per_release
-        and (promise.secret == "interval" or promise.rho is not None)
-    )
-
-
-def as_before(service: ZoneService) -> ZoneService | None:
-    """The zone as earlier versions planned it.
-
-    Args:
-        service: The zone.
-
-    Returns:
-        The zone; None where they planned as now, or its file is not known.
-    """
-    pattern, promise = service.pattern, service.promise
-    if pattern is None or promise is None or not planned_otherwise(service):
-        return None
-    if promise.secret == "interval":
-        return in_epoch(service, service.begins, alone=True)
-    if promise.secret == "window":
-        return None
-    world = service.scenario
-    policy = plan(
-        world.zone,
-        world.tariff,
-        world.models,
-        world.consumption,
-        secret=promise.secret,
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        terms=pattern.terms,
-        rho=promise.rho,
-        most_cut=None,
-    ).policy
-    return replace(service, policy=policy)
-
-
-class UnusableError(Exception):
-    """A value that a key cannot take; its text is the fix."""
-
-
-Read = Callable[[Any], Any]
-
-
-class Setting(NamedTuple):
-    """A key of a table.
+class Stores(Table):
+    """The [stores] table: paths and URLs.
 
     Attributes:
-        read: Reader of its value; raises `UnusableError` with the fix.
-        required: Whether it must be set.
-        own: Whether a zone may have its own value.
-        secret: Whether its value is kept out of messages.
+        ledger: Where releases are kept.
+        meters: Where readings wait.
+        clients: Who may ask for tokens; empty: next to the ledger.
+        vtn: Objects of VENs; empty: next to the ledger.
+        witness: Folder of the witness on this machine.
     """
 
-    read: Read
-    required: bool = False
-    own: bool = False
-    secret: bool = False
+    ledger: Store
+    meters: Store
+    clients: Store = ""
+    vtn: Store = ""
+    witness: FilePath | None = None
 
 
-def _converted(convert: Callable[[Any], Any], fix: str) -> Read:
-    """Reader of what `convert` accepts; it returns None for any other value."""
+@dataclass(frozen=True, slots=True)
+class Publish(Table):
+    """The [publish] table.
 
-    def read(value: Any) -> Any:
-        found = convert(value)
+    Attributes:
+        file: File of the newest prices.
+    """
+
+    file: FilePath
+
+
+@dataclass(frozen=True, slots=True)
+class Promised(Table):
+    """What a service reads of [policy], and the keys that it depends on.
+
+    Attributes:
+        gaussian: Whether noise is Gaussian.
+        window: Whether a window shares out the budget.
+        clamp: Whether a clamp is given.
+        horizon: Steps.
+        secret: What is protected; None: what the noise implies.
+        rho: Relative error expected of the model, by which a clamp is chosen.
+        eta_set_by: Who set eta, and why.
+    """
+
+    gaussian: Any = None
+    window: Any = None
+    clamp: Any = None
+    horizon: Any = 1
+    secret: Annotated[Secret, fix(f"give one of {', '.join(get_args(Secret))}")] | None = None
+    rho: Annotated[float, fix("give a share from 0 to 1", ge=0, le=1)] | None = None
+    eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
+
+    @field_validator("horizon")
+    @classmethod
+    def _short_enough(cls, horizon: Any) -> Any:
+        if is_real(horizon) and horizon > MOST_STEPS:
+            raise mistake(f"give at most {MOST_STEPS} steps", "fix")
+        return horizon
+
+    @field_validator("secret")
+    @classmethod
+    def _fits(cls, secret: str | None, info: Info) -> str | None:
+        if info.data["gaussian"] is not None and secret != "trajectory":
+            raise mistake(f"is {display(secret)} with Gaussian noise; give the secret trajectory.")
+        if info.data["window"] is not None and secret != "step":
+            raise mistake(
+                f"is {display(secret)} with a window, which shares out the budget by itself; give"
+                " the secret step, or no window."
+            )
+        return secret
+
+    @field_validator("rho")
+    @classmethod
+    def _alone(cls, rho: float | None, info: Info) -> float | None:
+        if info.data["clamp"] is not None:
+            raise mistake("and clamp are both set; give one of them.")
+        return rho
+
+
+TABLES: dict[str, Any] = {
+    "service": Service,
+    "stores": Stores,
+    "http": Http,
+    "mqtt": Mqtt,
+    "publish": Publish,
+    "openadr": OpenAdr,
+}
+
+# ---- meters
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered(Table):
+    """Meter ids that end with four digits or more.
+
+    Attributes:
+        prefix: What they begin with.
+        first: The first number.
+    """
+
+    prefix: Text
+    first: Annotated[int, fix("give a whole number", ge=0, lt=2**62)] = 1
+
+
+_IDS: TypeAdapter[list[str]] = TypeAdapter(list[Annotated[str, Field(strict=True)]])
+
+
+def _listed(given: Any) -> Any:
+    return (adapter(Numbered) if isinstance(given, Mapping) else _IDS).validate_python(given)
+
+
+def _in_file(name: Any, info: Info) -> list[str]:
+    if not isinstance(name, str) or not name.isprintable():
+        raise mistake("give the path of a file with one id a line", "fix")
+    try:
+        lines = read_text(info.context.folder / name).splitlines()
+    except FileError as error:
+        raise mistake(str(error), "whole") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Meters(Table):
+    """Meters of a [[houses]] table.
+
+    Attributes:
+        meters: Ids in house order, or how they are numbered.
+        meters_file: Ids of a file with one a line.
+    """
+
+    meters: Annotated[
+        Any,
+        PlainValidator(_listed),
+        fix('give a list of ids, or {prefix = "elm-", first = 1}'),
+    ] = None
+    meters_file: Annotated[Any, PlainValidator(_in_file)] = None
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """One of the two keys."""
+        if len(table) != 1:
+            state = "both set" if table else "both unset"
+            yield "meters", f"and meters_file are {state}; give one of them."
+
+    def ids(self, count: int) -> list[str]:
+        """The ids of so many houses."""
+        if not isinstance(self.meters, Numbered):
+            return list(self.meters or self.meters_file)
+        prefix, first = self.meters.prefix, self.meters.first
+        return [f"{prefix}{number:04d}" for number in range(first, first + count)]
+
+
+def meter_ids(file: TomlFile) -> tuple[str, ...]:
+    """Meter ids of a file, in house order.
+
+    Args:
+        file: A service file, or a zone file that names its meters; receives every mistake.
+
+    Returns:
+        One id for each house; fewer where there are mistakes.
+    """
+    faults, places = file.faults, dict[str, str]()
+    for i, group in tables_of(file, "houses"):
+        own = {key: group[key] for key in GROUP_KEYS if key in group}
+        found = read(Meters, own, ("houses", i), faults, Context(file.folder))
         if found is None:
-            raise UnusableError(fix)
-        return found
-
-    return read
-
-
-def _matching(form: str, fix: str, clean: Callable[[str], str] = str) -> Read:
-    """Reader of texts that match a regular expression."""
-    return _converted(
-        lambda value: (
-            clean(value) if isinstance(value, str) and re.fullmatch(form, value) else None
-        ),
-        fix,
-    )
-
-
-def _listed(read: Read, fix: str) -> Read:
-    """Reader of lists, as tuples."""
-    return _converted(
-        lambda value: tuple(read(one) for one in value) if isinstance(value, list) else None, fix
-    )
-
-
-def _line(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip() and value.isprintable() else None
-
-
-def _zone_name(value: Any) -> str | None:
-    try:
-        ZoneInfo(value)
-    except (ValueError, OSError, TypeError, KeyError):  # zoneinfo's own is a KeyError
-        return None
-    return str(value)
-
-
-def _network(value: Any) -> str | None:
-    try:
-        return str(ip_network(value)) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _store_name(value: Any) -> str | None:
-    """A path or a postgresql:// URL."""
-    named = _line(value)
-    if named and "://" in named and not re.match(r"postgres(ql)?://[^/]", named):
-        return None
-    return named
-
-
-def one_of(*words: str) -> Read:
-    """Reader of one of some words.
-
-    Args:
-        words: The words.
-
-    Returns:
-        The reader.
-    """
-    return _converted(
-        lambda value: value if isinstance(value, str) and value in words else None,
-        f"give one of {', '.join(words)}",
-    )
-
-
-def duration(example: str, least: int, most: int) -> Read:
-    """Reader of a duration.
-
-    Args:
-        example: A duration for the message.
-        least: Least seconds.
-        most: Most seconds.
-
-    Returns:
-        The reader; its result is in seconds.
-    """
-
-    def convert(value: Any) -> int | None:
-        seconds = seconds_of(value)
-        return seconds if seconds is not None and least <= seconds <= most else None
-
-    return _converted(
-        convert, f"give seconds from {least} to {most}, or a text such as {example!r}"
-    )
-
-
-def count(least: int, most: int, what: str = "whole number") -> Read:
-    """Reader of a whole number within limits.
-
-    Args:
-        least: Least number.
-        most: Greatest number.
-        what: What it is called in the message.
-
-    Returns:
-        The reader.
-    """
-
-    def convert(value: Any) -> int | None:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return value if whole and least <= value <= most else None
-
-    return _converted(convert, f"give a {what} from {least} to {most}")
-
-
-def topic(wildcards: bool) -> Read:
-    """Reader of an MQTT topic.
-
-    Args:
-        wildcards: Whether it may hold + and #.
-
-    Returns:
-        The reader.
-    """
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not value or not value.isprintable() or len(value) > 1000:
-            raise UnusableError("give an MQTT topic such as 'hushgrid/prices'")
-        if not wildcards and ("+" in value or "#" in value):
-            raise UnusableError("give a topic without wildcards: prices go out on it")
-        return value
-
-    return read
-
-
-def path(value: Any) -> str:
-    """Read a path.
-
-    Args:
-        value: The value of a key.
-
-    Returns:
-        The path.
-
-    Raises:
-        UnusableError: If it is no path.
-    """
-    named = _line(value)
-    if named is None:
-        raise UnusableError("give a path")
-    if "://" in named:
-        raise UnusableError("give a path, not a URL")
-    return named
-
-
-_BROKERS = "give a list of URLs such as ['mqtts://broker.example:8883']"
-_DIGESTS = (
-    "give a list of SHA-256 digests (64 hex digits each); write a token's digest, never the token"
-)
-_NETWORKS = "give a list of addresses or networks such as ['127.0.0.1', '10.0.0.0/8']"
-
-line_text = _converted(_line, "give a text on one line")
-interval = _converted(step_seconds, f"give {INTERVALS}")
-instant = _converted(instant_of, "give a date-time in UTC such as 2026-01-01T00:00:00Z")
-time_zone = _converted(
-    _zone_name,
-    "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
-    " install the extra hushgrid[intake])",
-)
-currency = _matching("[A-Z]{3}", "give three letters such as 'EUR'")
-rate = _converted(
-    lambda value: float(value) if is_real(value) and value >= 0 else None,
-    "give a rate of 0 or more [currency/kWh]",
-)
-positive = _converted(
-    lambda value: float(value) if is_real(value) and value > 0 else None, "give a positive number"
-)
-port = count(1, 65_535, "port")
-boolean = _converted(lambda value: value if isinstance(value, bool) else None, "give true or false")
-networks = _listed(_converted(_network, _NETWORKS), _NETWORKS)
-host = _matching(r"[A-Za-z0-9.:_-]{1,253}", "give a host name or an address such as '127.0.0.1'")
-web_address = _matching(  # as others see the service
-    r"https?://[A-Za-z0-9.:\[\]-]+/?",
-    "give a URL without a path such as 'https://prices.example'",
-    lambda url: url.rstrip("/"),
-)
-broker_addresses = _listed(
-    _matching(r"(mqtts?|wss?)://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?", _BROKERS), _BROKERS
-)
-paths = _listed(path, "give a list of paths such as ['oak-road.toml']")
-store = _converted(_store_name, "give a path, or a URL such as 'postgresql://host/database'")
-digests = _listed(_matching("[0-9a-fA-F]{64}", _DIGESTS, str.lower), _DIGESTS)
-
-SERVICE = {
-    "mode": Setting(one_of("production", "simulation"), required=True),
-    "begins": Setting(instant, required=True, own=True),
-    "time_zone": Setting(time_zone, required=True, own=True),
-    "interval": Setting(interval, own=True),
-    "meter_interval": Setting(duration("PT15M", 1, 86_400), required=True, own=True),
-    "grace": Setting(duration("PT1M", 0, 86_400), own=True),
-    "retention": Setting(duration("P7D", 60, 3660 * 86_400), own=True),
-    "currency": Setting(currency, own=True),
-    "fallback_rate": Setting(rate, required=True, own=True),
-    "budget": Setting(positive, own=True),
-    "accept_error": Setting(positive, own=True),
-    "key": Setting(path, required=True),
-    "zones": Setting(paths),
-    "share": Setting(boolean),
-}
-TABLES: dict[str, dict[str, Setting]] = {
-    "service": SERVICE,
-    "stores": {
-        "ledger": Setting(store, required=True, secret=True),
-        "meters": Setting(store, required=True, secret=True),
-        "clients": Setting(store, secret=True),
-        "vtn": Setting(store, secret=True),
-        "witness": Setting(line_text),
-    },
-    "http": {
-        "host": Setting(host),
-        "port": Setting(port),
-        "token_digests": Setting(digests, secret=True),
-        "limit": Setting(count(1 << 10, 4 << 30)),
-        "token_lifetime": Setting(duration("PT1H", 60, 86_400)),
-        "metrics": Setting(one_of("public", "operate")),
-        "rate_limit": Setting(positive),
-        "proxies": Setting(networks),
-        "connections": Setting(count(10, 100_000)),
-        "tls_certificate": Setting(path),
-        "tls_key": Setting(path),
-        "pages": Setting(boolean),
-    },
-    "mqtt": {
-        "host": Setting(host, required=True),
-        "port": Setting(port),
-        "readings": Setting(topic(wildcards=True)),
-        "prices": Setting(topic(wildcards=False)),
-        "username": Setting(line_text),
-        "password_file": Setting(path),
-        "home_assistant": Setting(boolean),
-        "home_assistant_prefix": Setting(topic(wildcards=False)),
-    },
-    "publish": {"file": Setting(path, required=True)},
-    "openadr": {
-        "enabled": Setting(boolean),
-        "anonymous": Setting(boolean),
-        "webhooks": Setting(boolean),
-        "allow_private_callbacks": Setting(boolean),
-        "url": Setting(web_address),
-        "mqtt": Setting(boolean),
-        "mqtt_uris": Setting(broker_addresses),
-    },
-}
-OWN = {name: setting for name, setting in SERVICE.items() if setting.own}
-
-
-def read_settings(
-    content: Table, name: str, settings: Mapping[str, Setting], faults: Faults, given: Table
-) -> dict[str, Any]:
-    """Read a table of settings.
-
-    Args:
-        content: The file.
-        name: Name of the table.
-        settings: Its keys.
-        faults: Receives every mistake.
-        given: Values for keys that the table does not set.
-
-    Returns:
-        The good values by key.
-    """
-    table = content.get(name, {})
-    optional = {key for key, s in settings.items() if not s.required or key in given}
-    check_keys(table, f"{name}.", set(settings), optional, faults)
-    if not isinstance(table, Mapping):
-        return dict(given)
-    found = dict(given)
-    for key, setting in settings.items():
-        if key not in table:
             continue
-        try:
-            found[key] = setting.read(table[key])
-        except UnusableError as fix:
-            value = "not usable" if setting.secret else display(table[key])
-            faults.add(f"{name}.{key}", f"{name}.{key} is {value}; {fix}.")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Times of a zone that are consistent.
-
-    Attributes:
-        begins: Start of step 1 [UTC epoch s].
-        seconds: Length of an interval [s].
-        grace: How long after the end of an interval readings are accepted for it [s].
-        retention: How long readings are kept [s].
-    """
-
-    begins: int
-    seconds: int
-    grace: int
-    retention: int
-
-
-def read_times(found: Mapping[str, Any], faults: Faults) -> Times | None:
-    """Check interval, start, grace and retention of a zone against each other.
-
-    Args:
-        found: Settings of [service] by key.
-        faults: Receives every mistake.
-
-    Returns:
-        The times; None where there is a mistake or one is missing.
-    """
-    before, seconds = len(faults), found.get("interval", SECONDS)
-    meter, begins = found.get("meter_interval"), found.get("begins")
-    grace, retention = found.get("grace", 60), found.get("retention", 7 * 86_400)
-    if meter is not None and meter > seconds:
-        faults.add(
-            "service.interval",
-            f"service.interval is {seconds} s but the meters' own is {meter} s, so one reading"
-            f" would enter several releases; give {meter} s or a multiple of it.",
-            "service.meter_interval",
-        )
-    elif meter is not None and seconds % meter:
-        faults.add(
-            "service.meter_interval",
-            f"service.meter_interval is {meter} s, which does not divide the interval of {seconds}"
-            " s; give an interval of whole readings.",
-            "service.interval",
-        )
-    if begins is not None and begins % seconds:
-        faults.add(
-            "service.begins",
-            f"service.begins is not on a border of intervals of {seconds} s; move it by"
-            f" {seconds - begins % seconds} s.",
-            "service.interval",
-        )
-    if retention < seconds + grace:
-        faults.add(
-            "service.retention",
-            f"service.retention is {retention} s, shorter than interval and grace; give"
-            f" {seconds + grace} s or more.",
-            "service.interval",
-            "service.grace",
-        )
-    if begins is None or meter is None or len(faults) > before:
-        return None
-    return Times(begins, seconds, grace, retention)
+        key, counted = f"houses[{i}].{next(iter(own))}", not faults.at(f"houses[{i}].count")
+        ids = found.ids(group["count"] if counted else 1)
+        for one in ids:
+            if not 1 <= len(one) <= 128 or not one.isprintable() or one != one.strip():
+                faults.add(
+                    key,
+                    f"{key} holds {display(one)}; give ids of 1 to 128 printed characters, without"
+                    " spaces around them.",
+                )
+            if one in places:
+                faults.add(
+                    key,
+                    f"{key} holds {display(one)} twice (also in {places[one]}); give each house its"
+                    " own meter.",
+                )
+            places[one] = key
+        if counted and len(ids) != group["count"]:
+            faults.add(
+                key,
+                f"{key} has {len(ids)} ids for {group['count']} houses; give one id for each"
+                " house.",
+            )
+    return tuple(places)
 
 
 # ---- one zone
 
-MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
-MOST_HOUSES = 10_000_000
-MOST_BOUND = 1_000_000  # [Wh] of an interval: a law has a number for each Wh
-_EPSILONS = (1e-6, 100.0)  # that can be planned for
 
-
-def read_zone(
-    content: Table, folder: Path, settings: Table, times: Times | None, faults: Faults
-) -> ZoneService | None:
+def read_zone(file: TomlFile, times: Times | None, mode: Any) -> ZoneService | None:
     """Read one zone: its scenario in local time, and the policy that keeps its promise.
 
     Args:
-        content: The zone's tables.
-        folder: Folder of the files they name.
-        settings: Settings of [service] by key.
-        times: Its times; None where they have mistakes.
-        faults: Receives every mistake.
+        file: The file with the zone's tables; receives every mistake.
+        times: Its [service] table; None where that has mistakes.
+        mode: Mode of the service.
 
     Returns:
         The zone as it runs; None where it or its times have mistakes.
     """
-    before = len(faults)
-    seconds = ANY if faults.at("service.interval") else settings.get("interval", SECONDS)
-    _check_name(content.get("zone"), faults)
-    small, content = _sized(content, faults)
-    scenario = read_scenario(content, folder, seconds, faults, GROUP_KEYS)
-    groups = content.get("houses")
-    meters: tuple[str, ...] = ()
-    if small and isinstance(groups, list) and all(isinstance(g, Mapping) for g in groups):
-        meters = meter_ids(groups, folder, faults)
-    policy, promise = _policy(content.get("policy"), "policy" in content, faults)
-    learned_before = len(faults)
-    learned = read_provenance(content, faults)
-    _check_trust(content, settings, faults)
-    if len(faults) == learned_before and policy is not None and promise is not None:
+    faults, before = file.faults, len(file.faults)
+    seconds = step_seconds(file.table("service").get("interval", SECONDS)) or ANY
+    seconds = ANY if faults.at("service.interval") else seconds
+    scenario = read_scenario(file, Context(file.folder, seconds, service=True))
+    meters = () if faults.at("houses") else meter_ids(file)
+    policy, promise = _policy(file)
+    earlier = len(faults)
+    learned = read_provenance(file)
+    if promise is not None and policy is not None and len(faults) == earlier:
         check_private(learned, policy, promise.secret, promise.rho, faults)
-    _check_charged(learned, settings, faults)
-    if scenario is not None and small:
-        _check_laws(scenario, content["houses"], faults)
-    if "fallback_rate" in settings:
-        _check_fallback(_table(content, "tariff"), settings["fallback_rate"], faults)
+    _check_trust(file, mode)
+    _check_rates(file, learned)
     if scenario is None or policy is None or promise is None or times is None:
         return None
-    if len(faults) > before or "time_zone" not in settings:
+    if len(faults) > before:
         return None
     with faults.within("models"):
-        local = localised(
-            scenario,
-            begins=times.begins,
-            seconds=seconds,
-            horizon=policy.horizon,
-            time_zone=settings["time_zone"],
-        )
-        own = local if learned.private else None
-        local = without_private_models(local) if learned.private else local
+        place = EpochTimes(times.begins, seconds, policy.horizon, times.time_zone.key)
         pattern = Pattern(scenario, policy)
-        place = EpochTimes(times.begins, seconds, policy.horizon, settings["time_zone"])
+        local = own = laid(pattern, place)
+        local = without_private_models(local) if learned.private else local
         policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
-        kept = {"budget", "accept_error", "fallback_rate", "currency", "time_zone"} & set(settings)
         return ZoneService(
             scenario=local,
             policy=policy,
@@ -774,171 +324,79 @@ def read_zone(
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
+            time_zone=times.time_zone.key,
             retention=times.retention,
-            eta_set_by=_table(content, "policy").get("eta_set_by", ""),
+            budget=times.budget,
+            accept_error=times.accept_error,
+            fallback_rate=times.fallback_rate,
+            currency=times.currency,
+            eta_set_by=file.table("policy").get("eta_set_by", ""),
             promise=promise,
-            provenance=provenance_of(content),
+            provenance=provenance_of(file.content),
             learned=learned,
-            own=own,
+            own=own if learned.private else None,
             pattern=pattern,
             leakage=leakage,
             memory=memory,
-            **{key: settings[key] for key in kept},
         )
     return None
 
 
-def _table(content: Table, name: str) -> Table:
-    found = content.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _check_name(zone: Any, faults: Faults) -> None:
-    """A name is part of topics, paths and addresses."""
-    name = zone.get("id") if isinstance(zone, Mapping) else None
-    if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        faults.add(
-            "zone.id",
-            f"zone.id is {display(name)}; give 1 to 64 letters, digits, dots, dashes or"
-            " underscores.",
-        )
-
-
-def _sized(content: Table, faults: Faults) -> tuple[bool, Table]:
-    """Whether the zone is small enough to be read, and content that is."""
-    groups = content.get("houses")
-    if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
-        return False, content
-    before, houses = len(faults), 0
-    for i, group in enumerate(groups):
-        count, bound = group.get("count"), group.get("bound")
-        houses += count if isinstance(count, int) and count > 0 else 0
-        if isinstance(bound, int) and bound > MOST_BOUND:
-            faults.add(
-                f"houses[{i}].bound",
-                f"houses[{i}].bound is {bound}; give at most {MOST_BOUND} Wh an interval.",
-            )
-    if houses > MOST_HOUSES and all(
-        not isinstance(group.get("count"), int) or group["count"] < 2**31 for group in groups
-    ):
-        faults.add(
-            "houses", f"houses has {houses} houses; give a zone at most {MOST_HOUSES} of them."
-        )
-    if len(faults) == before and houses <= MOST_HOUSES:
-        return True, content
-    small = [{**group, "count": 1} if "count" in group else group for group in groups]
-    return False, {**content, "houses": small} if houses > MOST_HOUSES else content
-
-
-def _check_laws(scenario: Scenario, groups: Sequence[Table], faults: Faults) -> None:
-    """Every law has a mass below its bound; laws are numbered in the order they are written in."""
-    laws = iter(scenario.consumption.laws)
-    for i, group in enumerate(groups):
-        for state in ("absent", "present"):
-            given = group[state] if isinstance(group[state], list) else [group[state]]
-            for j in range(len(given)):
-                place = f"houses[{i}].{state}" + (f"[{j}]" if len(given) > 1 else "")
-                with faults.within(place):
-                    next(laws).pmf.sum()
-
-
-def _policy(table: Any, given: bool, faults: Faults) -> tuple[Policy, Promise] | tuple[None, None]:
+def _policy(file: TomlFile) -> tuple[Policy, Promise] | tuple[None, None]:
     """The terms of the policy and what is promised."""
-    if not given:
+    given, faults = file.content.get("policy"), file.faults
+    if "policy" not in file.content:
         return None, None
-    before = len(faults)
-    raw: dict[str, Any] = dict(table) if isinstance(table, Mapping) else {}
-    secret = _secret(raw, faults)
-    rho, by = raw.get("rho"), raw.get("eta_set_by", "")
-    if rho is not None and not (is_real(rho) and 0 <= rho <= 1):
-        faults.add("policy.rho", f"policy.rho is {display(rho)}; give a share from 0 to 1.")
-    if rho is not None and "clamp" in raw:
-        message = "policy.rho and clamp are both set; give one of them."
-        faults.add("policy.rho", message, "policy.clamp")
-    if not isinstance(by, str):
-        faults.add(
-            "policy.eta_set_by", f"policy.eta_set_by is {display(by)}; say who set eta, and why."
-        )
-    delta = raw.get("delta", 0.0)
-    if faults.at("policy.secret"):  # it may go with a delta or not
-        table = {key: value for key, value in raw.items() if key != "delta"}
-    horizon = raw.get("horizon", 1)
-    if is_real(horizon) and not isinstance(horizon, bool) and horizon > MOST_STEPS:
-        faults.add(
-            "policy.horizon",
-            f"policy.horizon is {display(horizon)}; give at most {MOST_STEPS} steps.",
-        )
-        table = {key: value for key, value in table.items() if key != "horizon"}
-    policy = read_policy(table, faults, POLICY_KEYS)
-    if policy is None or len(faults) > before:
+    table = given if isinstance(given, Mapping) else {}
+    own = {key: table[key] for key in keys_of(Promised) if key in table}
+    said: Promised | None = read(Promised, own, ("policy",), faults)
+    left_out = {"horizon"} if faults.at("policy.horizon") else set()
+    left_out |= {"delta"} if faults.at("policy.secret") else set()  # it may go with a delta or not
+    if left_out:
+        given = {key: value for key, value in table.items() if key not in left_out}
+    policy = read_policy(given, faults)
+    if policy is None or said is None:
         return None, None
-    return policy, Promise(secret, policy.epsilon, float(delta), rho)
+    implied: Any = "trajectory" if "gaussian" in table else "step"
+    secret = "window" if "window" in table else said.secret or implied
+    return policy, Promise(secret, policy.epsilon, float(table.get("delta", 0.0)), said.rho)
 
 
-def _secret(raw: Table, faults: Faults) -> Any:
-    """The secret that the table names, or the one that the noise implies."""
-    natural = "trajectory" if "gaussian" in raw else "step"
-    secret = raw.get("secret", natural)
-    if secret not in get_args(Secret):
-        faults.add(
-            "policy.secret",
-            f"policy.secret is {display(secret)}; give one of {', '.join(get_args(Secret))}.",
-        )
-        return natural
-    if "gaussian" in raw and secret != "trajectory":
-        faults.add(
-            "policy.secret",
-            f"policy.secret is {display(secret)} with Gaussian noise; give the secret trajectory.",
-        )
-    if "window" in raw and "secret" in raw and secret != "step":
-        faults.add(
-            "policy.secret",
-            f"policy.secret is {display(secret)} with a window, which shares out the budget by"
-            " itself; give the secret step, or no window.",
-        )
-    return "window" if "window" in raw else secret
-
-
-def _check_trust(content: Table, settings: Table, faults: Faults) -> None:
+def _check_trust(file: TomlFile, mode: Any) -> None:
     """eta < 1 requires `eta_set_by` (in production) and demand without elasticity."""
-    eta = _table(content, "policy").get("eta", 1)
-    if not is_real(eta) or eta >= 1:
+    policy, elasticity = file.table("policy"), file.table("elasticity")
+    eta = policy.get("eta", 1)
+    if eta >= 1:
         return
-    by = _table(content, "policy").get("eta_set_by", "")
-    if settings.get("mode") == "production" and not str(by).strip():
-        faults.add(
+    if mode == "production" and not str(policy.get("eta_set_by", "")).strip():
+        file.faults.add(
             "policy.eta_set_by",
             f"policy.eta_set_by is not set but eta is {eta:g} in production; say who set"
             " it and why, or give eta = 1.",
-            "policy.eta",
         )
-    elasticity = _table(content, "elasticity")
     if elasticity and elasticity.get("exponent") != 0:
-        faults.add(
+        file.faults.add(
             "elasticity",
             f"elasticity makes demand react to rates while eta is {eta:g}; published rates"
             " take effect later than the mechanism assumes: give eta = 1.",
             "elasticity.exponent",
-            "policy.eta",
         )
 
 
-def _check_charged(learned: Provenance, settings: Table, faults: Faults) -> None:
-    """What the models cost is charged to the budget before the first release."""
-    budget = settings.get("budget")
+def _check_rates(file: TomlFile, learned: Provenance) -> None:
+    """The models' cost is charged to the budget; the fallback rate is one of the tariff."""
+    tariff, service = file.table("tariff"), file.table("service")
+    budget = service.get("budget")
     if budget is not None and learned.epsilon >= budget:
-        faults.add(
+        file.faults.add(
             "service.budget",
             f"service.budget is {budget:g} but the models have cost {learned.epsilon:g} of it"
             " (learned.epsilon); give more, or models that cost less.",
-            "learned.epsilon",
         )
-
-
-def _check_fallback(tariff: Table, rate: float, faults: Faults) -> None:
     floor, cap = tariff.get("floor", 0.0), tariff.get("cap", math.inf)
-    if is_real(floor) and isinstance(cap, (int, float)) and not floor <= rate <= cap:
-        faults.add(
+    rate = service.get("fallback_rate", floor)
+    if not floor <= rate <= cap:
+        file.faults.add(
             "service.fallback_rate",
             f"service.fallback_rate is {rate:g}, outside the tariff's {floor:g} to {cap:g}; give a"
             " rate between them.",
@@ -951,12 +409,11 @@ def _planned(
     local: Scenario, pattern: Pattern, promise: Promise, faults: Faults, place: EpochTimes
 ) -> Planned:
     """The policy that keeps the promise: the terms themselves where epsilon is each release's."""
-    terms = pattern.terms
+    terms, (low, high) = pattern.terms, _EPSILONS
     if promise.secret == "window" or not terms.schedule.per_release:
         return Planned(terms)
     if promise.secret == "step" and promise.rho is None:
         return Planned(terms)
-    low, high = _EPSILONS
     if not low <= promise.epsilon <= high:
         faults.add(
             "policy.epsilon",
@@ -967,25 +424,12 @@ def _planned(
     with faults.within("policy.secret"):
         if promise.secret == "interval":
             return interval_plan(pattern, promise, place)
-        policy = plan(
-            local.zone,
-            local.tariff,
-            local.models,
-            local.consumption,
-            secret=promise.secret,
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            terms=terms,
-            rho=promise.rho,
-        ).policy
-        return Planned(policy)
+        return Planned(plan_of(local, promise, terms).policy)
     return Planned(terms)
 
 
 # ---- the deployment
 
-_HTTP = ("limit", "token_lifetime", "metrics", "rate_limit", "proxies", "connections", "pages")
-OWN_KEYS = {f"service.{key}" for key in OWN}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -1002,46 +446,60 @@ def load_deployment(path: Path | str) -> Deployment:
         ConfigError: Every mistake in these files, each with its line.
     """
     main = TomlFile(Path(path))
-    found = _tables(main)
-    settings = found["service"]
-    lone = not set(main.content) & SECTIONS and bool(settings.get("zones"))
-    times = read_times(settings, main.faults)
+    main.check()
+    content, faults = main.content, main.faults
+    named = main.table("service").get("zones")
+    names = named if isinstance(named, list) else []
+    lone = bool(names) and not set(content) & SECTIONS
+    optional = {"elasticity", "http", "learned", "mqtt", "openadr", "publish"}
+    known = SECTIONS | OPTIONAL_TABLES | set(TABLES)
+    check_tables(content, known, optional | (SECTIONS if lone else set()), faults)
+    context = Context(main.folder, service=True)
+    found: dict[str, Any] = {
+        name: read(kind, content[name], (name,), faults, context)
+        for name, kind in TABLES.items()
+        if name in content
+    }
+    service: Any = found.get("service")
+    openadr = found.get("openadr", OpenAdr())  # on by default: the prices are public
     files = [] if lone else [main]
-    zones = [] if lone else [read_zone(main.content, main.folder, settings, times, main.faults)]
-    for i, name in enumerate(settings.get("zones", ())):
+    zones = [] if lone else [read_zone(main, service, main.table("service").get("mode"))]
+    for i, name in enumerate(names):
+        if faults.at("service.zones", f"service.zones[{i}]"):
+            continue
         further = TomlFile(main.folder / name)
         if further.unreadable:
-            main.faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
-            continue
-        files.append(further)
-        zones.append(_further_zone(further, settings, times, main.faults))
+            faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
+        else:
+            files.append(further)
+            zones.append(_further_zone(further, main, service))
     _check_apart(zones, files)
-    http, mqtt = _http(found, main), _mqtt(found, main)
-    _check_shared(found, main.faults)
+    _check_ways(main)
     problems = [p for file in [main, *(f for f in files if f is not main)] for p in file.problems()]
     if problems:
         raise ConfigError(tuple(problems))
-    stores = found["stores"]
+    stores, http, mqtt = found["stores"], found.get("http"), found.get("mqtt")
+    remote = "://" in stores.ledger.removeprefix("sqlite:")
     return Deployment(
         zones=tuple(zone for zone in zones if zone is not None),
-        mode=settings["mode"],
-        ledger=_store(stores["ledger"], main.folder),
-        meters=_store(stores["meters"], main.folder),
-        clients=_store(stores["clients"], main.folder) if "clients" in stores else "",
-        key=main.folder / settings["key"],
-        vtn=_store(stores["vtn"], main.folder) if "vtn" in stores else "",
+        mode=service.mode,
+        ledger=stores.ledger,
+        meters=stores.meters,
+        clients=stores.clients,
+        key=service.key,
+        vtn=stores.vtn,
         http=http,
         mqtt=mqtt,
-        openadr=_openadr(found),
-        share=settings.get("share", False),
-        witness=_witness(stores, main),
-        witness_needed="witness" in stores,
-        price_file=main.folder / found["publish"]["file"] if found.get("publish") else None,
+        openadr=openadr if openadr.enabled else None,
+        share=service.share,
+        witness=stores.witness or (main.path.with_suffix(".witness") if remote else None),
+        witness_needed=stores.witness is not None,
+        price_file=found["publish"].file if "publish" in found else None,
         problems=_remarks(http, mqtt),
     )
 
 
-def is_service(content: Table) -> bool:
+def is_service(content: Mapping[str, Any]) -> bool:
     """Whether a file is a service file, not only a zone file.
 
     Args:
@@ -1051,48 +509,26 @@ def is_service(content: Table) -> bool:
         True if it has a table or key that only a service file has.
     """
     service = content.get("service")
-    own = set(service) - set(OWN) if isinstance(service, Mapping) else set()
-    return bool(set(content) & set(TABLES) - {"service"} or own & set(TABLES["service"]))
+    own = set(service) & set(keys_of(Service)) if isinstance(service, Mapping) else set()
+    return bool(set(content) & set(TABLES) - {"service"} or own - set(keys_of(Times)))
 
 
-def _tables(main: TomlFile) -> dict[str, dict[str, Any]]:
-    """The service's own tables."""
-    main.check()
-    content, faults = main.content, main.faults
-    service = content.get("service")
-    named = isinstance(service, Mapping) and bool(service.get("zones"))
-    lone = named and not set(content) & SECTIONS
-    optional = {
-        *("elasticity", "http", "learned", "mqtt", "openadr", "publish"),
-        *(SECTIONS if lone else ()),
-    }
-    check_keys(content, "", SECTIONS | OPTIONAL_TABLES | set(TABLES), optional, faults)
-    return {
-        name: read_settings(content, name, settings, faults, {})
-        for name, settings in TABLES.items()
-        if name in content
-    } | {name: {} for name in ("service", "stores") if name not in content}
-
-
-def _further_zone(
-    file: TomlFile, settings: Table, times: Times | None, main: Faults
-) -> ZoneService | None:
+def _further_zone(file: TomlFile, main: TomlFile, service: Service | None) -> ZoneService | None:
     """A zone of another file; the service file sets what its own [service] does not."""
     if file.broken:
         return None
-    check_keys(
-        file.content, "", SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, file.faults
-    )
-    own = {key: value for key, value in settings.items() if key in OWN or key == "mode"}
-
-    given = _table(file.content, "service")
-    file.faults.elsewhere |= {
-        key for key in OWN_KEYS if main.at(key) and key.removeprefix("service.") not in given
-    }
-    if "service" in file.content:
-        own |= read_settings(file.content, "service", OWN, file.faults, own)
-        times = read_times(own, file.faults)
-    return read_zone(file.content, file.folder, own, times, file.faults)
+    optional = {"elasticity", *OPTIONAL_TABLES}
+    check_tables(file.content, SECTIONS | OPTIONAL_TABLES, optional, file.faults)
+    times, theirs, own = service, main.content.get("service"), file.content.get("service", {})
+    if isinstance(theirs, Mapping) and isinstance(own, Mapping):
+        taken = [key for key in keys_of(Times) if key not in own]
+        given = {**own, **{key: theirs[key] for key in taken if key in theirs}}
+        at = {f"service.{key}" for key in taken}
+        file.faults.elsewhere |= {key for key in at if main.faults.at(key)}
+        if "service" in file.content:
+            times = read(Times, given, ("service",), file.faults, Context(file.folder))
+        file.content = {**file.content, "service": given}
+    return read_zone(file, times, main.table("service").get("mode"))
 
 
 def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None:
@@ -1118,101 +554,25 @@ def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None
         meters |= dict.fromkeys(zone.meters, zone.id)
 
 
-def _http(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Http | None:
-    given = found.get("http")
-    if given is None:
-        return None
-    http = Http(
-        host=given.get("host", Http().host),
-        port=given.get("port", Http().port),
-        tokens=given.get("token_digests", ()),
-        tls_certificate=_in_folder(given.get("tls_certificate"), main),
-        tls_key=_in_folder(given.get("tls_key"), main),
-        **{key: given[key] for key in _HTTP if key in given},
-    )
-    raw = _table(main.content, "http")
-    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
-        if one in raw and other not in raw:
-            main.faults.add(f"http.{other}", f"http.{other} is not set but {one} is; give both.")
-    return http
-
-
-def _in_folder(name: str | None, main: TomlFile) -> Path | None:
-    return None if name is None else main.folder / name
-
-
-def _mqtt(found: Mapping[str, dict[str, Any]], main: TomlFile) -> Mqtt | None:
-    given = found.get("mqtt")
-    if given is None:
-        return None
-    raw = _table(main.content, "mqtt")
-    openadr = _openadr(found)
-    events = openadr is not None and openadr.mqtt
-    if "readings" not in raw and "prices" not in raw and not events:
-        main.faults.add(
+def _check_ways(main: TomlFile) -> None:
+    """Check tables against each other: brokers have something to do, and shared stores a server."""
+    mqtt, openadr, faults = main.content.get("mqtt"), main.table("openadr"), main.faults
+    events = openadr.get("enabled", True) and openadr.get("mqtt", True)
+    if isinstance(mqtt, Mapping) and not {"readings", "prices"} & set(mqtt) and not events:
+        faults.add(
             "mqtt",
             "mqtt has neither readings nor prices; give the topic of one of them.",
             "mqtt.readings",
             "mqtt.prices",
         )
-    if "password_file" in raw and "username" not in raw:
-        main.faults.add(
-            "mqtt.username", "mqtt.username is not set but password_file is; give both."
-        )
-    if "host" not in given:
-        return None
-    discovery = given.get("home_assistant", False)
-    if discovery and "prices" not in raw:
-        main.faults.add(
-            "mqtt.home_assistant",
-            "mqtt.home_assistant is true but prices is not set; give the topic they go out on.",
-            "mqtt.prices",
-        )
-    return Mqtt(
-        host=given["host"],
-        port=given.get("port", 1883),
-        readings=given.get("readings"),
-        prices=given.get("prices"),
-        username=given.get("username"),
-        password_file=_in_folder(given.get("password_file"), main),
-        home_assistant=given.get("home_assistant_prefix", "homeassistant") if discovery else None,
-    )
-
-
-def _openadr(found: Mapping[str, dict[str, Any]]) -> OpenAdr | None:
-    """On by default: the prices are public."""
-    given = dict(found.get("openadr", {}))
-    return OpenAdr(**given) if given.pop("enabled", True) else None
-
-
-def _check_shared(found: Mapping[str, dict[str, Any]], faults: Faults) -> None:
-    """Curators that share zones meet in a database, not in files of one machine."""
-    if not found["service"].get("share"):
-        return
-    for name, value in found["stores"].items():
-        if name != "witness" and not value.startswith(("postgresql://", "postgres://")):
-            faults.add(
-                f"stores.{name}",
-                f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
-                " which all curators can reach, or leave out share.",
-            )
-
-
-def _witness(stores: Mapping[str, str], main: TomlFile) -> Path | None:
-    """The folder that is set; for a ledger on a server by default next to the service file."""
-    if "witness" in stores:
-        return main.folder / stores["witness"]
-    if "://" in stores["ledger"].removeprefix("sqlite:"):
-        return main.path.with_suffix(".witness")
-    return None
-
-
-def _store(value: str, folder: Path) -> str:
-    """A URL as it is; a path from the file's folder."""
-    if "://" in value:
-        return value
-    scheme = "sqlite:" if value.startswith("sqlite:") else ""
-    return f"{scheme}{folder / value.removeprefix('sqlite:')}"
+    if main.table("service").get("share"):  # curators meet in a database, not in files
+        for name, value in main.table("stores").items():
+            if name != "witness" and not value.startswith(("postgresql://", "postgres://")):
+                faults.add(
+                    f"stores.{name}",
+                    f"stores.{name} is a path but service.share is true; give a postgresql:// URL,"
+                    " which all curators can reach, or leave out share.",
+                )
 
 
 def _remarks(http: Http | None, mqtt: Mqtt | None) -> tuple[str, ...]:

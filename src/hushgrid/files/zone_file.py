@@ -8,29 +8,49 @@ reading. Times HH:MM become steps of a day, periods with probabilities become tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
+from zoneinfo import ZoneInfo
 
 import numpy as np
-
-from hushgrid._numbers import is_real
-from hushgrid.errors import FileError, PolicyError
-from hushgrid.files.results import load_model, read_text
-from hushgrid.files.toml import (
-    Faults,
-    Table,
-    TomlFile,
-    build,
-    check_keys,
-    display,
-    probability,
-    seconds_of,
-    tables,
-    text,
-    whole,
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    field_validator,
+    model_validator,
 )
+
+from hushgrid._numbers import Floats, Int32s, is_real
+from hushgrid.errors import FileError, HushgridError, PolicyError
+from hushgrid.files.results import load_model, read_text
+from hushgrid.files.tables import (
+    Context,
+    Info,
+    Mistakes,
+    Positive,
+    Probability,
+    Table,
+    Text,
+    Whole,
+    adapter,
+    build,
+    check_tables,
+    converted,
+    duration,
+    fix,
+    keys_of,
+    mistake,
+    read,
+)
+from hushgrid.files.toml import Faults, TomlFile, display, instant_of, seconds_of
 from hushgrid.mechanism.policy import (
     Even,
     Gaussian,
@@ -49,8 +69,9 @@ from hushgrid.model.zone import MAX_BOUND, Tariff, Zone
 
 SECONDS = 900  # default length of a step
 ANY = 60  # steps that begin at every HH:MM: where a file's own are not known
-INTERVALS = "whole seconds that divide a day, such as 'PT15M' or 1800"
 _DAY = 86_400
+MOST_HOUSES = 10_000_000  # of a service's zone
+MOST_BOUND = 1_000_000  # [Wh] of an interval: a law has a number for each Wh
 
 
 def step_seconds(value: Any) -> int | None:
@@ -69,117 +90,137 @@ def step_seconds(value: Any) -> int | None:
     return seconds if seconds and _DAY % seconds == 0 else None
 
 
-class DaySteps:
-    """A day in steps of equal length.
+# ---- times
 
-    Args:
-        seconds: Length of a step [s]; divides a day.
-        faults: Receives the mistakes in times.
+_INTERVAL = "give whole seconds that divide a day, such as 'PT15M' or 1800"
+_INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
+_TIME_ZONE = (
+    "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
+    " install the extra hushgrid[intake])"
+)
+Interval = Annotated[int, converted(step_seconds, _INTERVAL)]
+_SERVICE = frozenset({"mode", "key", "zones", "share"})  # of [service], for a service alone
+_Starts = list[tuple[int, int]]  # (step, number of what begins)
+_Entry = TypeVar("_Entry", "Period", "TimedLaw")
 
-    Raises:
-        FileError: If `seconds` does not divide a day.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times(Table):
+    """The [service] table of a zone of a service.
+
+    Attributes:
+        meter_interval: Length of the meters' own readings [s].
+        interval: Length of an interval [s].
+        begins: Start of step 1 [UTC epoch s].
+        grace: How long after the end of an interval readings are accepted for it [s].
+        retention: How long readings are kept [s].
+        time_zone: Zone of times of day.
+        currency: Three letters.
+        fallback_rate: Rate published where no model can be used [currency/kWh].
+        budget: Most that all releases of an epoch may lose together; None: no limit.
+        accept_error: Largest expected relative error of a price that `check` accepts.
     """
 
-    def __init__(self, seconds: int, faults: Faults) -> None:
-        if not 1 <= seconds <= _DAY or _DAY % seconds:
-            raise FileError(
-                f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
+    meter_interval: Annotated[int, duration("PT15M", 1, _DAY)]
+    interval: Annotated[Interval, Field(validate_default=True)] = SECONDS
+    begins: Annotated[int, converted(instant_of, _INSTANT)]
+    grace: Annotated[int, duration("PT1M", 0, _DAY)] = 60
+    retention: Annotated[int, duration("P7D", 60, 3660 * _DAY)] = 7 * _DAY
+    time_zone: Annotated[ZoneInfo, fix(_TIME_ZONE)]
+    currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
+    fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]
+    budget: Positive | None = None
+    accept_error: Positive = 0.5
+
+    @field_validator("interval")
+    @classmethod
+    def _of_whole_readings(cls, seconds: int, info: Info) -> int:
+        meter = info.data.get("meter_interval", 1)
+        if meter > seconds:
+            raise mistake(
+                f"is {seconds} s but the meters' own is {meter} s, so one reading would enter"
+                f" several releases; give {meter} s or a multiple of it."
             )
-        self.seconds, self.steps, self.faults = seconds, _DAY // seconds, faults
+        if seconds % meter:
+            raise mistake(
+                f"is {seconds} s, but a meter_interval of {meter} s does not divide the interval;"
+                " give an interval of whole readings."
+            )
+        return seconds
 
-    def step_of(self, value: Any, place: str) -> int:
-        """Step of the day that starts at HH:MM; 0 where there is none."""
-        try:
-            hour, minute = (int(part) for part in str(value).split(":"))
-        except ValueError:
-            hour = minute = -1
-        at = hour * 3600 + minute * 60
-        if 0 <= hour < 24 and 0 <= minute < 60 and at % self.seconds == 0:
-            return at // self.seconds
-        if self.seconds == SECONDS:
-            fix = "give a quarter hour such as '07:15'"
-        else:
-            fix = f"give a time such as '07:00' at which a step of {self.seconds} s begins"
-        self.faults.add(f"{place}from", f"{place}from is {display(value)}; {fix}.")
-        return 0
+    @field_validator("begins")
+    @classmethod
+    def _on_a_border(cls, begins: int, info: Info) -> int:
+        seconds = info.data.get("interval", 1)
+        if begins % seconds:
+            raise mistake(
+                f"is not on a border of intervals of {seconds} s; move it by"
+                f" {seconds - begins % seconds} s."
+            )
+        return begins
 
-    def from_midnight(self, starts: list[tuple[int, int]], place: str) -> list[tuple[int, int]]:
-        """Periods in order; the last one of the day also holds before the first."""
-        ordered, keys = sorted(starts), [f"{place}[{i}].from" for i in range(len(starts))]
-        for i, (start, _) in enumerate(starts):
-            for j in range(i):
-                if starts[j][0] == start:
-                    message = f"{place} has two entries from the same time; give each its own."
-                    self.faults.add(keys[i], message, keys[j])
-        return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
-
-
-def chains_of(chains: Table, place: str, day: DaySteps) -> tuple[list[list[float]], list[Any]]:
-    """Initial law and transitions of every chain.
-
-    Args:
-        chains: Table of a chain by name.
-        place: Prefix of their keys in messages.
-        day: Steps of the day; receives the mistakes.
-
-    Returns:
-        For each chain its initial law (2,) and its transitions (slots, 2, 2): slots of a day, or of
-        a weekday followed by those of a weekend day.
-    """
-    weekly = any("weekend" in chain for chain in chains.values() if isinstance(chain, Mapping))
-    initial, transition = [], []
-    for name, chain in chains.items():
-        where = f"{place}{name}."
-        check_keys(chain, where, {"home_at_start", "periods", "weekend"}, {"weekend"}, day.faults)
-        if not isinstance(chain, Mapping):
-            continue
-        at_home = probability(chain, where, "home_at_start", day.faults)
-        initial.append([1 - at_home, at_home])
-        weekday = (
-            _matrices(chain["periods"], f"{where}periods", day) if "periods" in chain else None
-        )
-        weekend = weekday
-        if "weekend" in chain:
-            weekend = _matrices(chain["weekend"], f"{where}weekend", day)
-        if weekday is not None and weekend is not None:
-            transition.append(np.concatenate([weekday, weekend]) if weekly else weekday)
-    return initial, transition
+    @field_validator("retention")
+    @classmethod
+    def _long_enough(cls, retention: int, info: Info) -> int:
+        least = info.data.get("interval", 0) + info.data.get("grace", 0)
+        if retention < least:
+            raise mistake(
+                f"is {retention} s, shorter than interval and grace; give {least} s or more."
+            )
+        return retention
 
 
-def _matrices(periods: Any, place: str, day: DaySteps) -> Any:
-    """(steps, 2, 2) transition matrices of a day given as periods with chances a step."""
-    faults, before = day.faults, len(day.faults)
-    if not isinstance(periods, list) or not periods:
-        faults.add(place, f"{place} is {display(periods)}; give a list of periods.")
-        return None
-    starts, chances = [], []
-    for i, period in enumerate(periods):
-        where = f"{place}[{i}]."
-        check_keys(period, where, {"from", "leave", "come"}, set(), faults)
-        if isinstance(period, Mapping):
-            starts.append((day.step_of(period.get("from", "00:00"), where), i))
-            chances.append([probability(period, where, key, faults) for key in ("leave", "come")])
-    if len(faults) > before:
-        return None
-    a = np.empty((day.steps, 2, 2))
-    ordered = day.from_midnight(starts, place)
-    stops = [*(start for start, _ in ordered[1:]), day.steps]
-    for (start, i), stop in zip(ordered, stops, strict=True):
-        leave, come = chances[i]
-        a[start:stop] = [[1 - come, come], [leave, 1 - leave]]
-    return a
+@dataclass(frozen=True, slots=True)
+class Steps(Table):
+    """The [service] table as a zone file reads it: the length of a step [s]."""
+
+    unread: ClassVar[frozenset[str]] = _SERVICE | set(keys_of(Times)) - {"interval"}
+
+    interval: Interval = SECONDS
+
+
+def _step_of_day(value: Any, info: Info) -> int:
+    """Step of the day that starts at HH:MM."""
+    seconds = info.context.seconds
+    with suppress(ValueError):
+        time = datetime.strptime(str(value), "%H:%M")
+        second = time.hour * 3600 + time.minute * 60
+        if second % seconds == 0:
+            return int(second // seconds)
+    fixed = "give a quarter hour such as '07:15'"
+    if seconds != SECONDS:
+        fixed = f"give a time such as '07:00' at which a step of {seconds} s begins"
+    raise mistake(fixed, "fix")
+
+
+StepOfDay = Annotated[int, BeforeValidator(_step_of_day)]
+
+
+def _apart(entries: list[_Entry]) -> list[_Entry]:
+    """Entries that begin at different times."""
+    starts = [one.from_ for one in entries]
+    for i, start in enumerate(starts):
+        if start in starts[:i]:
+            text = "makes two entries from the same time; give each its own."
+            Mistakes().add(text, i, "from").check()
+    return entries
+
+
+def _from_midnight(starts: Iterable[tuple[int, int]]) -> _Starts:
+    """(step, number) in order; the last one of the day also holds before the first."""
+    ordered = sorted(starts)
+    return ordered if ordered[0][0] == 0 else [(0, ordered[-1][1]), *ordered]
 
 
 # ---- origin of the models
 
 Origin = Literal["public", "pooled", "private"]
 LEAST_POOLED = 15  # homes
-_KEYS = {"provenance", "homes", "epsilon", "by", "law", "prior", "days", "bound_by", "digest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
-    """Origin of the models.
+class Provenance(Table):
+    """Origin of the models: the [learned] table.
 
     Attributes:
         origin: "public" (a survey), "pooled" (noisy sums over many homes) or "private".
@@ -188,10 +229,28 @@ class Provenance:
         digest: Digest of the model; a random name where it is private.
     """
 
-    origin: Origin = "public"
-    epsilon: float = 0.0  # that every home has spent on the models
-    homes: int = 0
-    digest: str = ""  # of the model that was made; a random name where it is private
+    unread: ClassVar[frozenset[str]] = frozenset({"by", "law", "prior", "days", "bound_by"})
+
+    origin: Annotated[Origin, fix(f"give one of {', '.join(get_args(Origin))}")] = "public"
+    epsilon: Annotated[float, fix("give 0 or more", ge=0)] = 0.0
+    homes: Annotated[int, fix("give a whole number", ge=0)] = 0
+    digest: Annotated[str, BeforeValidator(str)] = ""
+
+    @classmethod
+    def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """A table says where the models come from."""
+        if "provenance" not in table:
+            yield "provenance", "is not set; give it a value."
+
+    @model_validator(mode="after")
+    def _pooled(self) -> Provenance:
+        if self.origin == "pooled" and (self.homes < LEAST_POOLED or not self.epsilon > 0):
+            text = (
+                f"is 'pooled' with {self.homes} homes and epsilon {self.epsilon:g}; a pooled model"
+                f" has at least {LEAST_POOLED} homes and noise worth an epsilon above 0."
+            )
+            Mistakes().add(text, "provenance").check()
+        return self
 
     @property
     def private(self) -> bool:
@@ -199,49 +258,19 @@ class Provenance:
         return self.origin == "private"
 
 
-def read_provenance(content: Table, faults: Faults) -> Provenance:
+def read_provenance(file: TomlFile) -> Provenance:
     """Read the [learned] table; without one the models are public.
 
     Args:
-        content: The zone file.
-        faults: Receives the mistakes.
+        file: The zone file.
 
     Returns:
         The origin; private where the table has mistakes.
     """
-    if "learned" not in content:
+    if "learned" not in file.content:
         return Provenance()
-    table: Any = content["learned"]
-    check_keys(table, "learned.", _KEYS, _KEYS - {"provenance"}, faults)
-    if not isinstance(table, Mapping):
-        return Provenance("private")
-    origin, epsilon, homes = (
-        table.get("provenance"),
-        table.get("epsilon", 0.0),
-        table.get("homes", 0),
-    )
-    before = len(faults)
-    if origin not in get_args(Origin):
-        faults.add(
-            "learned.provenance",
-            f"learned.provenance is {display(origin)}; give one of {', '.join(get_args(Origin))}.",
-        )
-    if not (is_real(epsilon) and epsilon >= 0):
-        faults.add("learned.epsilon", f"learned.epsilon is {display(epsilon)}; give 0 or more.")
-    if not isinstance(homes, int) or isinstance(homes, bool) or homes < 0:
-        faults.add("learned.homes", f"learned.homes is {display(homes)}; give a whole number.")
-    if len(faults) > before:
-        return Provenance("private")
-    if origin == "pooled" and (homes < LEAST_POOLED or not epsilon > 0):
-        faults.add(
-            "learned.provenance",
-            f"learned.provenance is 'pooled' with {homes} homes and epsilon {epsilon:g}; a pooled"
-            f" model has at least {LEAST_POOLED} homes and noise worth an epsilon above 0.",
-            "learned.homes",
-            "learned.epsilon",
-        )
-    named: Origin = next(word for word in get_args(Origin) if word == origin)
-    return Provenance(named, float(epsilon), homes, str(table.get("digest", "")))
+    found = read(Provenance, file.content["learned"], ("learned",), file.faults)
+    return found or Provenance("private")
 
 
 def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faults: Faults) -> None:
@@ -277,18 +306,274 @@ def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faul
             faults.add(f"policy.{key}", f"policy.{key} is {value} but {why} {leak}.")
 
 
-GROUP = {"count", "bound", "chain", "absent", "present", "provenance"}
+# ---- houses and models
+
+
+class TimedLaw(NamedTuple):
+    """A law of a reading.
+
+    Attributes:
+        from_: Step of the day from which it holds.
+        law: The law.
+        share: Its share in a mixture.
+    """
+
+    from_: int
+    law: Law
+    share: float | None
+
+
+def _law(table: Any, info: Info) -> TimedLaw:
+    """A law of one family, or a mixture, up to the bound of the context."""
+    context, mistakes, keys = info.context, Mistakes(), None
+    law: Any = None
+    if not isinstance(table, Mapping) or "law" not in table:  # which may be misspelt
+        table = mistakes.named(table, _LAW_KEYS)
+    if table.get("law") == "mixture":
+        with mistakes.within():
+            keys = adapter(MixtureKeys).validate_python(table, context=context)
+        with mistakes.within("parts"):
+            law = keys and Mixture(
+                [one.law for one in keys.parts], [one.share for one in keys.parts]
+            )
+    else:
+        own = {key: table[key] for key in keys_of(LawKeys) if key in table}
+        with mistakes.within():
+            keys = adapter(LawKeys).validate_python(own, context=context)
+        if family := FAMILIES.get(str(table.get("law"))):
+            top = {"top": context.bound} if "top" in keys_of(family) else {}
+            with mistakes.within():
+                law = build(family, top | table, keys_of(LawKeys))
+    if law is not None and law.top > context.bound:
+        text = f"reaches {law.top} Wh but the bound is {context.bound} Wh; end it at the bound."
+        mistakes.add(text, "top" if "top" in table else "weights")
+    elif law is not None and context.service and context.bound <= MOST_BOUND:
+        with mistakes.within():
+            law.pmf.sum()
+    mistakes.check()
+    return TimedLaw(keys.from_, law, keys.share)
+
+
+def _with_share(law: TimedLaw) -> TimedLaw:
+    if law.share is None:
+        Mistakes().add("", "share", form="missing").check()
+    return law
+
+
+_WORDS = (*FAMILIES, "mixture")
+_Law = Annotated[Any, PlainValidator(_law)]
+_LAW: TypeAdapter[TimedLaw] = TypeAdapter(_Law)
+_LAWS: TypeAdapter[list[TimedLaw]] = TypeAdapter(
+    Annotated[list[_Law], AfterValidator(_apart), fix("give a law", min_length=1)]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LawKeys(Table):
+    """Keys of a law in addition to those of its family.
+
+    Attributes:
+        law: The family.
+        from_: Step of the day from which it holds.
+        share: Its share in a mixture.
+    """
+
+    law: Annotated[
+        str,
+        converted(lambda law: law if law in _WORDS else None, f"give one of {', '.join(_WORDS)}"),
+    ]
+    from_: StepOfDay = 0
+    share: Probability | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureKeys(LawKeys):
+    """Keys of a mixture.
+
+    Attributes:
+        parts: Laws, each with its share.
+    """
+
+    parts: Annotated[
+        list[Annotated[_Law, AfterValidator(_with_share)]],
+        fix("give at least one law with its share", min_length=1),
+    ]
+
+
+_LAW_KEYS = {key for kind in (MixtureKeys, *FAMILIES.values()) for key in keys_of(kind)}
+GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Table):
+    """A [[houses]] table.
+
+    Attributes:
+        count: Number of houses.
+        bound: Most that each may read in a step [Wh].
+        absent: Laws of a reading while the house is empty.
+        present: Laws while it is occupied.
+        chain: Name of its chain; what is not in a model is reported with the models.
+        provenance: Where the laws come from.
+    """
+
+    unread: ClassVar[frozenset[str]] = GROUP_KEYS
+
+    count: Whole
+    bound: Whole
+    absent: list[TimedLaw]
+    present: list[TimedLaw]
+    chain: Any = None
+    provenance: Text = ""
+
+    @field_validator("bound")
+    @classmethod
+    def _small_enough(cls, bound: int, info: Info) -> int:
+        if info.context.service and bound > MOST_BOUND:
+            raise mistake(f"is {bound}; give at most {MOST_BOUND} Wh an interval.")
+        return bound
+
+    @field_validator("absent", "present", mode="plain")
+    @classmethod
+    def _laws(cls, given: Any, info: Info) -> list[TimedLaw]:
+        context = replace(info.context, bound=info.data.get("bound", MAX_BOUND))
+        if isinstance(given, list):
+            return _LAWS.validate_python(given, context=context)
+        return [_LAW.validate_python(given, context=context)]
+
+
+@dataclass(frozen=True, slots=True)
+class Period(Table):
+    """Part of a day.
+
+    Attributes:
+        from_: Step of the day at which it begins.
+        leave: Probability of leaving in a step.
+        come: Probability of coming home in a step.
+    """
+
+    from_: StepOfDay
+    leave: Probability
+    come: Probability
+
+
+Day = Annotated[list[Period], AfterValidator(_apart), fix("give a list of periods", min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Table):
+    """A chain of an occupancy model.
+
+    Attributes:
+        home_at_start: Probability that a house is occupied at the start.
+        periods: A day, or a weekday.
+        weekend: A day of the weekend; None: as any other.
+    """
+
+    home_at_start: Probability
+    periods: Day
+    weekend: Day | None = None
+
+    @property
+    def certain(self) -> bool:
+        """True if something in it is impossible."""
+        chances = [self.home_at_start]
+        for one in (*self.periods, *(self.weekend or ())):
+            chances += [one.leave, one.come]
+        return any(chance in (0, 1) for chance in chances)
+
+
+@dataclass(frozen=True, slots=True)
+class Chained(Table):
+    """A [[models]] table with chains.
+
+    Attributes:
+        chains: By name.
+        name: Name in messages; None: its place in the file.
+        structural_zeros: Who declares zeros impossible, and why.
+        provenance: Where the model comes from.
+    """
+
+    chains: Annotated[dict[str, Chain], fix("give a table for each chain", min_length=1)]
+    name: Any = None
+    structural_zeros: Annotated[Text, Field(validate_default=True)] = ""
+    provenance: Text = ""
+
+    @field_validator("structural_zeros")
+    @classmethod
+    def _declared(cls, said: str, info: Info) -> str:
+        if not said and any(chain.certain for chain in info.data.get("chains", {}).values()):
+            raise mistake(
+                "is not set but a chance is 0 or 1; move it inside (0, 1), or say who declares it"
+                " impossible and why."
+            )
+        return said
+
+
+def _loaded(name: Any, info: Info) -> OccupancyModel:
+    if not isinstance(name, str):
+        raise mistake("give a text", "fix")
+    try:
+        return load_model(info.context.folder / name)
+    except HushgridError as error:
+        raise mistake(str(error), "whole") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile(Table):
+    """A [[models]] table that names a file.
+
+    Attributes:
+        file: The model.
+        provenance: Where it comes from.
+    """
+
+    file: Annotated[Any, PlainValidator(_loaded), fix("give the path of a model file")]
+    provenance: Text = ""
+
+
+def _model(table: Any, info: Info) -> Any:
+    named = isinstance(table, Mapping) and "file" in table
+    return adapter(ModelFile if named else Chained).validate_python(table, context=info.context)
+
+
+_GROUPS: TypeAdapter[list[Group]] = TypeAdapter(
+    Annotated[list[Group], fix("give at least one [[houses]] table", min_length=1)]
+)
+_MODELS: TypeAdapter[list[Any]] = TypeAdapter(
+    Annotated[
+        list[Annotated[Any, PlainValidator(_model)]],
+        fix("give at least one [[models]] table", min_length=1),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneTable(Table):
+    """The [zone] table.
+
+    Attributes:
+        id: Name of the zone.
+    """
+
+    id: Text
+
+    @field_validator("id")
+    @classmethod
+    def _named(cls, name: str, info: Info) -> str:
+        """A name is part of topics, paths and addresses of a service."""
+        if info.context.service and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+            raise mistake("give 1 to 64 letters, digits, dots, dashes or underscores", "fix")
+        if not name:
+            raise mistake("give a non-empty name", "fix")
+        return name
+
+
+# ---- the file
+
 SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
 OPTIONAL_TABLES = {"learned", "service"}  # origin of the models, times
-SERVICE = {  # keys of [service]; a zone file uses interval and time_zone, a service all of them
-    *("mode", "begins", "time_zone", "interval", "meter_interval", "grace", "retention"),
-    *("currency", "fallback_rate", "budget", "accept_error", "key", "zones", "share"),
-}
-GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service file only
-POLICY_KEYS = {"secret", "rho", "eta_set_by"}  # of [policy], read by a service file only
-_TIMED = {"law", "from", "share"}  # of every law, in addition to its family's own
-_FAMILIES: dict[str, Any] = dict(FAMILIES)
-_LAW_KEYS = {f.name for law in _FAMILIES.values() for f in fields(law)} | _TIMED | {"parts"}
+POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by"})  # of [policy], read by a service alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -344,120 +629,169 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
 
     Raises:
         ConfigError: Every mistake in the file, each with its line.
+        FileError: If `seconds` does not divide a day.
     """
     file = TomlFile(path, written)
     file.check()
+    if seconds is not None and step_seconds(seconds) is None:
+        raise FileError(
+            f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
+        )
     content, faults = file.content, file.faults
-    check_keys(content, "", SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, faults)
-    length = _interval(content, faults) if seconds is None else seconds
-    scenario = read_scenario(content, file.folder, length, faults, GROUP_KEYS)
-    policy = read_policy(content["policy"], faults, POLICY_KEYS) if "policy" in content else None
-    learned = read_provenance(content, faults)
+    check_tables(content, SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, faults)
+    service = content.get("service", {})
+    if seconds is None:
+        steps = read(Steps, service, ("service",), faults)
+        seconds = steps.interval if steps else ANY
+    scenario = read_scenario(file, Context(file.folder, seconds))
+    policy = read_policy(content["policy"], faults) if "policy" in content else None
+    learned = read_provenance(file)
     file.check()
     assert scenario is not None
     assert policy is not None
-    terms = (scenario, policy, provenance_of(content), length, learned)
-    return ZoneFile(*terms, _time_zone(content), _meters(content, scenario.zone.n_houses))
-
-
-def _time_zone(content: Table) -> str:
-    """Zone of the times of day, UTC by default; a service checks the name."""
-    table = content.get("service")
-    given = table.get("time_zone", "UTC") if isinstance(table, Mapping) else "UTC"
-    return given if isinstance(given, str) else "UTC"
-
-
-def _meters(content: Table, houses: int) -> tuple[str, ...]:
-    """The meters of all houses if the file lists them; a service reads the other forms too."""
     lists = [group.get("meters") for group in content["houses"]]
-    if not all(isinstance(each, list) for each in lists):
-        return ()
-    names = tuple(str(name) for each in lists for name in each)
-    return names if len(set(names)) == houses == len(names) else ()
+    each = tuple(str(one) for some in lists if isinstance(some, list) for one in some)
+    listed = all(isinstance(some, list) for some in lists)
+    all_there = listed and len(each) == len(set(each)) == scenario.zone.n_houses
+    time_zone = service.get("time_zone", "UTC")
+    return ZoneFile(
+        scenario,
+        policy,
+        provenance_of(content),
+        seconds,
+        learned,
+        time_zone if isinstance(time_zone, str) else "UTC",  # a service checks the name
+        each if all_there else (),
+    )
 
 
-def _interval(content: Table, faults: Faults) -> int:
-    """The length of a step [s], from service.interval."""
-    table = content.get("service", {})
-    check_keys(table, "service.", SERVICE, SERVICE, faults)
-    if not isinstance(table, Mapping):
-        return ANY
-    seconds = step_seconds(table.get("interval", SECONDS))
-    if seconds is None:
-        faults.add(
-            "service.interval",
-            f"service.interval is {display(table['interval'])}; give {INTERVALS}.",
-        )
-    return seconds or ANY
-
-
-def read_scenario(
-    content: Table,
-    folder: Path,
-    seconds: int,
-    faults: Faults,
-    group_keys: frozenset[str] = frozenset(),
-) -> Scenario | None:
+def read_scenario(file: TomlFile, context: Context) -> Scenario | None:
     """Read zone, tariff, models and laws.
 
     Args:
-        content: The zone file.
-        folder: Folder of its model files.
-        seconds: Length of a step [s].
-        faults: Receives every mistake.
-        group_keys: Keys of [[houses]] that the caller reads itself.
+        file: The zone file; receives every mistake.
+        context: Length of a step, and whether a service reads it.
 
     Returns:
         The scenario; None where there is a mistake.
     """
-    before = len(faults)
-    name = "?"
-    if "zone" in content and check_keys(content["zone"], "zone.", {"id"}, set(), faults):
-        name = text(content["zone"], "zone.", "id", faults) or name
-        if content["zone"]["id"] == "":
-            faults.add("zone.id", "zone.id is ''; give a non-empty name.")
-    tariff = build(Tariff, content["tariff"], "tariff.", faults) if "tariff" in content else None
-    elasticity = None
-    if "elasticity" in content:
-        elasticity = build(Elasticity, content["elasticity"], "elasticity.", faults)
-    groups = tables(content, "houses", faults) if "houses" in content else ()
-    for i, group in enumerate(groups):
-        keys = GROUP | group_keys
-        check_keys(group, f"houses[{i}].", keys, {"chain", "provenance", *group_keys}, faults)
-        if "provenance" in group:
-            text(group, f"houses[{i}].", "provenance", faults)
-        whole(group, f"houses[{i}].", "count", faults)
-        whole(group, f"houses[{i}].", "bound", faults)
-    day = DaySteps(seconds, faults)
-    sound = len(faults) == before and bool(groups)
-    counts = [group["count"] for group in groups] if sound else [1] * len(groups)
-    laws_before = len(faults)
-    consumption = None
-    with faults.within("houses"):
-        consumption = _consumption(groups, counts, elasticity, day)
-    sound = sound and len(faults) == laws_before
-    models: list[OccupancyModel | None] = []
-    given = tables(content, "models", faults) if "models" in content else ()
-    for i, table in enumerate(given):
-        models.append(None)
-        with faults.within(f"models[{i}]"):
-            models[i] = _model(table, f"models[{i}].", groups, counts, folder, day)
-    if not sound or consumption is None:
+    content, faults, before = file.content, file.faults, len(file.faults)
+    kinds: dict[str, Any] = {
+        "zone": ZoneTable,
+        "tariff": Tariff,
+        "elasticity": Elasticity,
+        "houses": _GROUPS,
+        "models": _MODELS,
+    }
+    found = {
+        key: read(kind, content[key], (key,), faults, context)
+        for key, kind in kinds.items()
+        if key in content
+    }
+    _check_houses(file, context)
+    if len(faults) > before or not {"zone", "tariff", "houses", "models"} <= set(found):
         return None
+    groups, steps = found["houses"], _DAY // context.seconds
+    counts = [group.count for group in groups]
     with faults.within("houses"):
-        zone = Zone(name, np.repeat([group["bound"] for group in groups], counts))
+        consumption = _consumption(groups, found.get("elasticity"), steps)
+        zone = Zone(found["zone"].id, np.repeat([group.bound for group in groups], counts))
         consumption.check_fits(zone.bound)
-        for i, model in enumerate(models):
-            with faults.within(f"models[{i}].file"):
-                if model is not None:
-                    check_models([model], zone.n_houses)
-        if len(faults) == before and tariff is not None:
-            fitting = tuple(model for model in models if model is not None)
-            return Scenario(zone, tariff, fitting, consumption)
+        models: list[OccupancyModel] = []
+        for i, table in enumerate(found["models"]):
+            loaded = isinstance(table, ModelFile)
+            with faults.within(f"models[{i}].file" if loaded else f"models[{i}]"):
+                model = table.file if loaded else _occupancy(table, i, groups, steps)
+                models += check_models([model], zone.n_houses)
+        if len(faults) == before:
+            return Scenario(zone, found["tariff"], tuple(models), consumption)
     return None
 
 
-def provenance_of(content: Table) -> dict[str, str]:
+def tables_of(file: TomlFile, key: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """The tables of an array as they are written.
+
+    Args:
+        file: The file.
+        key: The array.
+
+    Returns:
+        Number and content of each; what is no table is left out.
+    """
+    given = file.content.get(key)
+    listed = enumerate(given if isinstance(given, list) else ())
+    return [(i, one) for i, one in listed if isinstance(one, Mapping)]
+
+
+def _check_houses(file: TomlFile, context: Context) -> None:
+    """Check houses against the models' chains, and their number, as far as they are known."""
+    groups, houses = tables_of(file, "houses"), 0
+    for _, model in tables_of(file, "models"):
+        chains: Any = model.get("chains")
+        for i, group in groups if isinstance(chains, Mapping) and chains else ():
+            name = group.get("chain")
+            if not isinstance(name, str) or name not in chains:
+                file.faults.add(
+                    f"houses[{i}].chain",
+                    f"houses[{i}].chain is {display(name)}; give one of {', '.join(chains)}.",
+                )
+    for i, group in groups:
+        houses += 0 if file.faults.at(f"houses[{i}].count") else group.get("count", 0)
+    if context.service and houses > MOST_HOUSES:
+        file.faults.add(
+            "houses", f"houses has {houses} houses; give a zone at most {MOST_HOUSES} of them."
+        )
+
+
+def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: int) -> Consumption:
+    """A density class for each group of houses; laws may change at given times of day."""
+    laws: list[Law] = []
+    absent, present = list[_Starts](), list[_Starts]()
+    for group in groups:
+        for timed, column in ((group.absent, absent), (group.present, present)):
+            numbers = range(len(laws), len(laws) + len(timed))
+            column.append(_from_midnight(zip((one.from_ for one in timed), numbers, strict=True)))
+            laws += [one.law for one in timed]
+    cuts = sorted({start for starts in (*absent, *present) for start, _ in starts})
+    calendar = Calendar(np.searchsorted(cuts, np.arange(steps), side="right") - 1)
+
+    def at(column: list[_Starts]) -> Int32s:
+        held = [[[law for start, law in one if start <= cut][-1] for one in column] for cut in cuts]
+        return np.array(held, np.int32)
+
+    kinds = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int32)
+    return Consumption(tuple(laws), at(absent), at(present), kinds, calendar, elasticity)
+
+
+def _occupancy(table: Chained, number: int, groups: Sequence[Group], steps: int) -> OccupancyModel:
+    """A model with slots of a day, or of a weekday followed by those of a weekend day."""
+    chains, order = table.chains.values(), list(table.chains)
+    days = [[_matrices(chain.periods, steps) for chain in chains]]
+    slots = np.arange(steps)
+    if any(chain.weekend for chain in chains):
+        days.append([_matrices(chain.weekend or chain.periods, steps) for chain in chains])
+        slots = np.concatenate([np.tile(slots, 5), np.tile(slots + steps, 2)])
+    return OccupancyModel.factored(
+        [[1 - chain.home_at_start, chain.home_at_start] for chain in chains],
+        np.concatenate([np.stack(day, axis=1) for day in days]),
+        calendar=Calendar(slots),
+        chain_of=np.repeat(
+            [order.index(group.chain) for group in groups], [group.count for group in groups]
+        ),
+        name=f"models[{number}]" if table.name is None else str(table.name),
+    )
+
+
+def _matrices(periods: Sequence[Period], steps: int) -> Floats:
+    """(steps, 2, 2) transition matrices of a day."""
+    a = np.empty((steps, 2, 2))
+    for start, i in _from_midnight((one.from_, i) for i, one in enumerate(periods)):
+        leave, come = periods[i].leave, periods[i].come
+        a[start:] = [[1 - come, come], [leave, 1 - leave]]
+    return a
+
+
+def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
     """Where each model and each group's laws come from.
 
     Args:
@@ -474,29 +808,22 @@ def provenance_of(content: Table) -> dict[str, str]:
     return found
 
 
-def read_policy(table: Any, faults: Faults, also: set[str] | None = None) -> Policy | None:
-    """Read the [policy] table; its window is a table in it.
+def read_policy(table: Any, faults: Faults) -> Policy | None:
+    """Read the [policy] table.
 
     Args:
         table: The table, or what was given in its place.
         faults: Receives every mistake.
-        also: Keys that the caller reads itself.
 
     Returns:
         The policy; None where there is a mistake.
     """
-    before = len(faults)
     if isinstance(table, Mapping) and table.get("secret") == "trajectory":
         delta: Any = table.get("delta")  # the promise's, where it is not the noise's
         if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
             table = {key: value for key, value in table.items() if key != "delta"}
-    if isinstance(table, Mapping) and "window" in table:
-        window = build(Window, table["window"], "policy.window.", faults)
-        table = {key: value for key, value in table.items() if key != "window"}
-        if window is not None:
-            table["window"] = window
-    found: PolicyTable | None = build(PolicyTable, table, "policy.", faults, also)
-    return found.policy if found is not None and len(faults) == before else None
+    found: PolicyTable | None = read(PolicyTable, table, ("policy",), faults)
+    return found.policy if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,6 +841,9 @@ class PolicyTable(Policy):
     Raises:
         PolicyError: If keys of several schedules are set, or a value is not allowed.
     """
+
+    unread: ClassVar[frozenset[str]] = POLICY_KEYS
+    tables: ClassVar[Mapping[str, Any]] = {"window": Window}
 
     schedule: Schedule = field(default_factory=Even, init=False)
     epsilon_t: tuple[float, ...] = ()
@@ -562,158 +892,3 @@ class PolicyTable(Policy):
         # a whole 0 as it is written: the first version's digest is of its text
         own = bool(self.negligible) or isinstance(self.negligible, int)
         return chosen or (leaving if own else per_step(self.epsilon_t))
-
-
-def _consumption(
-    groups: Sequence[Table], counts: Sequence[int], elasticity: Elasticity | None, day: DaySteps
-) -> Consumption | None:
-    """A density class for each group of houses; laws may change at given times of day."""
-    before = len(day.faults)
-    unbound = {i for i in range(len(groups)) if day.faults.at(f"houses[{i}].bound")}
-    laws: list[Law | None] = []
-    timed: dict[str, list[list[tuple[int, int]]]] = {"absent": [], "present": []}
-    for i, group in enumerate(groups):
-        bound = group["bound"] if i not in unbound else MAX_BOUND  # which no law is above
-        for state, column in timed.items():
-            if state in group:
-                given, place = group[state], f"houses[{i}].{state}"
-                column.append(_timed_laws(given, place, bound, laws, day))
-    if len(day.faults) > before or unbound or not groups or any(law is None for law in laws):
-        return None
-    if len(timed["absent"]) != len(groups) or len(timed["present"]) != len(groups):
-        return None  # noted before
-    cuts = sorted({start for column in timed.values() for house in column for start, _ in house})
-    calendar = Calendar(np.searchsorted(cuts, np.arange(day.steps), side="right") - 1)
-
-    def at(column: Sequence[Sequence[tuple[int, int]]]) -> Any:
-        def holding(house: Sequence[tuple[int, int]], cut: int) -> int:
-            return [law for start, law in house if start <= cut][-1]
-
-        return np.array([[holding(house, cut) for house in column] for cut in cuts])
-
-    kinds = np.repeat(np.arange(len(groups)), counts).astype(np.int32)
-    sound = tuple(law for law in laws if law is not None)
-    return Consumption(
-        sound, at(timed["absent"]), at(timed["present"]), kinds, calendar, elasticity
-    )
-
-
-def _timed_laws(
-    given: Any, place: str, bound: int, laws: list[Law | None], day: DaySteps
-) -> list[tuple[int, int]]:
-    """(step of the day, number of the law from then on); the laws are added to `laws`."""
-    given = given if isinstance(given, list) else [given]
-    if not given:
-        day.faults.add(place, f"{place} is empty; give a law.")
-        return [(0, 0)]
-    starts = []
-    for j, table in enumerate(given):
-        where = f"{place}[{j}]." if len(given) > 1 else f"{place}."
-        laws.append(_law(table, where, bound, day.faults))
-        if isinstance(table, Mapping):
-            starts.append((day.step_of(table.get("from", "00:00"), where), len(laws) - 1))
-    return day.from_midnight(starts, place) if len(starts) == len(given) else [(0, 0)]
-
-
-def _law(table: Any, place: str, bound: int, faults: Faults) -> Law | None:
-    if not isinstance(table, Mapping) or "law" not in table:
-        check_keys(table, place, _LAW_KEYS, _LAW_KEYS - {"law"}, faults)
-        return None
-    if table["law"] == "mixture":
-        return _mixture(table, place, bound, faults)
-    if str(table["law"]) not in FAMILIES:
-        one = ", ".join([*FAMILIES, "mixture"])
-        faults.add(f"{place}law", f"{place}law is {display(table['law'])}; give one of {one}.")
-        return None
-    arguments = {key: value for key, value in table.items() if key not in _TIMED}
-    if table["law"] != "histogram":
-        arguments.setdefault("top", bound)
-    law: Law | None = build(FAMILIES[table["law"]], arguments, place, faults, _TIMED)
-    if law is not None and law.top > bound:
-        key = f"{place}{'weights' if table['law'] == 'histogram' else 'top'}"
-        faults.add(
-            key, f"{key} reaches {law.top} Wh but the bound is {bound} Wh; end it at the bound."
-        )
-        return None
-    return law
-
-
-def _mixture(table: Table, place: str, bound: int, faults: Faults) -> Law | None:
-    """`parts`: laws, each with its `share`."""
-    before = len(faults)
-    check_keys(table, place, {"law", "from", "share", "parts"}, {"from", "share"}, faults)
-    given = tables(table, "parts", faults, place) if "parts" in table else ()
-    laws = [_law(part, f"{place}parts[{i}].", bound, faults) for i, part in enumerate(given)]
-    for i, part in enumerate(given):
-        if "share" not in part:
-            key = f"{place}parts[{i}].share"
-            faults.add(key, f"{key} is not set; give it a value.")
-    shares = [
-        probability(part, f"{place}parts[{i}].", "share", faults) for i, part in enumerate(given)
-    ]
-    sound = [law for law in laws if law is not None]
-    if len(faults) > before or not given or len(sound) < len(laws):
-        return None
-    with faults.within(f"{place}parts"):
-        return Mixture(sound, shares)
-    return None
-
-
-def _model(
-    table: Table,
-    place: str,
-    groups: Sequence[Table],
-    counts: Sequence[int],
-    folder: Path,
-    day: DaySteps,
-) -> OccupancyModel | None:
-    faults, before = day.faults, len(day.faults)
-    if "provenance" in table:
-        text(table, place, "provenance", faults)
-    if "file" in table:
-        check_keys(table, place, {"file", "provenance"}, {"provenance"}, faults)
-        name = text(table, place, "file", faults)
-        if name is not None:
-            with faults.within(f"{place}file"):
-                return load_model(folder / name)
-        return None
-    keys = {"name", "chains", "structural_zeros", "provenance"}
-    check_keys(table, place, keys, {"name", "structural_zeros", "provenance"}, faults)
-    chains = table.get("chains")
-    if "structural_zeros" in table:
-        text(table, place, "structural_zeros", faults)
-    if not isinstance(chains, Mapping) or not chains:
-        if "chains" in table:
-            faults.add(
-                f"{place}chains",
-                f"{place}chains is {display(chains)}; give a table for each chain.",
-            )
-        return None
-    for i, group in enumerate(groups):
-        if not isinstance(group.get("chain"), str) or group["chain"] not in chains:
-            faults.add(
-                f"houses[{i}].chain",
-                f"houses[{i}].chain is {display(group.get('chain'))};"
-                f" give one of {', '.join(chains)}.",
-            )
-    initial, transition = chains_of(chains, f"{place}chains.", day)
-    if len(faults) > before or not groups:
-        return None
-    order, weekly = list(chains), len(transition[0]) > day.steps
-    slots = np.arange(day.steps)
-    if weekly:
-        slots = np.concatenate([np.tile(slots, 5), np.tile(slots + day.steps, 2)])
-    model = OccupancyModel.factored(
-        initial,
-        np.stack(transition, axis=1),
-        calendar=Calendar(slots),
-        chain_of=np.repeat([order.index(group["chain"]) for group in groups], counts),
-        name=str(table.get("name", place.rstrip("."))),
-    )
-    if model.has_zeros and not table.get("structural_zeros"):
-        faults.add(
-            f"{place}structural_zeros",
-            f"{place}structural_zeros is not set but a chance is 0 or 1; move it inside (0, 1),"
-            " or say who declares it impossible and why.",
-        )
-    return model

@@ -33,9 +33,10 @@ from hushgrid.audit.evidence import (
 from hushgrid.compare.attack import Recording
 from hushgrid.errors import ExtraError, FileError, HushgridError, LedgerError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.interval_plan import EpochTimes, laid
 from hushgrid.files.models import is_trace, load_trace
 from hushgrid.files.results import read_text
-from hushgrid.files.service_file import EpochTimes, is_service, laid, load_deployment
+from hushgrid.files.service_file import is_service, load_deployment
 from hushgrid.files.toml import TomlFile
 from hushgrid.files.zone_file import ZoneFile, load_zone, zone_of
 from hushgrid.model.occupancy import OccupancyModel

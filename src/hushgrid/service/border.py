@@ -28,7 +28,7 @@ from hushgrid.accounting.epochs import (
 from hushgrid.accounting.temporal import leakage_by_houses
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.files.service_file import EpochTimes, as_before, in_epoch, laid, planned_otherwise
+from hushgrid.files.interval_plan import EpochTimes, as_before, in_epoch, laid, planned_otherwise
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.scenario import Scenario

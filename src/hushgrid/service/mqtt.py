@@ -213,7 +213,8 @@ class MqttPrices(MqttOut):
     def __init__(self, mqtt: Mqtt, client_id: str = "hushgrid-prices") -> None:
         if not mqtt.prices:
             raise ServiceError("mqtt prices is missing; give the topic prices go out on.")
-        self._topic, self._prefix = mqtt.prices, mqtt.home_assistant
+        self._topic = mqtt.prices
+        self._prefix = mqtt.home_assistant_prefix if mqtt.home_assistant else None
         self._announced: set[str] = set()
         super().__init__(mqtt, client_id)
 

@@ -1,0 +1,302 @@
+"""Plan of an interval promise, which is about all releases, those of neighbouring epochs included.
+
+It covers a run of steps in local time: the epoch as the first of its kind and what follows it, then
+what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
+remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
+from hushgrid.files.deployment import Pattern, Promise, ZoneService, localised, localised_at
+from hushgrid.mechanism.policy import Policy
+from hushgrid.model.scenario import Scenario
+from hushgrid.planning.expected_error import MOST_CUT
+from hushgrid.planning.planner import Plan, plan
+
+_DAY = 86_400  # [s]
+_SETTLED = 1e-5  # relative: the noise no longer changes with the steps around an epoch
+
+
+class EpochTimes(NamedTuple):
+    """When the steps of an epoch are.
+
+    Attributes:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name of the zone of times of day.
+    """
+
+    begins: int
+    seconds: int
+    horizon: int
+    time_zone: str
+
+
+class Planned(NamedTuple):
+    """A policy with what its plan counts; see `ZoneService`.
+
+    Attributes:
+        policy: The policy.
+        leakage: Leakage about one interval of one house; None where it is not planned for.
+        memory: Steps without releases after which nothing of a leakage is left; None where it
+            stays.
+        reach: Steps before the epoch and after it that were counted with it.
+    """
+
+    policy: Policy
+    leakage: float | None = None
+    memory: int | None = None
+    reach: int | None = None
+
+
+@lru_cache(maxsize=128)
+def interval_plan(
+    pattern: Pattern, promise: Promise, place: EpochTimes, *, alone: bool = False
+) -> Planned:
+    """The policy that keeps an interval promise, among epochs like it before and after.
+
+    Args:
+        pattern: the zone before it is laid over time.
+        promise: what is promised about the secret `interval`.
+        place: the epoch's steps.
+        alone: plan as versions did that counted no other epoch: the epoch on its own, its clamp
+            without a bound on what it cuts.
+
+    Returns:
+        The plan. Where leakage does not fade in silence its memory is None and the epoch is on its
+        own. With releases it can fade more slowly: then more steps around the epoch are counted,
+        until the noise no longer changes or up to 32 days; beyond that they are repeated.
+
+    Raises:
+        PlanError: the promise allows so little noise that leakage does not fade under it.
+    """
+    memory = None if alone else memory_of(pattern, place)
+    day = _DAY // place.seconds
+    longer = [] if memory is None else [n * day for n in PERIODS if n * day > memory]
+    epsilon = 0.0
+    for reach in (memory, *longer):
+        world, running = _run(pattern, place, reach)
+        calendars = [world.consumption.calendar, *(model.calendar for model in world.models)]
+        slots = tuple(calendar.slots.tobytes() for calendar in calendars)
+        found = _plan_over(_Steps(world, pattern, slots), promise, place.horizon, running, alone)
+        before, epsilon = epsilon, found.policy.epsilon
+        if found.running == running or abs(epsilon - before) <= _SETTLED * epsilon:
+            break
+    return Planned(found.policy, found.leakage, memory, reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A pattern laid over steps; equal where the same part of it is at every step."""
+
+    world: Scenario = field(compare=False)
+    pattern: Pattern
+    slots: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=128)
+def _plan_over(
+    steps: _Steps, promise: Promise, horizon: int, running: int | None, alone: bool
+) -> Plan:
+    """The plan for such steps; epochs at the same times of like days have the same one."""
+    terms = replace(steps.pattern.terms, horizon=horizon)
+    most_cut = None if alone else MOST_CUT
+    return plan_of(steps.world, promise, terms, most_cut=most_cut, running=running)
+
+
+def plan_of(world: Scenario, promise: Promise, terms: Policy, **more: Any) -> Plan:
+    """The plan that keeps a promise.
+
+    Args:
+        world: The zone over the steps of its horizon.
+        promise: What is promised about a secret other than a window.
+        terms: Policy before planning.
+        more: As in `hushgrid.plan`.
+
+    Returns:
+        The plan.
+
+    Raises:
+        PlanError: If the promise cannot be kept with these terms.
+    """
+    return plan(
+        world.zone,
+        world.tariff,
+        world.models,
+        world.consumption,
+        secret=promise.secret,  # type: ignore[arg-type]
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        terms=terms,
+        rho=promise.rho,
+        **more,
+    )
+
+
+def interval_run(service: ZoneService) -> tuple[Scenario, int | None] | None:
+    """The steps that an interval promise of a zone is planned over, as in `interval_plan`.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The scenario over those steps and how many of them count, or None where the zone's file is
+        not known.
+    """
+    pattern, promise = service.pattern, service.promise
+    if pattern is None:
+        return None
+    place = EpochTimes(service.begins, service.seconds, service.policy.horizon, service.time_zone)
+    if promise is not None and promise.secret == "interval":
+        return _run(pattern, place, interval_plan(pattern, promise, place).reach)
+    return _run(pattern, place, memory_of(pattern, place))
+
+
+def _run(pattern: Pattern, place: EpochTimes, memory: int | None) -> tuple[Scenario, int | None]:
+    if memory is None:
+        return laid(pattern, place), None
+    world = _among_others(pattern, place, memory)
+    return world, len(world.models[0].calendar.slots)
+
+
+def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
+    """The pattern in local time over the steps of an epoch.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+
+    Returns:
+        The scenario with one slot for each step.
+    """
+    return localised(pattern.scenario, **place._asdict())
+
+
+def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
+    """Steps without releases, before the epoch and after it, that leave nothing of any leakage.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+
+    Returns:
+        The number of steps; None where leakage does not fade.
+    """
+    day = _DAY // place.seconds
+    end = place.begins + (place.horizon - 1) * place.seconds
+    for days in PERIODS:
+        steps = days * day
+        before = place.begins - steps * place.seconds
+        if max(kept(pattern, place, at, steps) for at in (before, end)) <= FORGOTTEN:
+            return steps
+    return None
+
+
+def kept(pattern: Pattern, place: EpochTimes, start: int, steps: int) -> float:
+    """The share of a leakage about one step that is left after steps without releases.
+
+    The chain begins a day earlier with every state possible, so that what is possible does not
+    depend on where it begins.
+
+    Args:
+        pattern: The zone before its patterns are laid over time.
+        place: The epoch's steps.
+        start: Start of the step [UTC epoch s].
+        steps: Number of steps without releases.
+
+    Returns:
+        A share from 0 to 1.
+    """
+    day = _DAY // place.seconds
+    world = laid(
+        pattern, place._replace(begins=start - day * place.seconds, horizon=day + steps + 1)
+    )
+    return kept_by_silence(world.models, day + 1, day + 1 + steps, starts=False)
+
+
+def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
+    """The epoch and what follows it, then all that may precede, come and follow, in local time.
+
+    The second part begins at the time of the day at which the first one ends.
+    """
+    day = _DAY // place.seconds
+    after = memory + -(place.horizon + 2 * memory) % day
+    steps = [np.arange(place.horizon + after), np.arange(-memory, place.horizon + after)]
+    starts = place.begins + place.seconds * np.concatenate(steps).astype(np.int64)
+    return localised_at(pattern.scenario, starts, seconds=place.seconds, time_zone=place.time_zone)
+
+
+def in_epoch(
+    service: ZoneService, begins: int, horizon: int | None = None, *, alone: bool = False
+) -> ZoneService | None:
+    """The zone with the same terms for another epoch.
+
+    Args:
+        service: A zone with an interval promise.
+        begins: Start of the other epoch [UTC epoch s].
+        horizon: Its steps; by default as many as now.
+        alone: As in `interval_plan`.
+
+    Returns:
+        The zone; None where its file is not known or it has another promise.
+    """
+    pattern, promise = service.pattern, service.promise
+    if pattern is None or promise is None or promise.secret != "interval":
+        return None
+    steps = service.policy.horizon if horizon is None else horizon
+    place = EpochTimes(begins, service.seconds, steps, service.time_zone)
+    policy, leakage, memory, _ = interval_plan(pattern, promise, place, alone=alone)
+    return replace(
+        service,
+        scenario=laid(pattern, place),
+        policy=policy,
+        begins=begins,
+        leakage=leakage,
+        memory=memory,
+    )
+
+
+def planned_otherwise(service: ZoneService) -> bool:
+    """Whether earlier versions could have planned other terms from the same file.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        True if so.
+    """
+    promise = service.promise
+    return (
+        service.pattern is not None
+        and promise is not None
+        and service.policy.schedule.per_release
+        and (promise.secret == "interval" or promise.rho is not None)
+    )
+
+
+def as_before(service: ZoneService) -> ZoneService | None:
+    """The zone as earlier versions planned it.
+
+    Args:
+        service: The zone.
+
+    Returns:
+        The zone; None where they planned as now, or its file is not known.
+    """
+    pattern, promise = service.pattern, service.promise
+    if pattern is None or promise is None or not planned_otherwise(service):
+        return None
+    if promise.secret == "interval":
+        return in_epoch(service, service.begins, alone=True)
+    if promise.secret == "window":
+        return None
+    policy = plan_of(service.scenario, promise, pattern.terms, most_cut=None).policy
+    return replace(service, policy=policy)
