@@ -23,9 +23,9 @@ from hushgrid.errors import ModelError, ServiceError
 from hushgrid.files.tables import (
     Bool,
     FilePath,
+    FileTable,
     Line,
     Positive,
-    Table,
     duration,
     fix,
     mistake,
@@ -315,7 +315,7 @@ _Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~
 
 
 @dataclass(frozen=True, slots=True)
-class Http(Table):
+class Http(FileTable):
     """The HTTP server.
 
     Attributes:
@@ -359,7 +359,7 @@ class Http(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Mqtt(Table):
+class Mqtt(FileTable):
     """An MQTT broker.
 
     Attributes:
@@ -392,7 +392,7 @@ class Mqtt(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAdr(Table):
+class OpenAdr(FileTable):
     """The OpenADR VTN.
 
     Attributes:

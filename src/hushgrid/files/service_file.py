@@ -31,9 +31,9 @@ from hushgrid.files.tables import (
     Bool,
     Context,
     FilePath,
+    FileTable,
     Info,
     Store,
-    Table,
     Text,
     adapter,
     check_tables,
@@ -90,7 +90,7 @@ class Service(Times):
 
 
 @dataclass(frozen=True, slots=True)
-class Stores(Table):
+class Stores(FileTable):
     """The [stores] table: paths and URLs.
 
     Attributes:
@@ -109,7 +109,7 @@ class Stores(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Publish(Table):
+class Publish(FileTable):
     """The [publish] table.
 
     Attributes:
@@ -120,7 +120,7 @@ class Publish(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Promised(Table):
+class Promised(FileTable):
     """What a service reads of [policy], and the keys that it depends on.
 
     Attributes:
@@ -181,7 +181,7 @@ TABLES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered(Table):
+class Numbered(FileTable):
     """Meter ids that end with four digits or more.
 
     Attributes:
@@ -211,7 +211,7 @@ def _in_file(name: Any, info: Info) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Meters(Table):
+class Meters(FileTable):
     """Meters of a [[houses]] table.
 
     Attributes:

@@ -162,7 +162,7 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
     """Read a table.
 
     Args:
-        kind: What it is: a `Table`, another adapter of pydantic's, or a dataclass of the core.
+        kind: What it is: a `FileTable`, another adapter of pydantic's, or a dataclass of the core.
         table: The table, or what was given in its place.
         loc: Its key.
         faults: Receives every mistake.
@@ -172,7 +172,7 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
         The value; None where there is a mistake.
     """
     try:
-        if isinstance(kind, type) and not issubclass(kind, Table):
+        if isinstance(kind, type) and not issubclass(kind, FileTable):
             return build(kind, table, getattr(kind, "unread", ()))
         validator: Any = kind if isinstance(kind, TypeAdapter) else adapter(kind)
         return validator.validate_python(table, context=context)
@@ -274,7 +274,7 @@ def keys_of(kind: Any) -> dict[str, bool]:
     }
 
 
-class Table:
+class FileTable:
     """A table of a file; its keys are the fields of the dataclass.
 
     Attributes:

@@ -33,11 +33,11 @@ from hushgrid.errors import FileError, HushgridError, PolicyError
 from hushgrid.files.results import load_model, read_text
 from hushgrid.files.tables import (
     Context,
+    FileTable,
     Info,
     Mistakes,
     Positive,
     Probability,
-    Table,
     Text,
     Whole,
     adapter,
@@ -105,7 +105,7 @@ _Entry = TypeVar("_Entry", "Period", "TimedLaw")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times(Table):
+class Times(FileTable):
     """The [service] table of a zone of a service.
 
     Attributes:
@@ -171,7 +171,7 @@ class Times(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Table):
+class Steps(FileTable):
     """The [service] table as a zone file reads it: the length of a step [s]."""
 
     unread: ClassVar[frozenset[str]] = _SERVICE | set(keys_of(Times)) - {"interval"}
@@ -219,7 +219,7 @@ LEAST_POOLED = 15  # homes
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance(Table):
+class Provenance(FileTable):
     """Origin of the models: the [learned] table.
 
     Attributes:
@@ -369,7 +369,7 @@ _LAWS: TypeAdapter[list[TimedLaw]] = TypeAdapter(
 
 
 @dataclass(frozen=True, slots=True)
-class LawKeys(Table):
+class LawKeys(FileTable):
     """Keys of a law in addition to those of its family.
 
     Attributes:
@@ -405,7 +405,7 @@ GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a se
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Table):
+class Group(FileTable):
     """A [[houses]] table.
 
     Attributes:
@@ -443,7 +443,7 @@ class Group(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Period(Table):
+class Period(FileTable):
     """Part of a day.
 
     Attributes:
@@ -461,7 +461,7 @@ Day = Annotated[list[Period], AfterValidator(_apart), fix("give a list of period
 
 
 @dataclass(frozen=True, slots=True)
-class Chain(Table):
+class Chain(FileTable):
     """A chain of an occupancy model.
 
     Attributes:
@@ -484,7 +484,7 @@ class Chain(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Chained(Table):
+class Chained(FileTable):
     """A [[models]] table with chains.
 
     Attributes:
@@ -520,7 +520,7 @@ def _loaded(name: Any, info: Info) -> OccupancyModel:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFile(Table):
+class ModelFile(FileTable):
     """A [[models]] table that names a file.
 
     Attributes:
@@ -549,7 +549,7 @@ _MODELS: TypeAdapter[list[Any]] = TypeAdapter(
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneTable(Table):
+class ZoneTable(FileTable):
     """The [zone] table.
 
     Attributes:
