@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
 # Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
-COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, loss, ndjson, readings'
+COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, loss, readings'
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
@@ -46,7 +46,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_WORLDS=1000 $(BIN)/python -m pytest -q tests/adversary/test_odds.py tests/mechanism/test_support.py
 	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
 	  tests/service/openadr/test_description.py
-	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_plain.py
+	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py

@@ -64,7 +64,7 @@ LONGEST = (
     "adversary/test_factored.py",
     "compare/test_compare.py",
     "audit/test_command.py",
-    "intake/test_plain.py",
+    "intake/test_lines.py",
     "compare/test_attack.py",
     "adversary/test_population.py",
     "service/http/test_openapi.py",

@@ -30,7 +30,8 @@ def is_real(value: Any) -> bool:
     >>> is_real(0.5), is_real(True), is_real("0.5"), is_real(float("nan"))
     (True, False, False, False)
     """
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    real = isinstance(value, (int, float, numbers.Real))  # the first two are found faster
+    return real and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_whole(value: Any) -> bool:

@@ -13,8 +13,8 @@ from hushgrid.intake.text import (
     LOW_CARBON_LONDON,
     PECAN_STREET,
     ColumnMapping,
-    blocks,
     lines,
+    open_bytes,
 )
 
 HEADER = "meter_id,start_utc,duration_s,wh\n"
@@ -221,14 +221,15 @@ def test_batches_number_their_lines_on() -> None:
 
 def test_lines_that_are_dropped_while_they_come() -> None:
     chunks = [b"a\n" + b"x" * 50, b"y" * (3 << 20), b"z\nb\n", b"w" * 99]
-    parts = list(lines(chunks, limit=64))
+    parts = list(lines(open_bytes(chunks), limit=64))
     numbered = [(part.first + i, text) for part in parts for i, text in enumerate(part.text)]
     assert numbered == [(1, "a"), (2, ""), (3, "b"), (4, "")]
     assert [at for part in parts for at, _ in part.broken] == [2, 4]
 
 
-def test_blocks_are_bounded_either_way() -> None:
-    sizes = [len(block) for block in blocks([b"x"] * 5000 + [b"y" * 100_000], size=1000)]
-    assert sum(sizes) == 105_000
-    assert max(sizes) < 2000
-    assert min(sizes[:-1]) >= 1000
+@pytest.mark.parametrize("size", [1, 7, 1000, 200_000])
+def test_chunks_of_any_size_make_one_file(size: int) -> None:
+    data = bytes(range(256)) * 400
+    stream = open_bytes([b"", *(data[at : at + size] for at in range(0, len(data), size)), b""])
+    assert stream.read(1000) + stream.readline(1000) + stream.read() == data
+    assert stream.read(5) == b""

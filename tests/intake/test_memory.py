@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hushgrid import IntakeError
+from hushgrid.intake.arrow import _thrift_struct, parse_parquet
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches, parse_json
 from hushgrid.intake.text import CANONICAL
-from tests.intake.renderings import entry, espi_meter, espi_type, feed
+from tests.intake.renderings import Row, arrow_of, as_table, entry, espi_meter, espi_type, feed
 
 MIB = 1 << 20
 HEAD = b"meter_id,start_utc,duration_s,wh\n"
@@ -146,3 +154,141 @@ def test_an_element_without_an_end_is_refused_on_the_way() -> None:
             parse_json(never_ending())
 
     assert peak(work) < 12
+
+
+MEASURED = """
+import sys, pyarrow as pa, pyarrow.parquet as pq
+from hushgrid import IntakeError
+from hushgrid.intake.arrow import parse_arrow, parse_parquet
+data = open(sys.argv[2], "rb").read()
+plain = lambda _: pq.read_table(sys.argv[2])
+read = {"arrow": parse_arrow, "parquet": parse_parquet, "pyarrow": plain}
+try:
+    found = read[sys.argv[1]](data)
+    text = f"{len(found.readings)} {found.malformed}"
+except (IntakeError, OSError) as error:
+    text = str(error)
+print(pa.default_memory_pool().max_memory(), text)
+"""
+
+
+def arrow_peak(kind: str, data: bytes, path: Path) -> tuple[float, str]:
+    """The most memory that pyarrow holds at once [MiB], in a process of its own; what was read."""
+    file = path / "data"
+    file.write_bytes(data)
+    command = [sys.executable, "-c", MEASURED, kind, str(file)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    size, _, text = found.strip().partition(" ")
+    return int(size) / MIB, text
+
+
+def rows_of(n: int) -> list[Row]:
+    return [("a", 900 * i, 900, i % 7) for i in range(n)]
+
+
+def parquet_of(table: pa.Table, **how: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, store_schema=False, **how)
+    return out.getvalue()
+
+
+def zigzag(number: int) -> bytes:
+    """As Thrift's compact protocol writes it."""
+    left, out = number << 1, b""
+    while left > 127:
+        left, out = left >> 7, out + bytes([left & 127 | 128])
+    return out + bytes([left])
+
+
+def with_claim(data: bytes, column: int, size: int) -> bytes:
+    """The first page of a column claims another decompressed size; the header keeps its length."""
+    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(column).data_page_offset
+    file = io.BytesIO(data)
+    file.seek(at)
+    header, end = _thrift_struct(file), file.tell()
+    kind = b"\x15" + zigzag(header[1]) + b"\x15"
+    head = data[at:end].replace(kind + zigzag(header[2]), kind + zigzag(size), 1)
+    extra = len(head) - (end - at)  # taken from the statistics: a maximum of 8 bytes
+    begin = head.index(b"\x18\x08")
+    head = (
+        head[:begin]
+        + bytes([0x18, 8 - extra])
+        + head[begin + 2 : begin + 10 - extra]
+        + head[begin + 10 :]
+    )
+    assert len(head) == end - at
+    return data[:at] + head + data[end:]
+
+
+@pytest.mark.parametrize(("codec", "version"), [("zstd", "1.0"), ("gzip", "2.0")])
+def test_a_page_that_claims_2_gib_is_refused_unread(
+    codec: str, version: str, tmp_path: Path
+) -> None:
+    table = as_table(rows_of(50_000))
+    data = parquet_of(table, compression=codec, use_dictionary=False, data_page_version=version)
+    assert len(parse_parquet(data).readings) == 50_000
+    broken = with_claim(data, 3, 2**31 - 1)
+    size, text = arrow_peak("parquet", broken, tmp_path)
+    assert "page beyond 64 MiB" in text
+    assert size < 16
+
+
+def test_pyarrow_itself_allocates_what_a_page_claims(tmp_path: Path) -> None:
+    """Else the check would not be needed."""
+    data = parquet_of(as_table(rows_of(50_000)), compression="zstd", use_dictionary=False)
+    assert arrow_peak("pyarrow", with_claim(data, 3, 2**28), tmp_path)[0] > 256
+
+
+LONG = "x" * MIB
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_dictionary_with_one_long_text_for_many_rows(kind: str, tmp_path: Path) -> None:
+    """200 KB that are 10 GB when each row has its own text."""
+    n = 20_000
+    texts = pa.array(["a", LONG])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.arange(n, dtype=np.int32) % 2), texts)
+    table = as_table(rows_of(n)).set_column(0, "meter_id", coded)
+    data = parquet_of(table, compression="zstd") if kind == "parquet" else arrow_of(table, chunk=n)
+    size, text = arrow_peak(kind, data, tmp_path)
+    assert text == f"{n // 2} {n // 2}"
+    assert size < 16
+
+
+def test_texts_that_repeat_their_beginning(tmp_path: Path) -> None:
+    """DELTA_BYTE_ARRAY: each value begins with the one before; 90 KB are 1.5 GB."""
+    n = 1500
+    table = as_table(rows_of(n)).set_column(0, "meter_id", pa.array([LONG] * n))
+    data = parquet_of(
+        table, compression="zstd", use_dictionary=False, write_statistics=False,
+        column_encoding={"meter_id": "DELTA_BYTE_ARRAY"},
+    )  # fmt: skip
+    assert len(data) < MIB
+    del table
+    size, text = arrow_peak("parquet", data, tmp_path)
+    assert text == f"0 {n}"
+    assert size < 1000
+
+
+def test_views_of_one_text(tmp_path: Path) -> None:
+    """A message of 64 MiB could hold a thousand times as much."""
+    text = pa.py_buffer(LONG.encode())
+    views = np.zeros((100, 4), "<i4")
+    views[:, 0], views[:, 1] = MIB, int.from_bytes(b"xxxx", "little")
+    column = pa.Array.from_buffers(pa.string_view(), 100, [None, pa.py_buffer(views), text])
+    data = arrow_of(as_table(rows_of(100)).set_column(0, "meter_id", column), chunk=100)
+    assert len(data) < 2 * MIB
+    size, why = arrow_peak("arrow", data, tmp_path)
+    assert "text beyond 64 MiB" in why
+    assert size < 16
+
+
+def test_a_compressed_buffer_that_claims_2_gib_is_refused_unread(tmp_path: Path) -> None:
+    n = 5_000
+    data = arrow_of(as_table(rows_of(n)), chunk=n, compression="zstd")
+    lengths = (8 * n).to_bytes(8, "little")  # before the starts and before the Wh
+    assert data.count(lengths) == 2
+    broken = data.replace(lengths, (2**31).to_bytes(8, "little"))
+    size, why = arrow_peak("arrow", broken, tmp_path)
+    assert "compressed" in why
+    assert size < 1

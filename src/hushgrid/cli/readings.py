@@ -87,21 +87,12 @@ class _Within:
         """What was parsed, less readings from before the first begins or after the last horizon."""
         from dataclasses import replace
 
-        from hushgrid.intake.readings import Readings
-
         own = parsed.readings
         kept = (own.start >= self._begins) & (own.start < self._ends)
         if kept.all():
             return parsed
         self.outside += int((~kept).sum())
-        some = Readings.trusted(
-            own.names,
-            own.code[kept],
-            start=own.start[kept],
-            duration=own.duration[kept],
-            wh=own.wh[kept],
-        )
-        return replace(parsed, readings=some)
+        return replace(parsed, readings=own.at(kept))
 
 
 def meters(

@@ -24,7 +24,7 @@ from hushgrid._numbers import from_json, rules_of, to_json
 from hushgrid.compare.attack import Recording, Truth
 from hushgrid.errors import ExtraError, FileError, HushgridError
 from hushgrid.files.results import read_text, write_text
-from hushgrid.intake.tables import arrow
+from hushgrid.intake.arrow import arrow
 from hushgrid.learn.em import Design, Fit
 from hushgrid.learn.evaluation import PublishedGroup
 from hushgrid.learn.habits import COLUMNS, Habits, Survey, stationary, survey_of

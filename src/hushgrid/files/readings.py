@@ -24,7 +24,14 @@ from hushgrid.intake.csv import csv_batches, fields_of
 from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches
 from hushgrid.intake.readings import Parsed, collect
-from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping, lines
+from hushgrid.intake.text import (
+    CANONICAL,
+    LOW_CARBON_LONDON,
+    PECAN_STREET,
+    ColumnMapping,
+    lines,
+    open_bytes,
+)
 
 if TYPE_CHECKING:
     from hushgrid.learn.habits import Habits
@@ -363,7 +370,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, ...] | None]:
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror}); give a file.") from None
     place: list[int] | None = None
-    for part in lines(content):
+    for part in lines(open_bytes(content)):
         broken = {at for at, _ in part.broken}
         for at, line in enumerate(part.text, part.first):
             fields = None if at in broken else fields_of(line, ",")

@@ -1,27 +1,73 @@
-"""Readings as Arrow IPC streams and as Parquet files.
+"""Readings as Arrow IPC streams and as Parquet files, by a mapping of their columns.
 
-An Arrow message holds at most 64 MiB and is not compressed: a compressed one would itself declare
-how much memory to allocate. A page of a hostile Parquet file may claim up to 2 GiB before anything
-can be checked, so read Parquet from your own files only; from the network accept JSON, CSV or an
-Arrow stream. The canonical columns are `meter_id, start_utc, duration_s, wh`.
+Accepted types: text or integers for a meter id; timestamps of any unit, or text, for a time;
+integers, whole floats or Arrow durations for a duration; integers, floats, decimals or text for a
+value, rounded to whole Wh, halves to even. A timestamp with a zone is exact; one without is a local
+time of the mapping's zone, UTC by default. A null is malformed. The canonical columns are
+`meter_id, start_utc, duration_s, wh`.
+
+pyarrow allocates what the input claims, so claims are checked before pyarrow sees them. A message
+of a stream holds at most 64 MiB and is not compressed; a page of a Parquet file holds at most 64
+MiB when it is decompressed; texts that share their memory hold at most 64 MiB when they do not.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from hushgrid.errors import IntakeError
-from hushgrid.intake.readings import Parsed, collect
-from hushgrid.intake.tables import Table, arrow
-from hushgrid.intake.text import CANONICAL, ByteSource, ColumnMapping, chunks
+import numpy as np
+from numpy.typing import NDArray
 
-MESSAGE_LIMIT = 1 << 26  # [bytes]
-_HEADER = struct.Struct("<II")  # continuation mark, length of the metadata [bytes]
-_CONTINUES = 0xFFFFFFFF
-_SMALL = 1 << 12  # [bytes]
-_DICTIONARY = 2  # header_type of Message.fbs
+from hushgrid._numbers import Bools, Ints
+from hushgrid.errors import ExtraError, IntakeError
+from hushgrid.intake.readings import (
+    MAX_DURATION,
+    MAX_WH,
+    Fault,
+    Parsed,
+    RawColumns,
+    check_rows,
+    collect,
+)
+from hushgrid.intake.text import (
+    CANONICAL,
+    ByteSource,
+    ColumnMapping,
+    clean_meters,
+    open_bytes,
+    starts_of,
+    values,
+)
+from hushgrid.intake.times import TimeReader, local_instants, text_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LIMIT = 1 << 26  # [bytes]
+
+
+def arrow() -> Any:
+    """Import pyarrow.
+
+    Returns:
+        The module `pyarrow`.
+
+    Raises:
+        ExtraError: If it is not installed.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ExtraError(
+            "Parquet and Arrow need pyarrow, which is not installed;"
+            " install the extra hushgrid[intake]."
+        ) from None
+    return pa
+
+
+# ---- Arrow IPC streams
 
 
 def parse_arrow(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Parsed:
@@ -57,116 +103,76 @@ def arrow_batches(source: ByteSource, mapping: ColumnMapping = CANONICAL) -> Ite
         table = Table(stream.schema, mapping)
         for batch in stream:
             yield table.parsed(batch)
-    except IntakeError:
-        raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, IntakeError):
+            raise
         raise IntakeError(
             f"input is not a sound Arrow IPC stream ({type(error).__name__}); write it again."
         ) from None
 
 
-class _Checked:
-    """The stream as a file, every message measured before Arrow sees it."""
+class _Limited:
+    """A file for pyarrow that refuses to read much at once."""
 
     closed = False
 
     def __init__(self, source: ByteSource) -> None:
-        self._pieces = _pieces(source)
-        self._raw = memoryview(b"")  # not yet checked
-        self._parts: list[bytes | memoryview] = []  # of the message, the next one last
+        self._stream = open_bytes(source)
 
-    def read(self, n: int) -> bytes:
-        """As Arrow reads: parts that it asks for whole, as it does for a body, are not copied."""
-        found = b""
-        while len(found) < n and (self._parts or self._next()):
-            part, wanted = self._parts.pop(), n - len(found)
-            if len(part) > wanted:
-                self._parts.append(memoryview(part)[wanted:])
-                part = part[:wanted]
-            found = found + part if found else bytes(part)
-        return found
-
-    def _next(self) -> bool:
-        self._parts = [part for part in reversed(self._checked()) if part]
-        return len(self._parts) > 0
-
-    def _checked(self) -> tuple[bytes, ...]:
-        header = self._take(_HEADER.size)
-        if len(header) < _HEADER.size:
-            return (header,)
-        mark, length = _HEADER.unpack(header)
-        if mark != _CONTINUES:
-            raise IntakeError("input is no Arrow IPC stream; write one with Arrow 0.15 or later.")
-        if length == 0:
-            return (header,)
-        metadata = self._take(length)
-        try:
-            body, compressed = _described(metadata)
-        except (struct.error, IndexError):
-            raise IntakeError("Arrow stream has a broken message; write it again.") from None
-        if compressed:
-            raise IntakeError("Arrow stream is compressed; write it uncompressed.")
-        return header, metadata, self._take(body)
-
-    def _take(self, n: int) -> bytes:
-        """The next bytes in an object of their own, so that numbers in a body are aligned."""
-        if not 0 <= n <= MESSAGE_LIMIT:
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= LIMIT:
             raise IntakeError(
-                "Arrow stream has a message beyond 64 MiB; write smaller record batches."
+                "input is no Arrow IPC stream, or has a message beyond 64 MiB; write smaller record"
+                " batches."
             )
-        found: list[memoryview] = []
-        while n and (self._raw or self._more()):
-            found.append(self._raw[:n])
-            self._raw = self._raw[n:]
-            n -= len(found[-1])
-        return b"".join(found)
-
-    def _more(self) -> bool:
-        self._raw = memoryview(next(self._pieces, b""))
-        return len(self._raw) > 0
+        return self._stream.read(size)
 
 
-def _pieces(source: ByteSource) -> Iterator[bytes]:
-    """The same bytes; small chunks are put together, so that a message has few pieces."""
-    held = bytearray()
-    for chunk in chunks(source):
-        if len(chunk) < _SMALL:
-            held += chunk
-        if len(held) >= _SMALL or (held and len(chunk) >= _SMALL):
-            yield bytes(held)
-            held.clear()
-        if len(chunk) >= _SMALL:
-            yield bytes(chunk)  # one of bytes is not copied; another may change
-    if held:
-        yield bytes(held)
+class _Checked:
+    """The messages of a stream as a file for pyarrow, each checked before it is decoded."""
+
+    closed = False
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = arrow().PythonFile(_Limited(source), "r")
+        self._message = arrow().BufferReader(b"")
+
+    def read(self, size: int) -> bytes:
+        """The next bytes of a message; pyarrow asks for none beyond it."""
+        found: bytes = self._message.read(size)
+        if found or not size:
+            return found
+        try:
+            message = arrow().ipc.read_message(self._source)
+        except EOFError:
+            return b""
+        if _is_compressed(message):
+            raise IntakeError("Arrow stream is compressed; write it uncompressed.")
+        self._message = arrow().BufferReader(message.serialize())
+        return bytes(self._message.read(size))
 
 
-def _described(metadata: bytes) -> tuple[int, bool]:
-    """Length of the body [bytes], and whether it is compressed (Message.fbs, flatbuffers)."""
-    message = _offset(metadata, 0)
-    length = _field(metadata, message, 3)
-    kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
-    body = struct.unpack_from("<q", metadata, length)[0] if length else 0
-    if not (kind and header):
-        return body, False
-    batch = _offset(metadata, header)
-    if metadata[kind] == _DICTIONARY:
-        data = _field(metadata, batch, 1)
-        batch = _offset(metadata, data) if data else batch
-    elif metadata[kind] != 3:  # a schema has no body
-        return body, False
-    return body, _field(metadata, batch, 3) != 0
+def _is_compressed(message: pa.Message) -> bool:
+    """Whether a message has BodyCompression (Message.fbs). pyarrow has no way to ask for it.
+
+    A compressed buffer claims its length, and pyarrow allocates as much.
+    """
+    data = bytes(message.metadata)  # a sound flatbuffer: read_message has verified it
+    batch = _field(data, _table(data, 0), 2)
+    if message.type == "dictionary":
+        batch = _field(data, _table(data, batch), 1)
+    elif message.type != "record batch":
+        return False
+    return _field(data, _table(data, batch), 3) != 0
 
 
-def _offset(data: bytes, at: int) -> int:
+def _table(data: bytes, at: int) -> int:
     return at + int(struct.unpack_from("<I", data, at)[0])
 
 
 def _field(data: bytes, table: int, number: int) -> int:
     """Offset of a field of a flatbuffers table; 0 where the table lacks it."""
     fields = table - int(struct.unpack_from("<i", data, table)[0])
-    if fields < 0:
-        raise struct.error
     (size,) = struct.unpack_from("<H", data, fields)
     if size < 6 + 2 * number:
         return 0
@@ -174,8 +180,11 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + int(at) if at else 0
 
 
+# ---- Parquet files
+
 _ROWS = 1 << 17  # in a batch
-_THRIFT_LIMIT = 1 << 26  # [bytes] and entries; a footer beyond it is no table of readings
+_CODED = (0, 2, 8)  # encodings that can be read as a dictionary: plain, and two by one
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # types of a page
 
 
 def parse_parquet(source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL) -> Parsed:
@@ -204,25 +213,297 @@ def parquet_batches(
         The readings and the malformed rows of each batch.
 
     Raises:
-        IntakeError: If the file is damaged or lacks a column of the mapping.
+        IntakeError: If the file is damaged, lacks a column of the mapping, or has a page beyond 64
+            MiB.
     """
     pa = arrow()
     from pyarrow import parquet
 
     if isinstance(source, str) or not (isinstance(source, bytes) or hasattr(source, "seek")):
         raise IntakeError(f"source is a {type(source).__name__}; give bytes or an open file.")
+    file = pa.BufferReader(source) if isinstance(source, bytes) else source
+    limits = {"thrift_string_size_limit": LIMIT, "thrift_container_size_limit": LIMIT}
     try:
-        file = parquet.ParquetFile(
-            pa.BufferReader(source) if isinstance(source, bytes) else source,
-            thrift_string_size_limit=_THRIFT_LIMIT,
-            thrift_container_size_limit=_THRIFT_LIMIT,
-        )
-        table = Table(file.schema_arrow, mapping)
-        for batch in file.iter_batches(_ROWS, columns=table.names, use_threads=False):
+        opened = parquet.ParquetFile(file, **limits)
+        names = Table(opened.schema_arrow, mapping).names
+        texts = [name for name in names if _is_text(opened.schema_arrow.field(name).type)]
+        texts, rows = _bounded(file, opened.metadata, names, texts)
+        opened = parquet.ParquetFile(file, read_dictionary=texts, **limits)
+        table = Table(opened.schema_arrow, mapping)
+        for batch in opened.iter_batches(rows, columns=names, use_threads=False):
             yield table.parsed(batch)
-    except IntakeError:
-        raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, IntakeError):
+            raise
         raise IntakeError(
             f"input is not a sound Parquet file ({type(error).__name__}); give another copy."
         ) from None
+
+
+def _bounded(
+    file: BinaryIO, metadata: pa.FileMetaData, names: list[str], texts: list[str]
+) -> tuple[list[str], int]:
+    """Columns to read as dictionaries, and rows of a batch, so that memory is bounded.
+
+    A page may hold one long value for many rows. Read as a dictionary, it stays one; otherwise
+    fewer rows are read at once.
+    """
+    coded = set(texts)
+    longest: dict[str, int] = {}  # [bytes]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            name = chunk.path_in_schema
+            for size, encoding in _pages(file, chunk) if name in names else ():
+                if encoding not in _CODED:
+                    coded.discard(name)
+                if chunk.physical_type == "BYTE_ARRAY":
+                    longest[name] = max(size, longest.get(name, 1))
+    most = max((size for name, size in longest.items() if name not in coded), default=1)
+    return list(coded), max(1, min(_ROWS, 4 * LIMIT // most))
+
+
+def _pages(file: BinaryIO, chunk: pa.ColumnChunkMetaData) -> Iterator[tuple[int, int | None]]:
+    """Decompressed size [bytes] and encoding of each page of a column chunk.
+
+    pyarrow allocates the size that a page header claims and has no way to ask for it before. The
+    size in the file's own metadata may be another.
+    """
+    at, values, sound = chunk.data_page_offset, 0, False
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
+        at = chunk.dictionary_page_offset
+    while values < chunk.num_values:
+        file.seek(at)
+        try:
+            header = _thrift_struct(file)
+            kind, size, compressed = header[1], header[2], header[3]
+            page = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, 0), {})
+            values += page[1] if kind in (_DATA, _DATA_V2) else 0
+            at = file.tell() + compressed
+            sound = size >= 0 and compressed >= 0
+        except (TypeError, LookupError, RecursionError):
+            sound = False
+        if not sound:
+            raise IntakeError("input is not a sound Parquet file (page header); give another copy.")
+        if size > LIMIT:
+            raise IntakeError("Parquet file has a page beyond 64 MiB; write it with smaller pages.")
+        yield size, page.get(4 if kind == _DATA_V2 else 2)
+
+
+def _thrift_struct(file: BinaryIO) -> dict[int, Any]:
+    """Fields of a struct in Thrift's compact protocol, as far as page headers need it."""
+    fields: dict[int, Any] = {}
+    number = 0
+    while head := file.read(1)[0]:
+        number = number + (head >> 4) if head >> 4 else _zigzag(file)
+        if number in fields:
+            raise TypeError
+        fields[number] = _thrift_value(file, head & 15)
+    return fields
+
+
+def _thrift_value(file: BinaryIO, kind: int) -> Any:
+    if kind in (1, 2):  # true, false
+        return kind == 1
+    if kind in (4, 5, 6):  # i16, i32, i64
+        return _zigzag(file)
+    if kind == 8:  # binary, such as the statistics' minimum
+        return file.seek(_varint(file) + file.tell())
+    if kind == 12:
+        return _thrift_struct(file)
+    raise TypeError
+
+
+def _zigzag(file: BinaryIO) -> int:
+    number = _varint(file)
+    return (number >> 1) ^ -(number & 1)
+
+
+def _varint(file: BinaryIO) -> int:
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)[0]
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number
+    raise TypeError
+
+
+# ---- record batches to readings
+
+_DECIMAL = 100  # characters of a decimal; 76 digits, and zeros before them
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = arrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = arrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
+def _own_names(schema: pa.Schema, mapping: ColumnMapping) -> dict[str | None, str]:
+    """The table's own name of each column of the mapping, its type checked."""
+    types = arrow().types
+    accepted: tuple[tuple[str | None, Callable[[Any], bool], str], ...] = (
+        (mapping.meter, lambda t: _is_text(t) or types.is_integer(t), "text or integers"),
+        (mapping.time, lambda t: types.is_timestamp(t) or _is_text(t), "timestamps"),
+        (mapping.duration, lambda t: _is_number(t) or types.is_duration(t), "whole seconds"),
+        (mapping.value, lambda t: _is_number(t) or types.is_decimal(t) or _is_text(t), "numbers"),
+    )
+    own: dict[str | None, str] = {}
+    for name, fits, wanted in accepted:
+        if name is None:
+            continue
+        named = [field for field in schema if field.name.strip() == name.strip()]
+        if len(named) != 1:
+            raise IntakeError(
+                f"table has the column {name!r} {len(named)} times;"
+                " give a table of the mapping, or the mapping of the table."
+            )
+        if not fits(named[0].type):
+            raise IntakeError(f"column {name!r} has type {named[0].type}; give {wanted}.")
+        own[name] = named[0].name
+    return own
+
+
+class Table:
+    """The batches of one table, in order.
+
+    Args:
+        schema: Schema of the table.
+        mapping: Names and forms of its columns.
+    """
+
+    def __init__(self, schema: pa.Schema, mapping: ColumnMapping) -> None:
+        self._mapping, self._row = mapping, 1
+        self._own = _own_names(schema, mapping)
+        self._texts = text_times(mapping.time_format, mapping.time_zone)
+        self._walls: TimeReader[int] = TimeReader(local_instants(mapping.time_zone))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read, by the table's names."""
+        return list(self._own.values())
+
+    def parsed(self, batch: pa.RecordBatch) -> Parsed:
+        """Readings of the next batch; offsets and text are checked before use."""
+        batch = batch.select(self.names)
+        batch.validate(full=True)
+        by, n = self._mapping, batch.num_rows
+        column = {name: batch.column(own) for name, own in self._own.items()}
+        number = np.arange(self._row, self._row + n)
+        self._row += n
+        if by.meter is not None:
+            ids, code = _meters(column[by.meter])
+        else:
+            ids, code = [str(by.meter_id)], np.zeros(n, np.int64)
+        if by.duration is not None:
+            duration = _seconds(column[by.duration])
+        else:
+            duration = np.full(n, by.duration_s, np.int64)
+        marked = self._instants(column[by.time], ids, code)
+        wh = _watt_hours(column[by.value], by, duration)
+        start = starts_of(marked, duration, by.marks)
+        return check_rows("row", number, RawColumns(ids, code, start, duration, wh))
+
+    def _instants(self, column: pa.Array, ids: list[str], code: Ints) -> Ints:
+        if _is_text(column.type):
+            return self._texts.instants(_texts(column), ids, code)
+        ticks, null = _filled(column.cast(arrow().int64()))
+        unit = _UNITS[column.type.unit]
+        wall = np.clip(ticks // unit, -(2**62), 2**62)  # no fault by accident
+        local = column.type.tz is None and self._mapping.time_zone != "UTC"
+        start = self._walls.instants(wall.tolist(), ids, code) if local else wall
+        start[ticks % unit != 0] = Fault.TIME_SECOND
+        start[null] = Fault.TIME_MISSING
+        return start
+
+
+def _filled(column: pa.Array) -> tuple[NDArray[Any], Bools]:
+    """The numbers of a column, 0 for a null, and where its nulls are."""
+    null = column.is_null().to_numpy(zero_copy_only=False)
+    if column.null_count:
+        column = column.fill_null(0)
+    return column.to_numpy(zero_copy_only=False), null
+
+
+def _distinct(column: pa.Array) -> tuple[list[str | None], Ints]:
+    """Distinct texts of a column, None for a null, and the number of each row's text."""
+    if not arrow().types.is_dictionary(column.type):
+        _check_views(column)
+        coded = column.dictionary_encode(null_encoding="encode")
+        return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    texts = column.dictionary
+    _check_views(texts)
+    rows = column.indices.cast(arrow().int64()).fill_null(-1).to_numpy()
+    used, place = np.unique(rows, return_inverse=True)
+    given = texts.take(arrow().array(used[used >= 0])).to_pylist()
+    return ([None, *given] if len(given) < len(used) else given), place
+
+
+def _check_views(column: pa.Array) -> None:
+    """Views may share their text, so that a small message holds far more than its length."""
+    if arrow().types.is_string_view(column.type):
+        lengths = np.frombuffer(column.buffers()[1], "<i4")[::4]
+        if lengths[column.offset : column.offset + len(column)].sum(dtype=np.int64) > LIMIT:
+            raise IntakeError("Arrow stream has a column of text beyond 64 MiB; write it in parts.")
+
+
+def _texts(column: pa.Array) -> list[str]:
+    texts, place = _distinct(column)
+    return [texts[i] or "" for i in place.tolist()]
+
+
+def _meters(column: pa.Array) -> tuple[list[str], Ints]:
+    """The distinct ids, and for each row the number of its id or a `Fault`."""
+    if not _is_text(column.type):
+        column = column.cast(arrow().string())
+    texts, place = _distinct(column)
+    ids, code = clean_meters(texts)
+    return ids, code[place]
+
+
+def _seconds(column: pa.Array) -> Ints:
+    unit = 1
+    if arrow().types.is_duration(column.type):
+        unit = _UNITS[column.type.unit]
+        column = column.cast(arrow().int64())
+    found, null = _filled(column)
+    seconds = _wholes(found, MAX_DURATION * unit, Fault.DURATION, Fault.DURATION)
+    seconds = np.where(seconds % unit == 0, seconds // unit, Fault.DURATION)
+    seconds[null] = Fault.DURATION
+    return seconds
+
+
+def _watt_hours(column: pa.Array, by: ColumnMapping, duration: Ints) -> Ints:
+    if _is_text(column.type):
+        return values(_texts(column), by.unit, duration)
+    if arrow().types.is_decimal(column.type):
+        texts = column.cast(arrow().string())
+        return values(_texts(texts), by.unit, duration, longest=_DECIMAL)
+    found, null = _filled(column)
+    if by.unit == "wh":
+        if found.dtype.kind == "f":
+            found = np.rint(found)  # halves to even
+        wh = _wholes(found, MAX_WH, Fault.VALUE_SIZE, Fault.VALUE)
+    else:  # the shortest decimal of a float is the number that was meant
+        distinct, back = np.unique(found, return_inverse=True)
+        texts = [np.format_float_scientific(x, trim="-") for x in distinct]
+        wh = values([texts[i] for i in back], by.unit, duration)
+    wh[null] = Fault.VALUE_MISSING
+    return wh
+
+
+def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> Ints:
+    """Whole numbers up to `most` either way; a float must be one already."""
+    finite = np.isfinite(found)
+    within = finite & (found >= -most) & (found <= most)
+    wholes = np.where(within, found, 0).astype(np.int64)
+    wholes[finite & ~within] = beyond
+    wholes[~finite | (within & (wholes != found))] = unusable
+    return wholes

@@ -9,11 +9,10 @@ does not grow with the input.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from hushgrid._numbers import Ints
 from hushgrid.errors import IntakeError
 from hushgrid.intake.readings import Fault, Parsed, RawColumns, check_rows, collect
 from hushgrid.intake.text import (
@@ -23,10 +22,11 @@ from hushgrid.intake.text import (
     durations,
     lines,
     meter_codes,
+    open_bytes,
     starts_of,
     values,
 )
-from hushgrid.intake.times import TimeReader, local_instants, reader
+from hushgrid.intake.times import text_times
 
 
 def parse_csv(source: ByteSource, mapping: ColumnMapping) -> Parsed:
@@ -64,7 +64,7 @@ def csv_batches(source: ByteSource, mapping: ColumnMapping) -> Iterator[Parsed]:
         IntakeError: If the CSV is empty, or its header lacks a column of the mapping.
     """
     table = None
-    for part in lines(source):
+    for part in lines(open_bytes(source)):
         if table is None:
             table = _CsvTable(_header(part, mapping), mapping)
             part.text[0] = ""
@@ -78,8 +78,7 @@ def _header(part: Lines, mapping: ColumnMapping) -> list[str]:
         raise IntakeError(
             f"CSV header {part.broken[0][1].text}; give a CSV whose first line names the columns."
         )
-    fields = fields_of(part.text[0], mapping.delimiter)
-    names = [] if fields is None else [name.strip() for name in fields]
+    names = [name.strip() for name in fields_of(part.text[0], mapping.delimiter) or []]
     for column in mapping.columns:
         if names.count(column) != 1:
             raise IntakeError(
@@ -93,73 +92,47 @@ class _CsvTable:
     """The rows below one header."""
 
     def __init__(self, names: list[str], mapping: ColumnMapping) -> None:
-        self._mapping, self._width = mapping, len(names)
-        named = (mapping.meter, mapping.time, mapping.duration, mapping.value)
-        self._place = {name: names.index(name.strip()) for name in named if name is not None}
-        self._clock = TimeReader(reader(mapping.time_format), local_instants(mapping.time_zone))
+        self._mapping, self._names = mapping, names
+        self._clock = text_times(mapping.time_format, mapping.time_zone)
 
     def parsed(self, part: Lines) -> Parsed:
-        by = self._mapping
-        number, column, broken = self._columns(part)
-        n = len(number)
-        ids, code = (
-            ([by.meter_id], np.zeros(n, np.int64))
-            if by.meter_id is not None
-            else meter_codes(column[by.meter])
-        )
-        duration = (
-            np.full(n, by.duration_s, np.int64)
-            if by.duration_s is not None
-            else durations(column[by.duration])
-        )
-        marked = self._clock.instants(column[by.time], ids, code)
-        wh = values(column[by.value], by.unit, duration, by.decimal)
-        start = starts_of(marked, duration, by.marks)
-        return check_rows("line", number, RawColumns(ids, code, start, duration, wh), broken)
-
-    def _columns(
-        self, part: Lines
-    ) -> tuple[Ints, dict[str | None, list[str]], list[tuple[int, Fault]]]:
-        """Line numbers, columns of the rows that have all fields, and the other rows."""
-        number = [at for at, line in enumerate(part.text, part.first) if line.strip()]
-        rows = [part.text[at - part.first] for at in number]
-        flat, broken = self._flat(rows), list(part.broken)
-        if flat is None:
-            number, flat, wrong = self._flat_singly(number, rows)
-            broken += wrong
-        column: dict[str | None, list[str]] = {
-            name: flat[place :: self._width] for name, place in self._place.items()
-        }
-        return np.array(number, np.int64), column, broken
-
-    def _flat(self, rows: list[str]) -> list[str] | None:
-        """All fields in one list; None where a row needs a closer look. Most need none."""
-        comma, width = self._mapping.delimiter, self._width
-        together = comma.join(rows)
-        if '"' in together or any(row.count(comma) != width - 1 for row in rows):
-            return None
-        return together.split(comma) if rows else []
-
-    def _flat_singly(
-        self, number: list[int], rows: list[str]
-    ) -> tuple[list[int], list[str], list[tuple[int, Fault]]]:
-        kept: list[int] = []
-        flat: list[str] = []
-        broken: list[tuple[int, Fault]] = []
-        for at, row in zip(number, rows, strict=True):
-            fields = fields_of(row, self._mapping.delimiter)
+        number, broken, rows = [], list(part.broken), []
+        for at, line in enumerate(part.text, part.first):
+            if not line.strip():
+                continue
+            fields = fields_of(line, self._mapping.delimiter)
             if fields is None:
                 broken.append((at, Fault.QUOTES))
-            elif len(fields) != self._width:
+            elif len(fields) != len(self._names):
                 broken.append((at, Fault.FIELDS))
             else:
-                kept.append(at)
-                flat += fields
-        return kept, flat, broken
+                number.append(at)
+                rows.append(fields)
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._names)
+        table = dict(zip(self._names, columns, strict=True))
+        return check_rows("line", np.array(number, np.int64), self._columns(table), broken)
+
+    def _columns(self, table: Mapping[str, Sequence[str]]) -> RawColumns:
+        by = self._mapping
+        times = table[by.time.strip()]
+        if by.meter is not None:
+            ids, code = meter_codes(table[by.meter.strip()])
+        else:
+            ids, code = [str(by.meter_id)], np.zeros(len(times), np.int64)
+        if by.duration is not None:
+            duration = durations(table[by.duration.strip()])
+        else:
+            duration = np.full(len(times), by.duration_s, np.int64)
+        marked = self._clock.instants(times, ids, code)
+        wh = values(table[by.value.strip()], by.unit, duration, by.decimal)
+        return RawColumns(ids, code, starts_of(marked, duration, by.marks), duration, wh)
 
 
 def fields_of(line: str, delimiter: str) -> list[str] | None:
-    """Fields of one line. A line is read by itself, so a stray quote cannot affect the next lines.
+    """Fields of one line.
+
+    Each line is read by itself: pyarrow and `csv` on a whole file would let a quote that does not
+    close take the next lines with it, and one wrong byte refuse them all.
 
     Args:
         line: The line, without its end.

@@ -24,13 +24,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
-from xml.parsers import expat
+from decimal import Decimal
+from typing import NamedTuple
 
 import numpy as np
 
 from hushgrid._numbers import Ints
-from hushgrid.errors import IntakeError
+from hushgrid.errors import ExtraError, IntakeError
 from hushgrid.intake.readings import (
     FAULTS_END,
     MAX_WH,
@@ -41,104 +41,60 @@ from hushgrid.intake.readings import (
     clean_meter,
     collect,
 )
-from hushgrid.intake.text import ByteSource, blocks
+from hushgrid.intake.text import ByteSource, open_bytes
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept
 _BLOCK = 1 << 16  # [bytes] fed at a time
 _TOKEN = 1 << 20  # [bytes] of one tag or comment
-_NAMES = 1 << 18  # characters in all names together; expat keeps every name it meets
+_NAMES = 1 << 18  # characters in all names together; the parser keeps every name it meets
 
 
-class Handler(Protocol):
-    """Receiver of the elements of a document; names are "namespace name"."""
+class _Target:
+    """Target of the parser: limits what is passed on to the feed."""
 
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Called where an element begins."""
-
-    def end(self, name: str, text: str) -> None:
-        """Called where an element ends; `text` lies between the tag before and this one."""
-
-
-def read_xml(source: ByteSource, handler: Handler) -> Iterator[None]:
-    """Pass the elements of a document to a handler.
-
-    Args:
-        source: Bytes, or an iterable of byte chunks.
-        handler: Receiver of the elements.
-
-    Yields:
-        None after about every 64 KiB.
-
-    Raises:
-        IntakeError: If the XML is not well-formed, has a document type or exceeds a limit.
-    """
-    guard = _Guard(handler)
-    try:
-        for block in blocks(source, _BLOCK):
-            guard.feed(block)
-            yield
-        guard.close()
-    except expat.ExpatError as error:
-        raise IntakeError(
-            f"input is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno});"
-            " correct it."
-        ) from None
-    except LookupError:
-        raise IntakeError("XML has an unknown encoding; write it in UTF-8.") from None
-
-
-class _Guard:
-    """Limits what expat passes on to the handler."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(self, feed: _Feed) -> None:
+        self._feed = feed
         self._depth, self._text = 0, ""
         self._names: set[str] = set()
         self._room, self._quiet = _NAMES, 0
-        parser = expat.ParserCreate(namespace_separator=" ")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.StartNamespaceDeclHandler = self._namespace
-        parser.CommentHandler = parser.ProcessingInstructionHandler = self._passed
-        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = self._refused
-        self._parser = parser
 
-    def feed(self, block: bytes) -> None:
-        self._quiet += len(block)
-        self._parser.Parse(block, False)
-        if self._quiet > _TOKEN:  # no event for long: expat holds all of it in memory
+    def fed(self, size: int) -> None:
+        """Count bytes that were fed; without an event, the parser holds them in memory."""
+        if self._quiet > _TOKEN:
             raise IntakeError("XML has a tag or comment beyond 1 MiB; give an ESPI document.")
+        self._quiet += size
 
-    def close(self) -> None:
-        self._parser.Parse(b"", True)
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._passed()
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._quiet, self._text = 0, ""
         self._depth += 1
         if self._depth > DEPTH:
             raise IntakeError(f"XML nests deeper than {DEPTH}; give an ESPI document.")
-        self._count(name)
-        for attribute in attributes:
-            self._count(attribute)
-        self._text = ""
-        self._handler.start(name, attributes)
+        for one in (name, *attributes):
+            self._count(one)
+        self._feed.start(name, attributes)
 
-    def _end(self, name: str) -> None:
-        self._passed()
+    def end(self, name: str) -> None:
+        self._quiet = 0
         self._depth -= 1
         text, self._text = self._text, ""
-        self._handler.end(name, text)
+        self._feed.end(name, text)
 
-    def _characters(self, text: str) -> None:
-        self._passed()
+    def data(self, text: str) -> None:
+        self._quiet = 0
         if len(self._text) < TEXT:
             self._text += text[:TEXT]
 
-    def _namespace(self, prefix: str | None, uri: str | None) -> None:
+    def start_ns(self, prefix: str, uri: str) -> None:
         self._count(f"{prefix} {uri}")
+
+    def comment(self, text: str) -> None:
+        del text
+        self._quiet = 0
+
+    def pi(self, name: str, text: str) -> None:
+        del name, text
+        self._quiet = 0
 
     def _count(self, name: str) -> None:
         if name in self._names:
@@ -147,12 +103,6 @@ class _Guard:
         self._room -= len(name)
         if self._room < 0:
             raise IntakeError("XML has too many names of elements; give an ESPI document.")
-
-    def _passed(self, *_: Any) -> None:
-        self._quiet = 0
-
-    def _refused(self, *_: Any) -> None:
-        raise IntakeError("XML has a document type; take it out, ESPI needs none.")
 
 
 # ---- resources of ESPI
@@ -261,20 +211,14 @@ class ReadingType(NamedTuple):
         """
         if self.fault is not None:
             return np.full(len(raw), self.fault, np.int64)
-        known = raw >= FAULTS_END
-        magnitude = np.abs(np.where(known, raw, 0))
-        wh = np.zeros_like(magnitude)
-        for some in np.unique(decimals).tolist():  # 0 alone, but for senders that write a point
-            rows, power = decimals == some, self.power - some
-            if power >= 0:
-                beyond = magnitude > MAX_WH // 10**power
-                scaled = np.where(beyond, MAX_WH + 1, np.where(beyond, 0, magnitude) * 10**power)
-            else:
-                unit = 10 ** min(-power, 18)  # values have 18 digits: beyond, all round to 0
-                scaled, rest = np.divmod(magnitude if -power <= 18 else 0 * magnitude, unit)
-                scaled += (2 * rest > unit) | ((2 * rest == unit) & (scaled % 2 == 1))
-            wh[rows] = scaled[rows]
-        return np.where(known, np.sign(raw) * self.sign * wh, raw)
+        pairs = zip(raw.tolist(), decimals.tolist(), strict=True)
+        return np.array([self._whole(value, self.power - some) for value, some in pairs], np.int64)
+
+    def _whole(self, value: int, power: int) -> int:
+        if value < FAULTS_END:
+            return value
+        wh = self.sign * round(Decimal(value).scaleb(power))  # exact: values have 18 digits
+        return max(-MAX_WH - 1, min(wh, MAX_WH + 1))
 
 
 def reading_type(fields: Mapping[str, str]) -> ReadingType:
@@ -310,7 +254,7 @@ def reading_type(fields: Mapping[str, str]) -> ReadingType:
     return ReadingType(power, sign, given("intervalLength", 0), fault)
 
 
-_ATOM, _ESPI = "http://www.w3.org/2005/Atom ", "http://naesb.org/espi "
+_ATOM, _ESPI = "{http://www.w3.org/2005/Atom}", "{http://naesb.org/espi}"
 _ENTRY, _LINK = _ATOM + "entry", _ATOM + "link"
 _TYPE, _METER, _READING = _ESPI + "ReadingType", _ESPI + "MeterReading", _ESPI + "IntervalReading"
 _PERIOD, _START, _DURATION = _ESPI + "timePeriod", _ESPI + "start", _ESPI + "duration"
@@ -350,10 +294,30 @@ def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator
     """
     if meter_id is not None and clean_meter(meter_id) != meter_id:
         raise IntakeError(f"meter_id is {meter_id!r}; give 1 to 128 printable characters.")
-    feed = _Feed(meter_id)
-    for _ in read_xml(source, feed):
-        if feed.ready >= _BATCH:
-            yield feed.parsed()
+    try:
+        from defusedxml.common import DefusedXmlException
+        from defusedxml.ElementTree import DefusedXMLParser, ParseError
+    except ImportError:
+        raise ExtraError(
+            "Green Button needs defusedxml, which is not installed;"
+            " install the extra hushgrid[intake]."
+        ) from None
+    feed, stream = _Feed(meter_id), open_bytes(source)
+    target = _Target(feed)
+    parser = DefusedXMLParser(target=target, forbid_dtd=True)
+    try:
+        while block := stream.read(_BLOCK):
+            target.fed(len(block))
+            parser.feed(block)
+            if feed.ready >= _BATCH:
+                yield feed.parsed()
+        parser.close()
+    except DefusedXmlException:
+        raise IntakeError("XML has a document type; take it out, ESPI needs none.") from None
+    except ParseError as error:
+        raise IntakeError(f"input is not well-formed XML ({error}); correct it.") from None
+    except LookupError:
+        raise IntakeError("XML has an unknown encoding; write it in UTF-8.") from None
     feed.finish()
     yield feed.parsed()
 
@@ -402,7 +366,7 @@ class _EntryReadings(NamedTuple):
 
 
 class _Feed:
-    """Handler that finds the meter and the type of the readings of a feed."""
+    """Finds the meter and the type of the readings of a feed."""
 
     def __init__(self, meter_id: str | None) -> None:
         self._given = meter_id

@@ -3,10 +3,13 @@
 Each object holds `meter_id` (text), `start_utc` (RFC 3339 with Z or an offset), `duration_s` (a
 whole number; 1800.0 is one, true and "1800" are not) and `wh` (a number, rounded to a whole one,
 halves to even, from the decimal as written). Other keys are ignored; of a repeated key the last
-value counts, as in Python's json. In an array, an element that is no reading is malformed, but a
-syntax error makes the whole array unusable, since the start of the next element is unknown; in
-NDJSON a line with a syntax error is malformed and the next is read. An element or a line holds at
-most 64 KiB. Plain lines of NDJSON (see `_kernels/ndjson.py`) are read by a compiled loop.
+value counts. In an array, an element that is no reading is malformed, but a syntax error makes the
+whole array unusable, since the start of the next element is unknown; in NDJSON a line with a syntax
+error is malformed and the next is read. An element or a line holds at most 64 KiB.
+
+Lines are decoded by msgspec. It needs a whole document at once, so the elements of an array are
+decoded by `json`, one after another in bounded memory; so are the few lines that msgspec refuses
+though their reading has a fault of its own, such as NaN.
 """
 
 from __future__ import annotations
@@ -14,121 +17,62 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid._kernels.ndjson import (
-    DURATION,
-    METER,
-    METER_END,
-    SHORTEST,
-    START,
-    STATE,
-    WH,
-    plain_lines,
-)
 from hushgrid._numbers import Ints, is_real, is_whole
 from hushgrid.errors import IntakeError
 from hushgrid.intake.readings import (
-    END,
     MAX_DURATION,
-    MAX_ID,
     MAX_WH,
     Fault,
-    Names,
     Parsed,
     RawColumns,
-    Readings,
     check_rows,
     collect,
 )
 from hushgrid.intake.text import (
+    BLOCK,
     LINE_LIMIT,
     ByteSource,
-    blocks,
+    ByteStream,
     decoded,
     meter_codes,
+    open_bytes,
+    raw_lines,
     scaled,
     whole,
-    whole_lines,
 )
-from hushgrid.intake.times import Moment, TimeReader, read_iso
-
-_LIMITS = np.array([1, MAX_ID, 0, END - 1, 1, MAX_DURATION, -MAX_WH, MAX_WH])
-_ODD = 64  # lines; few bodies have more that are not plain
-
-
-class PlainLines(NamedTuple):
-    """Plain lines as good readings, and all other lines.
-
-    Attributes:
-        line: (n,) line of each reading, from 0.
-        names: (n,) meter id of each reading.
-        start: (n,) start [s UTC since 1970].
-        duration: (n,) duration [s].
-        wh: (n,) energy [Wh].
-        others: Number and bytes of the other lines.
-    """
-
-    line: Ints
-    names: Names  # one for each reading
-    start: Ints
-    duration: Ints
-    wh: Ints
-    others: list[tuple[int, bytes]]
-
-
-def plain(data: bytes) -> PlainLines:
-    """Separate plain lines from others.
-
-    Args:
-        data: Lines, each ended by a line feed.
-
-    Returns:
-        The readings of the plain lines, and the other lines.
-
-    >>> text = b'{"meter_id":"a","start_utc":"1970-01-01T00:00:00Z","duration_s":900,"wh":7}'
-    >>> found = plain(text + b"\\nnonsense\\n")
-    >>> found.names.texts(), found.wh.tolist(), found.others
-    (('a',), [7], [(1, b'nonsense')])
-    """
-    room = len(data) // SHORTEST
-    line, found, odd = _room(room), _room(5, room), _room(3, _ODD)
-    raw, known = np.frombuffer(data, np.uint8), _room(STATE)
-    n, k = plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
-    if k > _ODD:  # now it is known how many; reading them takes far longer than finding them again
-        odd = _room(3, k)
-        plain_lines(raw, _LIMITS, LINE_LIMIT, known, line, found, odd)
-    others = [(number, data[begin:end]) for number, begin, end in odd[:, :k].T.tolist()]
-    names = Names(raw, found[METER, :n], found[METER_END, :n])
-    return PlainLines(line[:n], names, found[START, :n], found[DURATION, :n], found[WH, :n], others)
-
-
-def _room(*shape: int) -> Ints:
-    return np.empty(shape, np.int64)
-
+from hushgrid.intake.times import TimeReader, text_times
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_BRACKETS = 64  # in one element; a reading has two, so more is nesting without end
 _BATCH = 1 << 12  # elements
-
-
-class _Decimal(NamedTuple):
-    """A number with a point or an exponent, as it is written: a float would round it once more."""
-
-    text: str
-
-
-_decode = json.JSONDecoder(parse_float=_Decimal).decode
-_decode_at = json.JSONDecoder(parse_float=_Decimal).raw_decode
-# Python's int() refuses thousands of digits; None is no number here either.
-_decode_long_at = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None).raw_decode
 _FIX = "; give one array of flat objects, or NDJSON, where a broken line affects only itself."
 
-Broken = tuple[int, Fault]
+
+class Row(NamedTuple):
+    """The values of an object, not yet checked; None where one is missing."""
+
+    meter_id: Any = None
+    start_utc: Any = None
+    duration_s: Any = None
+    wh: Any = None
+
+
+class _Decimal(str):
+    """A number with a point or an exponent, as it is written: a float would round it once more."""
+
+    __slots__ = ()
+
+
+_decoder = json.JSONDecoder(parse_float=_Decimal)
+# Python's int() refuses thousands of digits; None is no number here either.
+_decoder_of_long = json.JSONDecoder(parse_float=_Decimal, parse_int=lambda _: None)
 
 
 def parse_json(source: ByteSource) -> Parsed:
@@ -155,12 +99,15 @@ def json_batches(source: ByteSource) -> Iterator[Parsed]:
 
     Yields:
         The readings and the malformed rows of each batch.
+
+    Raises:
+        IntakeError: If an array is broken, or no line of NDJSON is an object.
     """
-    stream = blocks(source)
-    opening = next(stream, b"")
+    stream = open_bytes(source)
+    opening = stream.read(BLOCK)
     text = opening.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
-    whole = chain([opening], stream)
-    yield from _array_batches(whole) if text.startswith(b"[") else _line_batches(whole)
+    again = open_bytes(chain([opening], iter(lambda: stream.read(BLOCK), b"")))
+    yield from _array_batches(again) if text.startswith(b"[") else _line_batches(again)
 
 
 def parse_records(records: Iterable[object]) -> Parsed:
@@ -176,150 +123,132 @@ def parse_records(records: Iterable[object]) -> Parsed:
     >>> list(parse_records([row]).readings.rows())
     [('a', 0, 900, 7)]
     """
-    return _parsed(enumerate(records, 1), _clock())
+    return _parsed("record", 1, list(map(_row, records)), text_times("iso", None))
 
 
-def _clock() -> TimeReader[str | None]:
-    return TimeReader(_read_time, lambda _: ())
+# ---- objects to columns
 
 
-def _read_time(time: str | None) -> Moment | Fault:
-    moment = Fault.TIME_MISSING if time is None else read_iso(time)
-    if isinstance(moment, Moment) and moment.offset is None:
-        return Fault.TIME_ZONE
-    return moment
-
-
-def _objects(
-    elements: Iterable[tuple[int, object]],
-) -> tuple[list[int], list[Mapping[str, Any]], list[Broken]]:
-    number: list[int] = []
-    kept: list[Mapping[str, Any]] = []
-    broken: list[Broken] = []
-    for at, element in elements:
-        if isinstance(element, Mapping):
-            number.append(at)
-            kept.append(element)
-        else:
-            broken.append((at, Fault.NOT_OBJECT))
-    return number, kept, broken
-
-
-def _parsed(records: Iterable[tuple[int, object]], clock: TimeReader[str | None]) -> Parsed:
-    number, objects, broken = _objects(records)
-    return check_rows("record", np.array(number, np.int64), _columns(objects, clock), broken)
-
-
-def _columns(objects: list[Mapping[str, Any]], clock: TimeReader[str | None]) -> RawColumns:
-    ids, code = meter_codes([_text(item.get("meter_id")) for item in objects])
-    return RawColumns(
-        ids,
-        code,
-        clock.instants([_text(item.get("start_utc")) for item in objects], ids, code),
-        np.array([_seconds(item.get("duration_s")) for item in objects], np.int64),
-        np.array([_watt_hours(item.get("wh")) for item in objects], np.int64),
+def _row(value: object) -> Row | Fault:
+    if not isinstance(value, Mapping):
+        return Fault.NOT_OBJECT
+    meter, start, seconds, wh = map(value.get, Row._fields)
+    return Row(
+        meter if type(meter) is str else None,
+        start if type(start) is str else "",
+        whole(seconds) if isinstance(seconds, _Decimal) else seconds,
+        scaled(wh) if isinstance(wh, _Decimal) else wh,
     )
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _parsed(
+    word: str, first: int, found: Sequence[Row | Fault | None], clock: TimeReader[str]
+) -> Parsed:
+    rows = [row for row in found if row is not None and not isinstance(row, Fault)]
+    number = np.arange(first, first + len(found))
+    if len(rows) < len(found):
+        number = number[[not isinstance(row, Fault | None) for row in found]]
+    broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault)]
+    ids, code = meter_codes([row.meter_id for row in rows])
+    columns = RawColumns(
+        ids,
+        code,
+        clock.instants([row.start_utc for row in rows], ids, code),
+        _numbers([row.duration_s for row in rows], {int}, _seconds),
+        _numbers([row.wh for row in rows], {int, float}, _watt_hours),
+    )
+    return check_rows(word, number, columns, broken)
+
+
+def _numbers(column: list[Any], plain: set[type], convert: Callable[[Any], int]) -> Ints:
+    """Whole numbers of a column, all at once where each is of a plain type."""
+    if set(map(type, column)) <= plain:
+        with suppress(OverflowError):
+            found = np.array(column, np.float64)  # exact up to 2^53, far beyond the limits
+            if np.isfinite(found).all():
+                return np.rint(found).clip(-MAX_WH - 1, MAX_WH + 1).astype(np.int64)
+    return np.array([convert(value) for value in column], np.int64)
 
 
 def _seconds(value: Any) -> int:
-    if isinstance(value, _Decimal):
-        return whole(value.text)
-    if type(value) is int or is_whole(value):
-        return int(value) if 1 <= value <= MAX_DURATION else Fault.DURATION
-    return Fault.DURATION
+    return int(value) if is_whole(value) and 1 <= value <= MAX_DURATION else Fault.DURATION
 
 
 def _watt_hours(value: Any) -> int:
-    if isinstance(value, _Decimal):
-        return scaled(value.text)
-    if type(value) is int or is_real(value):
+    if isinstance(value, Fault):
+        return value
+    if is_real(value):
         wh = round(value)  # halves to even
-        return wh if -MAX_WH <= wh <= MAX_WH else Fault.VALUE_SIZE
+        return wh if abs(wh) <= MAX_WH else Fault.VALUE_SIZE
     return Fault.VALUE_MISSING if value is None else Fault.VALUE
 
 
-def _line_batches(stream: Iterable[bytes]) -> Iterator[Parsed]:
-    clock, filled, objects, first = _clock(), 0, 0, 1
-    for data in whole_lines(stream):
-        found = plain(data)
-        number, kept, broken = _others(found.others, first)
-        filled += len(found.line) + len(number) + len(broken)
-        objects += len(found.line) + len(kept)
-        if number or broken:
-            yield _mixed(found, first, np.array(number, np.int64), _columns(kept, clock), broken)
-        else:
-            yield Parsed(_all_plain(found), 0, ())
-        first += len(found.line) + len(found.others)
+# ---- lines
+
+
+@cache
+def _line_decoder() -> Callable[[bytes], Any] | None:
+    """The decoder of a line to a `Row`; it refuses the line where a value is not of its type."""
+    try:
+        import msgspec
+    except ImportError:
+        return None
+    kinds = zip(Row._fields, (str, str, int, int | float), strict=True)
+    return msgspec.json.Decoder(msgspec.defstruct("Row", kinds, gc=False)).decode
+
+
+def _line_batches(stream: ByteStream) -> Iterator[Parsed]:
+    clock, filled, objects = text_times("iso", None), False, False
+    for first, raw in raw_lines(stream):
+        found = list(_rows_of(raw))
+        filled = filled or any(row is not None for row in found)
+        objects = objects or any(not isinstance(row, Fault | None) for row in found)
+        yield _parsed("line", first, found, clock)
     if filled and not objects:
         raise IntakeError("input holds no JSON object; give an array of objects, or one a line.")
 
 
-def _others(
-    others: list[tuple[int, bytes]], first: int
-) -> tuple[list[int], list[Mapping[str, Any]], list[Broken]]:
-    """The objects and the faults of lines that are not plain."""
-    texts: list[tuple[int, object]] = []
-    broken: list[Broken] = []
-    for at, raw in others:
-        part = decoded(first + at, [raw])
-        broken += part.broken
-        texts += [(first + at, _decoded(text)) for text in part.text if text.strip()]
-    number, kept, more = _objects(texts)
-    return number, kept, [*more, *broken]
+def _rows_of(raw: list[bytes]) -> Iterator[Row | Fault | None]:
+    decode = _line_decoder()
+    if decode is None:  # slower, with the same result
+        yield from map(_row_of_line, raw)
+        return
+    for line in raw:
+        try:
+            row = decode(line)
+            # A float lies on the same side of a half as its decimal, but may be one by rounding.
+            exact = type(row.wh) is not float or row.wh % 1 != 0.5
+        except (ValueError, RecursionError):
+            exact = False
+        yield row if exact and len(line) <= LINE_LIMIT else _row_of_line(line)
 
 
-def _all_plain(found: PlainLines) -> Readings:
-    return Readings.named(
-        found.names, start=found.start, duration=found.duration.astype(np.int32), wh=found.wh
-    )
-
-
-def _mixed(
-    found: PlainLines, first: int, number: Ints, rest: RawColumns, broken: Sequence[Broken]
-) -> Parsed:
-    """Plain readings and the rest in the order of their lines."""
-    names, code = found.names.numbered()
-    codes = {name: i for i, name in enumerate(names.texts())}
-    places = np.array([codes.setdefault(name, len(codes)) for name in rest.texts], np.int64)
-    known = rest.code >= 0
-    code_of_rest = rest.code.copy()
-    code_of_rest[known] = places[rest.code[known]]
-    numbers = np.concatenate([found.line + first, number])
-    order = np.argsort(numbers, kind="stable")
-    columns = RawColumns(
-        list(codes),
-        np.concatenate([code, code_of_rest])[order],
-        np.concatenate([found.start, rest.start])[order],
-        np.concatenate([found.duration, rest.duration])[order],
-        np.concatenate([found.wh, rest.wh])[order],
-    )
-    return check_rows("line", numbers[order], columns, broken)
-
-
-def _decoded(text: str) -> object:
-    """The value of a line; None, which is no reading, where it has none."""
-    if text.count("{") + text.count("[") > _BRACKETS:
+def _row_of_line(line: bytes) -> Row | Fault | None:
+    """The object of any line; None where the line is empty."""
+    text = decoded(line)
+    if isinstance(text, Fault):
+        return text
+    if not text.strip():
         return None
     try:
-        return _decode(text)
-    except ValueError:
-        return None
+        return _row(_decoder.decode(text))
+    except (ValueError, RecursionError):
+        return Fault.NOT_OBJECT
 
 
-def _array_batches(source: Iterable[bytes]) -> Iterator[Parsed]:
-    clock = _clock()
-    elements = enumerate(_elements(source), 1)
-    while batch := list(islice(elements, _BATCH)):
-        yield _parsed(batch, clock)
+# ---- arrays
 
 
-def _elements(source: Iterable[bytes]) -> Iterator[object]:
+def _array_batches(stream: ByteStream) -> Iterator[Parsed]:
+    clock, rows, first = text_times("iso", None), map(_row, _elements(stream)), 1
+    while batch := list(islice(rows, _BATCH)):
+        yield _parsed("record", first, batch, clock)
+        first += len(batch)
+
+
+def _elements(stream: ByteStream) -> Iterator[object]:
     """The elements of an array, each as soon as it is whole."""
-    window = _Window(source)
+    window = _Window(stream)
     window.take("[")
     if window.peek() == "]":
         window.take("]")
@@ -336,8 +265,8 @@ def _elements(source: Iterable[bytes]) -> Iterator[object]:
 class _Window:
     """The part of a text that is being read; it holds a block and an element, no more."""
 
-    def __init__(self, source: Iterable[bytes]) -> None:
-        self._source = iter(source)
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
         self._utf8 = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._at, self._ended = "", 0, False
 
@@ -366,14 +295,13 @@ class _Window:
             self._more()
         if end - self._at > LINE_LIMIT:
             raise IntakeError(f"JSON array has an element beyond 64 KiB{_FIX}")
-        nested = sum(self._text.count(mark, self._at, end) for mark in "[{") > _BRACKETS
         self._at = end
-        return None if nested else value
+        return value
 
     def _decoded(self) -> tuple[object, int]:
-        for decode in (_decode_at, _decode_long_at):
+        for decoder in (_decoder, _decoder_of_long):
             try:
-                return decode(self._text, self._at)
+                return decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError:
                 break
             except ValueError:
@@ -383,7 +311,7 @@ class _Window:
         return None, 0
 
     def _more(self) -> None:
-        block = next(self._source, b"")
+        block = self._stream.read(BLOCK)
         self._ended = not block
         try:
             self._text = self._text[self._at :] + self._utf8.decode(block, final=self._ended)

@@ -1,24 +1,23 @@
 """Canonical meter readings in columns, and the result of a parser.
 
-`Readings` holds whole Wh by meter, start and duration; `Names` holds many meter ids as bytes in one
-buffer. A converter returns a column of integers; a value below `FAULTS_END` is a `Fault`, the
-reason why the row is malformed. So a column is one integer array, and malformed rows cost nothing
-until their reason is needed. `check_rows` separates the good rows from the malformed ones.
+`Readings` holds whole Wh by meter, start and duration. A converter returns a column of integers; a
+value below `FAULTS_END` is a `Fault`, the reason why the row is malformed. So a column is one
+integer array, and malformed rows cost nothing until their reason is needed. `check_rows` separates
+the good rows from the malformed ones.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushgrid._kernels.ndjson import append_names, hashes, intern, look_up
-from hushgrid._numbers import Int32s, Ints, UInt8s
+from hushgrid._numbers import Int32s, Ints
 from hushgrid.errors import IntakeError
 
 _LOWEST = -(2**63)
@@ -87,207 +86,6 @@ def reason(code: int) -> str:
     return list(Fault)[code - _LOWEST].text
 
 
-# ---- meter ids as bytes
-
-MISSED = 64  # names not at their expected position, beyond which the order counts as new
-# The seed places names in the hash table and does not change results. It differs between
-# processes, as Python's string hash does, so that no sender can choose names that collide.
-SEED = np.uint64(hash("hushgrid.intake.readings") & (2**64 - 1))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Names:
-    """Texts in one buffer: name i is the UTF-8 text `data[begin[i]:end[i]]`.
-
-    Attributes:
-        data: (bytes,) the buffer.
-        begin: (n,) first byte of each name.
-        end: (n,) byte after each name.
-
-    >>> names = Names.of(["a", "bc"])
-    >>> len(names), names.texts()
-    (2, ('a', 'bc'))
-    """
-
-    data: UInt8s
-    begin: Ints
-    end: Ints
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> Names:
-        """From texts."""
-        raw = [text.encode("utf-8", "surrogatepass") for text in texts]
-        end = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)))
-        begin = np.concatenate([np.zeros(min(1, len(raw)), np.int64), end[:-1]])
-        return cls(np.frombuffer(b"".join(raw), np.uint8), begin, end)
-
-    def __len__(self) -> int:
-        return int(self.begin.size)
-
-    def texts(self) -> tuple[str, ...]:
-        """Each name as a text."""
-        raw = self.data.tobytes()
-        pairs = zip(self.begin.tolist(), self.end.tolist(), strict=True)
-        return tuple(raw[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs)
-
-    def at(self, rows: NDArray[Any]) -> Names:
-        """The names of some rows."""
-        return Names(self.data, self.begin[rows], self.end[rows])
-
-    def numbered(self) -> tuple[Names, Int32s]:
-        """The distinct names in order of first appearance, and the number of each row's name.
-
-        >>> different, code = Names.of(["b", "a", "b"]).numbered()
-        >>> different.texts(), code.tolist()
-        (('b', 'a'), [0, 1, 0])
-        """
-        code, first, _ = self._table()
-        return (self, code) if first.size == len(self) else (self.at(first), code)
-
-    def _table(self) -> tuple[Int32s, Int32s, Ints]:
-        table = np.zeros(1 << (2 * len(self)).bit_length(), np.int64)
-        code, first = np.empty(len(self), np.int32), np.empty(len(self), np.int32)
-        many = intern(self.data, self.begin, self.end, self._hashes(), table, code, first)
-        return code, first[:many], table
-
-    def _hashes(self) -> NDArray[np.uint64]:
-        found = np.empty(len(self), np.uint64)
-        hashes(self.data, self.begin, self.end, SEED, found)
-        return found
-
-
-def texts_of(ids: Sequence[str] | Names) -> Sequence[str]:
-    """Names as texts.
-
-    Args:
-        ids: Texts, or names in a buffer.
-
-    Returns:
-        The same names as texts.
-    """
-    return ids.texts() if isinstance(ids, Names) else ids
-
-
-def joined(parts: Sequence[Names]) -> Names:
-    """Concatenate names.
-
-    Args:
-        parts: Names to join, in order.
-
-    Returns:
-        All names in one buffer.
-
-    >>> joined([Names.of(["a"]), Names.of(["b", "a"])]).texts()
-    ('a', 'b', 'a')
-    """
-    shifts = np.cumsum([0, *(part.data.size for part in parts)])
-    pairs = list(zip(parts, shifts, strict=False))
-    return Names(
-        np.concatenate([part.data for part in parts]),
-        np.concatenate([part.begin + shift for part, shift in pairs]),
-        np.concatenate([part.end + shift for part, shift in pairs]),
-    )
-
-
-class NamePositions(NamedTuple):
-    """Positions of names among the known ones.
-
-    Attributes:
-        place: (n,) row of each name among the known names; -1 where it is unknown.
-        known: (n,) the same among the distinct known names.
-        reordered: True if many names did not come in the order of an earlier input.
-    """
-
-    place: Int32s
-    known: Int32s
-    reordered: bool
-
-
-class NameIndex:
-    """Lookup of names among known ones; a name that is known twice has its first position.
-
-    Args:
-        names: The known names.
-
-    >>> NameIndex(Names.of(["a", "b", "c"])).find(Names.of(["c", "x"])).place.tolist()
-    [2, -1]
-    """
-
-    def __init__(self, names: Names) -> None:
-        _, self._rows, self._table = names._table()
-        self._all_differ = self._rows.size == len(names)
-        self._names = names if self._all_differ else names.at(self._rows)
-        self._order = NameOrder.room(len(self._names), self._names.data.size)
-
-    def find(self, names: Names) -> NamePositions:
-        """Positions of names among the known ones."""
-        place, known, order = np.empty(len(names), np.int32), self._names, self._order
-        missed = look_up(
-            names.data, names.begin, names.end, SEED, known.data, known.begin, known.end,
-            self._table, order.data, order.end, order.place, order.where, order.used,
-            np.empty(len(names), np.uint64), place,
-        )  # fmt: skip
-        first = place if self._all_differ else np.where(place < 0, place, self._rows[place])
-        return NamePositions(first, place, missed > MISSED + len(names) // 16)
-
-    def remember(self, names: Names, found: NamePositions) -> None:
-        """Store the order of an input, so that the next in this order is found faster.
-
-        One thread at a time may call it, while others call `find`.
-        """
-        order, size = self._order, int((names.end - names.begin).sum())
-        if not order.fits(len(names), size):
-            known = self._names
-            order = NameOrder.room(max(len(known), len(names)), max(known.data.size, size))
-        self._order = order.with_(names, found.known)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NameOrder:
-    """Known names in the order of an earlier input.
-
-    The first `used` entries never change, so one thread may read them while another appends. An
-    entry of `where` may be old or new: it only says where to look first.
-
-    Attributes:
-        data: Bytes of the names, one after another.
-        end: Byte after each name.
-        place: Position of each name among the known ones.
-        where: For each known name, where in this order it came last; -1 where it did not.
-        used: Number of names stored.
-    """
-
-    data: UInt8s
-    end: Ints
-    place: Int32s
-    where: Int32s
-    used: int = 0
-
-    @classmethod
-    def room(cls, names: int, size: int) -> NameOrder:
-        """An empty order with room for that many names and bytes, and a quarter more."""
-        many = names + names // 4 + 1024
-        return cls(
-            np.empty(size + size // 4 + 1024 * 16, np.uint8),
-            np.empty(many, np.int64),
-            np.empty(many, np.int32),
-            np.full(names, -1, np.int32),
-        )
-
-    def fits(self, names: int, size: int) -> bool:
-        """True if there is room for that many more names and bytes."""
-        filled = int(self.end[self.used - 1]) if self.used else 0
-        return self.used + names <= self.end.size and filled + size <= self.data.size
-
-    def with_(self, names: Names, place: Int32s) -> NameOrder:
-        """With these names appended."""
-        used = append_names(
-            names.data, names.begin, names.end, place, self.data, self.end, self.place, self.used
-        )
-        self.where[self.place[self.used : used]] = np.arange(self.used, used, dtype=np.int32)
-        return replace(self, used=used)
-
-
 END = 4_102_444_800  # [s] 2100-01-01T00:00:00Z, the first start that is refused
 MAX_DURATION = 366 * 86_400  # [s]
 MAX_WH = 10**12  # [Wh]; far beyond any meter, far below 2^63 when a day of seconds is added
@@ -299,7 +97,7 @@ PROBLEMS = 10  # how many bad rows are named; all are counted
 class Readings:
     """Row i: meter `ids[code[i]]` counted `wh[i]` [Wh] over `duration[i]` [s] from `start[i]`.
 
-    Negative Wh are export; they are clamped later.
+    Negative Wh are export; they are clamped later. The columns are read-only.
 
     Args:
         ids: The distinct meter ids, each 1 to 128 printable characters.
@@ -316,11 +114,11 @@ class Readings:
     (2, [('a', 0, 900, 12), ('b', 0, 900, -3)])
     """
 
+    ids: tuple[str, ...]
+    code: Int32s
     start: Ints
     duration: Int32s
     wh: Ints
-    _each: Names | None  # the name of each row, before they are numbered
-    _numbered: tuple[Names, Int32s] | None
 
     def __init__(
         self,
@@ -345,69 +143,22 @@ class Readings:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise IntakeError(f"columns have lengths {lengths}; give one entry for each reading.")
-        self._fill(None, (Names.of(own), columns.pop("code")), **columns)
+        self._fill(own, **columns)
 
-    def _fill(
-        self,
-        each: Names | None,
-        numbered: tuple[Names, Int32s] | None,
-        **columns: NDArray[Any],
-    ) -> None:
-        object.__setattr__(self, "_each", each)
-        object.__setattr__(self, "_numbered", numbered)
-        if numbered is not None:
-            numbered[1].flags.writeable = False
+    def _fill(self, ids: tuple[str, ...], **columns: NDArray[Any]) -> None:
+        object.__setattr__(self, "ids", ids)
         for name, column in columns.items():
             column.flags.writeable = False
             object.__setattr__(self, name, column)
 
     @classmethod
     def trusted(
-        cls,
-        names: Names,
-        code: Int32s,
-        *,
-        start: Ints,
-        duration: Int32s,
-        wh: Ints,
+        cls, ids: Iterable[str], code: Int32s, *, start: Ints, duration: Int32s, wh: Ints
     ) -> Readings:
         """From columns that the caller has checked; they become read-only."""
         made = object.__new__(cls)
-        made._fill(None, (names, code), start=start, duration=duration, wh=wh)
+        made._fill(tuple(ids), code=code, start=start, duration=duration, wh=wh)
         return made
-
-    @classmethod
-    def named(cls, names: Names, *, start: Ints, duration: Int32s, wh: Ints) -> Readings:
-        """As `trusted` with one name for each row; names are numbered when first needed."""
-        made = object.__new__(cls)
-        made._fill(names, None, start=start, duration=duration, wh=wh)
-        return made
-
-    def _number(self) -> tuple[Names, Int32s]:
-        if self._numbered is None:
-            assert self._each is not None
-            names, code = self._each.numbered()
-            code.flags.writeable = False
-            object.__setattr__(self, "_numbered", (names, code))
-        assert self._numbered is not None
-        return self._numbered
-
-    @property
-    def names(self) -> Names:
-        """The distinct ids as bytes."""
-        return self._number()[0]
-
-    @property
-    def code(self) -> Int32s:
-        """Number of each reading's id among the distinct ids."""
-        return self._number()[1]
-
-    def map_names(self, find: Callable[[Names], Int32s]) -> Int32s:
-        """`find` applied to the names, as one value for each reading."""
-        if self._numbered is None and self._each is not None:
-            return find(self._each)
-        names, code = self._number()
-        return find(names)[code]
 
     @classmethod
     def of(
@@ -426,17 +177,21 @@ class Readings:
     def __len__(self) -> int:
         return len(self.start)
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The distinct meter ids."""
-        return self.names.texts()
+    def at(self, rows: NDArray[Any] | slice) -> Readings:
+        """Some of the readings, by rows, mask or slice; `ids` are those that occur."""
+        used, code = np.unique(self.code[rows], return_inverse=True)
+        return Readings.trusted(
+            [self.ids[i] for i in used],
+            code.astype(np.int32),
+            start=self.start[rows],
+            duration=self.duration[rows],
+            wh=self.wh[rows],
+        )
 
     @property
     def meter(self) -> NDArray[np.object_]:
         """The meter id of each reading."""
-        names = np.empty(len(self.names), object)
-        names[:] = self.ids
-        return names[self.code]
+        return np.array(self.ids, object)[self.code]
 
     def rows(self) -> Iterator[tuple[str, int, int, int]]:
         """(meter id, start, duration, Wh) of each reading."""
@@ -490,11 +245,13 @@ def concat(parts: Iterable[Readings]) -> Readings:
     kept = [part for part in parts if len(part)]
     if len(kept) < 2:
         return kept[0] if kept else Readings.empty()
-    names, place = joined([part.names for part in kept]).numbered()
-    shifts = np.cumsum([0, *(len(part.names) for part in kept)])
-    code = [place[part.code + shift] for part, shift in zip(kept, shifts, strict=False)]
+    codes: dict[str, int] = {}
+    code = [
+        np.array([codes.setdefault(name, len(codes)) for name in part.ids], np.int32)[part.code]
+        for part in kept
+    ]
     return Readings.trusted(
-        names,
+        codes,
         np.concatenate(code),
         start=np.concatenate([part.start for part in kept]),
         duration=np.concatenate([part.duration for part in kept]),
@@ -541,23 +298,18 @@ class RawColumns:
     """Columns as read: each entry is a whole number or a `Fault`.
 
     Attributes:
-        ids: Distinct meter ids; if given as bytes, each occurs in `code`.
+        ids: Distinct meter ids.
         code: (n,) number of each row's id.
         start: (n,) start [s UTC since 1970].
         duration: (n,) duration [s].
         wh: (n,) energy [Wh].
     """
 
-    ids: Sequence[str] | Names
+    ids: Sequence[str]
     code: Ints
     start: Ints
     duration: Ints
     wh: Ints
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """The ids as texts."""
-        return texts_of(self.ids)
 
 
 def check_rows(
@@ -575,34 +327,21 @@ def check_rows(
         The good rows, and the malformed ones by position and reason.
     """
     wrong = _first_fault(columns)
-    if isinstance(columns.ids, Names) and not (broken or wrong.any()):
-        return Parsed(_all_good(columns, columns.ids), 0, ())
-    ids = columns.texts
-    good = wrong == 0
-    bad = np.flatnonzero(~good)
-    named = bad[:PROBLEMS]
-    where = [*zip(number[named].tolist(), wrong[named].tolist(), strict=True), *broken]
-    first = heapq.nsmallest(PROBLEMS, where)
-    used, code = np.unique(columns.code[good], return_inverse=True)
-    readings = Readings(
-        [ids[i] for i in used],
-        code,
-        start=columns.start[good],
-        duration=columns.duration[good],
-        wh=columns.wh[good],
-    )
-    malformed = len(bad) + len(broken)
-    return Parsed(readings, malformed, tuple(f"{word} {at}: {reason(why)}" for at, why in first))
-
-
-def _all_good(columns: RawColumns, names: Names) -> Readings:
-    return Readings.trusted(
-        names,
+    readings = Readings.trusted(
+        columns.ids,
         columns.code.astype(np.int32),
         start=columns.start,
         duration=columns.duration.astype(np.int32),
         wh=columns.wh,
     )
+    bad = np.flatnonzero(wrong)
+    if bad.size or not wrong.size:
+        readings = readings.at(wrong == 0)
+    named = bad[:PROBLEMS]
+    where = [*zip(number[named].tolist(), wrong[named].tolist(), strict=True), *broken]
+    first = heapq.nsmallest(PROBLEMS, where)
+    problems = tuple(f"{word} {at}: {reason(why)}" for at, why in first)
+    return Parsed(readings, len(bad) + len(broken), problems)
 
 
 def _first_fault(columns: RawColumns) -> Ints:
@@ -614,7 +353,7 @@ def _first_fault(columns: RawColumns) -> Ints:
         (columns.code, 0, len(columns.ids) - 1, Fault.METER),
     )
     for column, low, high, outside in checks:  # the last one named is the leftmost field
-        wrong[(column < low) | (column > high)] = outside
-        faulty = column < FAULTS_END
-        wrong[faulty] = column[faulty]
+        beyond = (column < low) | (column > high)
+        if beyond.any():
+            wrong[beyond] = np.where(column < FAULTS_END, column, outside)[beyond]
     return wrong

@@ -6,17 +6,31 @@ zone. Lines are read with bounded memory; numbers are converted in exact integer
 
 from __future__ import annotations
 
+import codecs
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from hushgrid._numbers import Ints, is_whole
 from hushgrid.errors import IntakeError
-from hushgrid.intake.readings import FAULTS_END, MAX_DURATION, MAX_WH, Fault, clean_meter
-from hushgrid.intake.times import Written, local_instants, reader
+from hushgrid.intake.readings import (
+    FAULTS_END,
+    MAX_DURATION,
+    MAX_ID,
+    MAX_WH,
+    Fault,
+    clean_meter,
+)
+from hushgrid.intake.times import Written, text_times
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 # ---- bytes to lines
 
@@ -24,49 +38,75 @@ LINE_LIMIT = 1 << 16  # [bytes] a longer line or record is malformed
 BLOCK = 1 << 18  # [bytes] read at a time
 
 ByteSource = bytes | Iterable[bytes]
+ByteStream = io.BufferedIOBase  # in memory: nothing here opens a file
 
 
-def chunks(source: ByteSource) -> Iterator[bytes | bytearray | memoryview]:
-    """The chunks of a source, checked to be bytes.
+class _Chunks(io.RawIOBase):
+    """Chunks as a raw file."""
+
+    def __init__(self, source: Iterable[bytes]) -> None:
+        self._source, self._rest = iter(source), memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        into = memoryview(buffer)
+        while not self._rest:
+            chunk = next(self._source, None)
+            if chunk is None:
+                return 0
+            if not isinstance(chunk, (bytes, bytearray, memoryview)):
+                raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
+            self._rest = memoryview(chunk)
+        size = min(len(into), len(self._rest))
+        into[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+def open_bytes(source: ByteSource) -> ByteStream:
+    """Bytes as a file; chunks are taken as they are needed.
 
     Args:
         source: Bytes, or an iterable of byte chunks.
 
-    Yields:
-        The chunks, in order.
+    Returns:
+        A file to read from.
 
-    Raises:
-        IntakeError: If a chunk is not bytes.
+    >>> open_bytes([b"ab", b"", b"cde"]).read(4)
+    b'abcd'
     """
-    for chunk in [source] if isinstance(source, (bytes, bytearray, memoryview)) else source:
-        if not isinstance(chunk, (bytes, bytearray, memoryview)):
-            raise IntakeError(f"input gives {type(chunk).__name__}; give bytes.")
-        yield chunk
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return io.BytesIO(source)
+    return io.BufferedReader(_Chunks(source), BLOCK)
 
 
-def blocks(source: ByteSource, size: int = BLOCK) -> Iterator[bytes]:
-    """Join or cut chunks to blocks of `size` to 2 `size` bytes, the last one smaller.
+def raw_lines(stream: ByteStream, limit: int = LINE_LIMIT) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of a file, block by block.
 
     Args:
-        source: Bytes, or an iterable of byte chunks.
-        size: Least length of a block [bytes].
+        stream: A file, as `open_bytes` gives it.
+        limit: Longest line [bytes]; of a longer one more than `limit` bytes are kept.
 
     Yields:
-        The blocks, in order.
+        Number of the first line, from 1, and the lines without line feeds.
 
-    >>> [len(block) for block in blocks([b"ab", b"c", b"defgh"], size=3)]
-    [3, 3, 2]
+    >>> list(raw_lines(open_bytes(b"a\\nb")))
+    [(1, [b'a', b'b'])]
     """
-    held = bytearray()
-    for chunk in chunks(source):
-        view = memoryview(chunk)
-        for at in range(0, len(view), size):
-            held += view[at : at + size]
-            if len(held) >= size:
-                yield bytes(held)
-                held.clear()
-    if held:
-        yield bytes(held)
+    number, mark = 1, codecs.BOM_UTF8
+    while block := stream.read(BLOCK):
+        if not block.endswith(b"\n"):
+            block += stream.readline(limit + 1)
+        raw = block.removeprefix(mark).split(b"\n")
+        if not raw[-1]:
+            raw.pop()
+        elif len(raw[-1]) > limit:  # its end may never come: pass over it
+            while (more := stream.readline(BLOCK)) and not more.endswith(b"\n"):
+                pass
+        yield number, raw
+        number, mark = number + len(raw), b""
 
 
 class Lines(NamedTuple):
@@ -83,112 +123,77 @@ class Lines(NamedTuple):
     broken: list[tuple[int, Fault]]
 
 
-def lines(source: ByteSource, limit: int = LINE_LIMIT) -> Iterator[Lines]:
+def lines(stream: ByteStream, limit: int = LINE_LIMIT) -> Iterator[Lines]:
     """The lines of UTF-8 text, block by block; a line beyond `limit` is dropped while it is read.
 
     Args:
-        source: Bytes, or an iterable of byte chunks.
+        stream: A file, as `open_bytes` gives it.
         limit: Longest line [bytes].
 
     Yields:
         The lines of each block.
 
-    >>> [tuple(part) for part in lines(b"a\\r\\nb\\n")]
+    >>> [tuple(part) for part in lines(open_bytes(b"a\\r\\nb\\n"))]
     [(1, ['a', 'b'], [])]
     """
-    number = 1
-    for data in whole_lines(blocks(source), limit):
-        raw = data.split(b"\n")[:-1]
-        yield decoded(number, raw, limit)
-        number += len(raw)
+    for first, raw in raw_lines(stream, limit):
+        found = [decoded(line, limit) for line in raw]
+        broken = [(at, why) for at, why in enumerate(found, first) if isinstance(why, Fault)]
+        yield Lines(first, ["" if isinstance(line, Fault) else line for line in found], broken)
 
 
-def whole_lines(stream: Iterable[bytes], limit: int = LINE_LIMIT) -> Iterator[bytes]:
-    """Blocks of whole lines, each ended by a line feed, without a byte order mark.
-
-    Of a line beyond `limit` only the beginning is kept, which is itself longer than `limit`.
+def decoded(line: bytes, limit: int = LINE_LIMIT) -> str | Fault:
+    """Text of a line.
 
     Args:
-        stream: Blocks of bytes.
-        limit: Longest line [bytes].
-
-    Yields:
-        Blocks of whole lines.
-
-    >>> list(whole_lines([b"a\\nb"]))
-    [b'a\\n', b'b\\n']
-    """
-    held, dropping, mark = b"", False, b"\xef\xbb\xbf"
-    for block in stream:
-        if dropping:
-            end = block.find(b"\n")
-            if end < 0:
-                continue
-            block, dropping = block[end + 1 :], False
-        data = held + block
-        end = data.rfind(b"\n") + 1
-        data, held = data[:end], data[end:]
-        if len(held) > limit:  # report it now: its end may never come
-            data, held, dropping = data + held + b"\n", b"", True
-        if data:
-            yield data.removeprefix(mark)
-            mark = b""
-    if held:
-        yield held.removeprefix(mark) + b"\n"
-
-
-def decoded(first: int, raw: list[bytes], limit: int = LINE_LIMIT) -> Lines:
-    """Lines of bytes as texts.
-
-    Args:
-        first: Number of the first line.
-        raw: The lines, without line feeds.
+        line: The line, without its line feed.
         limit: Longest line [bytes].
 
     Returns:
-        The lines; those that are too long or not UTF-8 are broken.
+        The text; a `Fault` where it is too long or not UTF-8.
     """
     try:
-        text = b"\n".join(raw).decode().split("\n")
-        if max(map(len, raw)) <= limit:
-            return Lines(first, [line.removesuffix("\r") for line in text], [])
+        return Fault.TOO_LONG if len(line) > limit else line.decode().removesuffix("\r")
     except UnicodeDecodeError:
-        pass
-    return _decoded_singly(first, raw, limit)
+        return Fault.NOT_UTF8
 
 
-def _decoded_singly(first: int, raw: list[bytes], limit: int) -> Lines:
-    text, broken = [], []
-    for number, line in enumerate(raw, first):
-        try:
-            fault = Fault.TOO_LONG if len(line) > limit else None
-            text.append("" if fault else line.decode().removesuffix("\r"))
-        except UnicodeDecodeError:
-            fault = Fault.NOT_UTF8
-            text.append("")
-        if fault:
-            broken.append((number, fault))
-    return Lines(first, text, broken)
+# ---- decimal text to whole Wh
 
-
-# ---- decimal text to whole Wh, in exact integer arithmetic
-
-_NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 LONGEST = 64  # characters; a longer text is no measurement
+_EXACT = Context(prec=120)  # digits: the 76 of Arrow's decimals times a factor of 11
 
 
-def scaled(
-    text: str, numerator: int = 1, denominator: int = 1, longest: int | None = LONGEST
-) -> int:
-    """text * numerator / denominator in whole units.
+def number_of(text: str, longest: int = LONGEST) -> Decimal | Fault:
+    """The exact value of a decimal number.
 
-    A fraction is rounded once, from the exact decimal, halves to even (decimal's ROUND_HALF_EVEN).
+    Args:
+        text: A decimal number, without NaN, infinity or separators of thousands.
+        longest: Most characters of a number.
+
+    Returns:
+        The number, or a `Fault`.
+
+    >>> number_of("0.115"), number_of(" ").text
+    (Decimal('0.115'), 'value is missing')
+    """
+    bare = text.strip(" \t")
+    if not bare:
+        return Fault.VALUE_MISSING
+    return Decimal(bare) if len(bare) <= longest and _NUMBER.fullmatch(bare) else Fault.VALUE
+
+
+def scaled(text: str, factor: int = 1, divisor: int = 1, longest: int = LONGEST) -> int:
+    """text * factor / divisor in whole units.
+
+    A fraction is rounded once, from the exact decimal, halves to even.
 
     Args:
         text: A decimal number.
-        numerator: Factor.
-        denominator: Divisor.
-        longest: Most characters of a number; None: any length.
+        factor: Factor.
+        divisor: Divisor.
+        longest: Most characters of a number.
 
     Returns:
         The whole number, or a `Fault`.
@@ -196,15 +201,12 @@ def scaled(
     >>> scaled("0.115", 1000), scaled("-0.0015", 1000), scaled("2.5"), scaled("2.51")
     (115, -2, 2, 3)
     """
-    parts = _parts(text, longest)
-    if isinstance(parts, Fault):
-        return parts
-    sign, digits, exponent = parts
-    n = digits * numerator * 10 ** max(exponent, 0)
-    d = denominator * 10 ** max(-exponent, 0)
-    magnitude, rest = divmod(n, d)
-    magnitude += 2 * rest > d or (2 * rest == d and magnitude % 2 == 1)
-    return sign * magnitude if magnitude <= MAX_WH else Fault.VALUE_SIZE
+    number = number_of(text, longest)
+    if isinstance(number, Fault):
+        return number
+    product = _EXACT.multiply(number, factor)
+    wh = round(product) if divisor == 1 else round(Fraction(product) / divisor)
+    return wh if abs(wh) <= MAX_WH else Fault.VALUE_SIZE
 
 
 def whole(text: str) -> int:
@@ -219,27 +221,10 @@ def whole(text: str) -> int:
     >>> whole("900"), whole("900.0"), whole("0.5") is Fault.DURATION
     (900, 900, True)
     """
-    parts = _parts(text)
-    if isinstance(parts, Fault):
+    number = number_of(text)
+    if isinstance(number, Fault) or abs(number) > MAX_DURATION or number != int(number):
         return Fault.DURATION
-    sign, digits, exponent = parts
-    if digits % 10 ** max(-exponent, 0):
-        return Fault.DURATION
-    magnitude = digits * 10 ** max(exponent, 0) // 10 ** max(-exponent, 0)
-    return sign * magnitude if magnitude <= MAX_DURATION else Fault.DURATION
-
-
-def _parts(text: str, longest: int | None = LONGEST) -> tuple[int, int, int] | Fault:
-    bare = text.strip(" \t")
-    if not bare:
-        return Fault.VALUE_MISSING
-    found = _NUMBER.fullmatch(bare) if longest is None or len(bare) <= longest else None
-    if found is None:
-        return Fault.VALUE
-    sign, before, after, exponent = found.groups(default="")
-    if not before + after:
-        return Fault.VALUE
-    return -1 if sign == "-" else 1, int(before + after), int(exponent or "0") - len(after)
+    return int(number)
 
 
 Unit = Literal["wh", "kwh", "kw"]
@@ -303,8 +288,7 @@ class ColumnMapping:
         _check_delimiter(self.delimiter, self.decimal)
         if len(set(self.columns)) != len(self.columns):
             raise IntakeError(f"columns are {self.columns}; give each a column of its own.")
-        reader(self.time_format)
-        local_instants(self.time_zone)
+        text_times(self.time_format, self.time_zone)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -382,12 +366,39 @@ def meter_codes(names: Sequence[str | None]) -> tuple[list[str], Ints]:
     >>> meter_codes(["b", "a", " b "])
     (['b', 'a'], array([0, 1, 0]))
     """
+    distinct = list(dict.fromkeys(names))
+    ids, code = clean_meters(distinct)
+    if len(distinct) == len(names):
+        return ids, code
+    place = {name: i for i, name in enumerate(distinct)}
+    return ids, code[np.fromiter(map(place.__getitem__, names), np.int64, len(names))]
+
+
+def clean_meters(names: list[str | None]) -> tuple[list[str], Ints]:
+    """Clean distinct meter ids, which may be equal afterwards.
+
+    Args:
+        names: Distinct ids as written, and None for a missing one.
+
+    Returns:
+        The distinct ids, and for each name the number of its id or a `Fault`.
+
+    >>> clean_meters(["a", " a", ""])[0]
+    ['a']
+    """
+    given = [name for name in names if name]
+    together = "".join(given)  # most senders need no cleaning, and one look at all is faster
+    if (
+        len(given) == len(names)
+        and together.isprintable()
+        and " " not in together
+        and max(map(len, given), default=0) <= MAX_ID
+    ):
+        return given, np.arange(len(given))
     codes: dict[str, int] = {}
-    known: dict[str | None, int] = {}
-    for name in dict.fromkeys(names):
-        bare = None if name is None else clean_meter(name)
-        known[name] = Fault.METER if bare is None else codes.setdefault(bare, len(codes))
-    return list(codes), np.fromiter(map(known.__getitem__, names), np.int64, len(names))
+    cleaned = [clean_meter(name or "") for name in names]
+    code = [Fault.METER if c is None else codes.setdefault(c, len(codes)) for c in cleaned]
+    return list(codes), np.array(code, np.int64)
 
 
 def durations(texts: Sequence[str]) -> Ints:
@@ -407,7 +418,7 @@ def values(
     unit: Unit,
     duration: Ints,
     decimal: str = ".",
-    longest: int | None = LONGEST,
+    longest: int = LONGEST,
 ) -> Ints:
     """Energy from text; mean power in kW is multiplied by its duration.
 
@@ -416,7 +427,7 @@ def values(
         unit: "wh", "kwh" or "kw".
         duration: (n,) durations [s]; used for "kw".
         decimal: Decimal mark.
-        longest: Most characters of a number; None: any length.
+        longest: Most characters of a number.
 
     Returns:
         (n,) whole Wh, halves to even, or a `Fault`.
@@ -426,10 +437,9 @@ def values(
     """
     if decimal == ",":
         texts = ["." if "." in text else text.replace(",", ".") for text in texts]
-    if unit == "wh":
-        return _each(texts, lambda text: scaled(text, longest=longest))
-    if unit == "kwh":
-        return _each(texts, lambda text: scaled(text, WH_PER_KWH, longest=longest))
+    if unit != "kw":
+        factor = WH_PER_KWH if unit == "kwh" else 1
+        return _each(texts, lambda text: scaled(text, factor, longest=longest))
 
     def from_power(written: tuple[str, int]) -> int:
         text, duration = written

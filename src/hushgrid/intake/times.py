@@ -1,18 +1,17 @@
-"""Written times to seconds UTC since 1970, in integers: no clock, no locale.
+"""Written times to seconds UTC since 1970: no clock, no locale.
 
-Local times are converted with the time zone database (`zoneinfo`, the only use of `datetime` in the
-pure core). In the hour that clocks repeat at the end of daylight saving, a time without an offset
-has two instants. A meter reports it twice, so its first report in an input is the earlier instant
-and any further one the later. A meter that reports it once is taken to have missed the later one;
-times with offsets need no such guess.
+In the hour that clocks repeat at the end of daylight saving, a time without an offset has two
+instants. A meter reports it twice, so its first report in an input is the earlier instant and any
+further one the later. A meter that reports it once is taken to have missed the later one; times
+with offsets need no such guess.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Generic, NamedTuple, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -22,6 +21,7 @@ from hushgrid.errors import IntakeError
 from hushgrid.intake.readings import END, FAULTS_END, Fault
 
 _EPOCH = datetime(1970, 1, 1)
+_SECOND = timedelta(seconds=1)
 
 Instants = Callable[[int], tuple[int, ...]]
 
@@ -55,207 +55,99 @@ def local_instants(zone: str) -> Instants:
     return lambda wall: _instants(wall, clocks)
 
 
-def _instants(wall: int, clocks: tzinfo) -> tuple[int, ...]:
+def _instants(wall: int, clocks: ZoneInfo) -> tuple[int, ...]:
     if not 0 <= wall < END:
         return (wall,)  # refused by its year later; datetime cannot hold it
-    local = _EPOCH + timedelta(seconds=wall)
-    found = set()
+    local, found = _EPOCH + wall * _SECOND, set()
     for fold in (0, 1):
-        ahead = local.replace(tzinfo=clocks, fold=fold).utcoffset()
-        assert ahead is not None
-        instant = local - ahead
-        if instant.replace(tzinfo=UTC).astimezone(clocks).replace(tzinfo=None) == local:
-            found.add(wall - round(ahead.total_seconds()))
+        instant = local.replace(tzinfo=clocks, fold=fold).astimezone(UTC)
+        if instant.astimezone(clocks).replace(tzinfo=None) == local:
+            found.add(int(instant.timestamp()))
     return tuple(sorted(found))
 
 
-class Moment(NamedTuple):
-    """A time as written.
-
-    Attributes:
-        wall: Seconds since 1970-01-01T00:00 on the local clock.
-        offset: UTC offset [s]; None where none was written.
-    """
-
-    wall: int
-    offset: int | None
-
-
-Reader = Callable[[str], Moment | Fault]
+Reader = Callable[[str], datetime | Fault]
 
 _ISO = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2})"
-    r"(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)? ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]((?:[01][0-9]|2[0-3]):[0-5][0-9])"
+    r"(?:(:[0-5][0-9])(?:[.,]([0-9]{1,9}))?)? ?([Zz]|[+-][0-9]{2}(?::?[0-5][0-9])?)?"
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
-_DIRECTIVES = {
-    "Y": "[0-9]{4}", "y": "[0-9]{2}", "m": "[0-9]{1,2}", "d": "[0-9]{1,2}", "H": "[0-9]{1,2}",
-    "I": "[0-9]{1,2}", "M": "[0-9]{1,2}", "S": "[0-9]{1,2}", "f": "[0-9]{1,9}",
-    "p": "[AaPp][Mm]", "z": "[Zz]|[+-][0-9]{2}:?[0-9]{2}", "s": "[0-9]{1,12}",
-    "b": "(?i:" + "|".join(name[:3] for name in _MONTHS) + ")",
-    "B": "(?i:" + "|".join(_MONTHS) + ")",
-}  # fmt: skip
+_LONGEST = 64  # characters of a time
+_DIRECTIVES = set("YymbBdHIpMSfz")
 
 
-def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the Gregorian calendar.
-
-    Args:
-        year: Year.
-        month: Month, 1 to 12.
-        day: Day of the month.
-
-    Returns:
-        The number of days; negative before 1970.
-
-    >>> days_from_civil(1970, 1, 1), days_from_civil(2000, 3, 1)
-    (0, 11017)
-    """
-    y = year - (month < 3)  # the year begins in March, so that the leap day is its last
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return 365 * y + y // 4 - y // 100 + y // 400 + day_of_year - 719_468
-
-
-def read_iso(text: str) -> Moment | Fault:
+def read_iso(text: str) -> datetime | Fault:
     """Read ISO 8601 or RFC 3339, with or without an offset; seconds and fraction are optional.
 
     Args:
-        text: A time as written.
+        text: A time as written, without spaces around it.
 
     Returns:
         The time, or a `Fault`.
 
-    >>> read_iso("2018-01-01 00:00:00-06")
-    Moment(wall=1514764800, offset=-21600)
+    >>> read_iso("2018-01-01 00:00:00-06").isoformat()
+    '2018-01-01T00:00:00-06:00'
     """
-    bare = text.strip(" \t")
-    if not bare:
-        return Fault.TIME_MISSING
-    found = _ISO.fullmatch(bare) if len(bare) <= 64 else None
+    found = _ISO.fullmatch(text)
     if found is None:
         return Fault.TIME
-    year, month, day, hour, minute, second, fraction, offset = found.groups(default="")
+    date, clock, second, fraction, offset = found.groups(default="")
     if fraction.strip("0"):
         return Fault.TIME_SECOND
-    return _moment(
-        int(year), int(month), int(day), int(hour), int(minute), int(second or "0"), offset
-    )
-
-
-def _moment(
-    year: int, month: int, day: int, hour: int, minute: int, second: int, offset: str
-) -> Moment | Fault:
-    leap = month == 2 and ((year % 4 == 0 and year % 100 != 0) or year % 400 == 0)
-    if not 1 <= month <= 12 or not 1 <= day <= _DAYS[month - 1] + leap:
+    try:
+        return datetime.fromisoformat(f"{date}T{clock}{second}{offset.upper()}")
+    except ValueError:
         return Fault.TIME
-    if hour > 23 or minute > 59 or second > 59:
-        return Fault.TIME
-    ahead = _offset(offset)
-    if isinstance(ahead, Fault):
-        return ahead
-    wall = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
-    return Moment(wall, ahead)
-
-
-def _offset(text: str) -> int | Fault | None:
-    if not text:
-        return None
-    if text in "Zz":
-        return 0
-    digits = text[1:].replace(":", "")
-    hours, minutes = int(digits[:2]), int(digits[2:] or "0")
-    if hours > 23 or minutes > 59:
-        return Fault.TIME
-    ahead = hours * 3600 + minutes * 60
-    return -ahead if text[0] == "-" else ahead
 
 
 def reader(time_format: str) -> Reader:
     """Reader of times of one format.
 
     Args:
-        time_format: "iso", or a strptime pattern with English month names and the directives Y y m
-            b B d H I p M S f z s %.
+        time_format: "iso", "%s" (seconds since 1970), or a strptime pattern with the directives
+            Y y m b B d H I p M S f z, each once at most.
 
     Returns:
-        A function from a written time to a `Moment` or a `Fault`.
+        A function from a written time to the time or a `Fault`.
 
     Raises:
         IntakeError: If the pattern has no date, or a wrong hour.
 
     >>> reader("%d/%m/%Y %H:%M")("27/10/2013 01:30")
-    Moment(wall=1382837400, offset=None)
+    datetime.datetime(2013, 10, 27, 1, 30)
     """
     if time_format == "iso":
         return read_iso
-    pattern, used = _compiled(time_format)
-    date = {"Y", "y"} & used and {"m", "b", "B"} & used and "d" in used
-    if not date and used != {"s"}:
+    if time_format == "%s":
+        return _read_seconds
+    listed = re.findall("%(.?)", time_format.replace("%%", ""), re.DOTALL)
+    used = set(listed)
+    if len(used) != len(listed) or not used <= _DIRECTIVES:
+        raise IntakeError(
+            f"time_format is {time_format!r}; of strptime's directives give"
+            f" {' '.join(sorted(_DIRECTIVES))} or %, each once."
+        )
+    if not ({"Y", "y"} & used and {"m", "b", "B"} & used and "d" in used):
         raise IntakeError(
             f"time_format is {time_format!r}; give iso, or a pattern with year, month and day,"
             " or %s alone."
         )
-    if ("I" in used) != ("p" in used) or ("H" in used and "I" in used):
+    if ("I" in used) != ("p" in used) or {"H", "I"} <= used:
         raise IntakeError(f"time_format is {time_format!r}; give %H, or %I together with %p.")
-    return lambda text: _by_pattern(pattern, text)
+
+    def read(text: str) -> datetime | Fault:
+        try:
+            time = datetime.strptime(text, time_format)
+        except ValueError:
+            return Fault.TIME
+        return Fault.TIME_SECOND if time.microsecond else time
+
+    return read
 
 
-def _compiled(time_format: str) -> tuple[re.Pattern[str], set[str]]:
-    parts, used = [], set()
-    for directive, plain in re.findall(r"%(.?)|([^%]+)", time_format, re.DOTALL):
-        if plain:
-            parts.append(re.escape(plain))
-        elif directive == "%":
-            parts.append("%")
-        elif directive in _DIRECTIVES and directive not in used:
-            used.add(directive)
-            parts.append(f"(?P<{directive}>{_DIRECTIVES[directive]})")
-        else:
-            raise IntakeError(
-                f"time_format has %{directive}; of strptime's directives give"
-                f" {' '.join(_DIRECTIVES)} or %, each once."
-            )
-    return re.compile("".join(parts)), used
-
-
-def _by_pattern(pattern: re.Pattern[str], text: str) -> Moment | Fault:
-    bare = text.strip(" \t")
-    if not bare:
-        return Fault.TIME_MISSING
-    found = pattern.fullmatch(bare) if len(bare) <= 64 else None
-    if found is None:
-        return Fault.TIME
-    field = found.groupdict()
-    if "s" in field:
-        return Moment(int(field["s"]), 0)
-    if field.get("f", "").strip("0"):
-        return Fault.TIME_SECOND
-    year = int(field["Y"]) if "Y" in field else _century(int(field["y"]))
-    hour = _hour(field)
-    month = int(field["m"]) if "m" in field else _month(field.get("b") or field["B"])
-    minute, second = int(field.get("M", "0")), int(field.get("S", "0"))
-    return _moment(year, month, int(field["d"]), hour, minute, second, field.get("z", ""))
-
-
-def _century(year: int) -> int:
-    return year + (1900 if year >= 69 else 2000)  # as POSIX has it
-
-
-def _month(name: str) -> int:
-    return 1 + [month[:3] for month in _MONTHS].index(name[:3].lower())
-
-
-def _hour(field: dict[str, str]) -> int:
-    if "I" not in field:
-        return int(field.get("H", "0"))
-    hour = int(field["I"])
-    if not 1 <= hour <= 12:
-        return 24  # none of the day's
-    return hour % 12 + (12 if field["p"].lower() == "pm" else 0)
+def _read_seconds(text: str) -> datetime | Fault:
+    found = re.fullmatch("[0-9]{1,11}", text)
+    return datetime.fromtimestamp(int(text), UTC) if found else Fault.TIME
 
 
 Written = TypeVar("Written", bound=Hashable)
@@ -267,19 +159,15 @@ class TimeReader(Generic[Written]):
     """Times of one input to UTC, row by row in order; see the module for repeated hours.
 
     Args:
-        read: Reader of one written time.
-        instants: Instants of a local time, as `local_instants` gives them.
+        read: Instants of a written time [s UTC], as `Instants` has them, or a `Fault`.
 
-    >>> from hushgrid.intake.times import read_iso
-    >>> from hushgrid.intake.times import local_instants
-    >>> clock = TimeReader(read_iso, local_instants("Europe/London"))
-    >>> twice = ["2013-10-27 01:30", "2013-10-27 01:30"]
-    >>> clock.instants(twice, ["a"], np.array([0, 0])).tolist()
+    >>> clock = TimeReader(local_instants("Europe/London"))
+    >>> clock.instants([1382837400] * 2, ["a"], np.array([0, 0])).tolist()
     [1382833800, 1382837400]
     """
 
-    def __init__(self, read: Callable[[Written], Moment | Fault], instants: Instants) -> None:
-        self._read, self._instants = read, instants
+    def __init__(self, read: Callable[[Written], tuple[int, ...] | Fault]) -> None:
+        self._read = read
         self._known: dict[Written, int] = {}
         self._later: dict[Written, int] = {}
         self._reported: set[tuple[str, int]] = set()
@@ -297,17 +185,12 @@ class TimeReader(Generic[Written]):
         return start
 
     def _resolved(self, time: Written) -> int:
-        moment = self._read(time)
-        if isinstance(moment, Fault):
-            return moment
-        if moment.offset is not None:
-            return moment.wall - moment.offset
-        instants = self._instants(moment.wall)
-        if not instants:
-            return Fault.TIME_GAP
+        instants = self._read(time)
+        if isinstance(instants, Fault):
+            return instants
         if len(instants) == 2:
             self._later[time] = instants[1]
-        return instants[0]
+        return instants[0] if instants else Fault.TIME_GAP
 
     def _resolve_repeated(
         self, times: Sequence[Written], ids: Sequence[str], code: Ints, start: Ints
@@ -319,3 +202,36 @@ class TimeReader(Generic[Written]):
             if report in self._reported:
                 start[row] = self._later[time]
             self._reported.add(report)
+
+
+def text_times(time_format: str, time_zone: str | None) -> TimeReader[str]:
+    """Times as text to UTC.
+
+    Args:
+        time_format: As `reader` takes it.
+        time_zone: Zone of times without an offset; None: such a time is a `Fault`.
+
+    Returns:
+        A reader for one input.
+
+    Raises:
+        IntakeError: If the format or the zone is unknown.
+
+    >>> text_times("iso", "UTC").instants(["1970-01-02 00:00"], ["a"], np.array([0])).tolist()
+    [86400]
+    """
+    read = reader(time_format)
+    local = None if time_zone is None else local_instants(time_zone)
+
+    def instants(text: str) -> tuple[int, ...] | Fault:
+        bare = text.strip(" \t")
+        if not bare:
+            return Fault.TIME_MISSING
+        time = read(bare) if len(bare) <= _LONGEST else Fault.TIME
+        if isinstance(time, Fault):
+            return time
+        if time.tzinfo is not None:
+            return ((time - _EPOCH.replace(tzinfo=UTC)) // _SECOND,)
+        return Fault.TIME_ZONE if local is None else local((time - _EPOCH) // _SECOND)
+
+    return TimeReader(instants)

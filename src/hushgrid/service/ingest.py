@@ -5,7 +5,6 @@ Small batches of a delivery are stored together, so that one sync makes many rea
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
@@ -19,7 +18,7 @@ from hushgrid._kernels.readings import pick_houses
 from hushgrid._numbers import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.intake.readings import PROBLEMS, NameIndex, Names, Parsed
+from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
 from hushgrid.service.meters.ports import Counts, MeterStore
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
@@ -137,8 +136,9 @@ class Ingest:
 
     def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
         self._zones, self._store = tuple(zones), store
-        self._index = NameIndex(Names.of(chain.from_iterable(zone.meters for zone in self._zones)))
-        self._learning = threading.Lock()
+        self._places: dict[str, int] = {}  # of each meter among all zones; its first one
+        for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
+            self._places.setdefault(name, place)
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
         bounds = [np.ascontiguousarray(z.scenario.zone.bound, np.int32) for z in self._zones]
         self._bounds = [(bound, int(bound.min()) if bound.size else 0) for bound in bounds]
@@ -165,7 +165,7 @@ class Ingest:
         ]
         if parts:
             columns = _Placed(
-                _joined([part.map_names(self._places) for part in parts]),
+                _joined([self._place(part) for part in parts]),
                 _joined([part.start for part in parts]),
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
@@ -173,12 +173,10 @@ class Ingest:
             self._put(columns, list(accumulate(sizes)), results)
         return [each.error or each.receipt for each in results]
 
-    def _places(self, names: Names) -> Int32s:
-        found = self._index.find(names)
-        if found.reordered:
-            with self._learning:
-                self._index.remember(names, found)
-        return found.place
+    def _place(self, readings: Readings) -> Int32s:
+        """The place of each reading's meter; -1 where it is unknown."""
+        find = self._places.get
+        return np.array([find(name, -1) for name in readings.ids], np.int32)[readings.code]
 
     def _put(self, columns: _Placed, ends: list[int], results: list[_DeliveryResult]) -> None:
         for zone, first, (bound, least) in zip(

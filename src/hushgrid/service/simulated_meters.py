@@ -93,17 +93,8 @@ def parts(readings: Readings, size: int) -> Iterator[Readings]:
     Yields:
         Batches in order.
     """
-    ids = readings.ids
     for at in range(0, len(readings), size):
-        some = slice(at, at + size)
-        used, code = np.unique(readings.code[some], return_inverse=True)
-        yield Readings(
-            [ids[i] for i in used],
-            code.astype(np.int32),
-            start=readings.start[some],
-            duration=readings.duration[some],
-            wh=readings.wh[some],
-        )
+        yield readings.at(slice(at, at + size))
 
 
 def ndjson(readings: Readings) -> bytes:
@@ -134,7 +125,7 @@ def arrow_stream(readings: Readings) -> bytes:
     Returns:
         The stream.
     """
-    from hushgrid.intake.tables import arrow
+    from hushgrid.intake.arrow import arrow
 
     pa = arrow()
     at = pa.array(readings.start).cast(pa.timestamp("s", "UTC"))
