@@ -8,7 +8,7 @@ import pytest
 from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
 from hushgrid.compare.datasets import Real, Recorded, real_days
 from hushgrid.errors import PolicyError
-from hushgrid.files.deployment import local_seconds
+from hushgrid.files.interval_plan import local_seconds
 from hushgrid.learn.histories import Histories
 
 HOUR, DAY = 3600, 86_400

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import PlanError
-from hushgrid.files.deployment import without_private_models
+from hushgrid.files.interval_plan import without_private_models
 from hushgrid.files.service_file import load_deployment
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import init

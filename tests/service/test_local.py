@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import ModelError
-from hushgrid.files.deployment import local_calendar, local_seconds
+from hushgrid.files.interval_plan import local_calendar, local_seconds
 from hushgrid.model.occupancy import Calendar
 
 

@@ -1,202 +1,40 @@
 """Content of a service file after its checks: zones as they run, stores, servers and brokers.
 
-Also the patterns of a day or week in local time over the steps of a horizon in UTC. Types of fields
-that are `Annotated` are checked where they are read from a file.
+Fields that are `Annotated` are checked where they are read from a file, and nowhere else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
-import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from hushgrid._numbers import Ints
-from hushgrid.errors import ModelError, ServiceError
+from hushgrid.errors import ServiceError
 from hushgrid.files.tables import (
     Bool,
     FilePath,
     FileTable,
+    Info,
     Line,
     Positive,
+    Store,
+    converted,
     duration,
     fix,
     mistake,
     one_line,
 )
-from hushgrid.files.zone_file import Provenance
+from hushgrid.files.toml import instant_of
+from hushgrid.files.zone_file import SECONDS, Interval, Provenance
 from hushgrid.mechanism.policy import Policy
 from hushgrid.mechanism.release import Mode
-from hushgrid.model.consumption import Consumption
-from hushgrid.model.laws import Uniform
-from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.scenario import Scenario
-
-# ---- patterns of a day or week in local time
-
-_DAY = 86_400
-_THURSDAY = 3  # 1 January 1970; Monday is 0
-
-
-def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> Ints:
-    """Local time at the start of every step.
-
-    Args:
-        begins: Start of the first step [UTC epoch s].
-        seconds: Length of a step [s].
-        horizon: Number of steps.
-        time_zone: IANA name.
-
-    Returns:
-        (horizon,) seconds since Monday 0:00 of the week, local time.
-    """
-    return _local(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
-
-
-def _local(starts: Ints, time_zone: str) -> Ints:
-    zone = ZoneInfo(time_zone)
-    local = [int(start) + _ahead(int(start), zone) for start in starts]
-    return (np.array(local, np.int64) + _THURSDAY * _DAY) % (7 * _DAY)
-
-
-def _ahead(instant: int, zone: ZoneInfo) -> int:
-    ahead = datetime.fromtimestamp(instant, UTC).astimezone(zone).utcoffset()
-    return 0 if ahead is None else round(ahead.total_seconds())
-
-
-def local_calendar(pattern: Calendar, local: Ints, seconds: int, what: str) -> Calendar:
-    """One slot for each step: the pattern's slot at that local time.
-
-    Args:
-        pattern: Slots of one step, of a day, or of a week from Monday.
-        local: (steps,) local time of each step [s since Monday 0:00].
-        seconds: Length of a step [s].
-        what: Name of the model in messages.
-
-    Returns:
-        (steps,) slots.
-
-    Raises:
-        ModelError: If the pattern has another length.
-    """
-    length, day = len(pattern.slots), _DAY // seconds
-    if length not in (1, day, 7 * day):
-        raise ModelError(
-            f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
-            f" a week from Monday ({7 * day})."
-        )
-    return Calendar(pattern.slots[local // seconds % length])
-
-
-def localised(
-    scenario: Scenario, *, begins: int, seconds: int, horizon: int, time_zone: str
-) -> Scenario:
-    """The scenario with patterns in local time, for consecutive steps.
-
-    Args:
-        scenario: Patterns of a day or week.
-        begins: Start of the first step [UTC epoch s].
-        seconds: Length of a step [s].
-        horizon: Number of steps.
-        time_zone: IANA name.
-
-    Returns:
-        The scenario with one slot for each step.
-    """
-    starts = begins + seconds * np.arange(horizon, dtype=np.int64)
-    return localised_at(scenario, starts, seconds=seconds, time_zone=time_zone)
-
-
-def localised_at(scenario: Scenario, starts: Ints, *, seconds: int, time_zone: str) -> Scenario:
-    """The scenario with patterns in local time, for given steps.
-
-    Args:
-        scenario: Patterns of a day or week.
-        starts: (steps,) start of each step [UTC epoch s].
-        seconds: Length of a step [s].
-        time_zone: IANA name.
-
-    Returns:
-        The scenario with one slot for each step.
-    """
-    local = _local(starts, time_zone)
-
-    def laid(calendars: Sequence[Calendar], names: Sequence[str]) -> list[Calendar]:
-        return [local_calendar(c, local, seconds, n) for c, n in zip(calendars, names, strict=True)]
-
-    names = [f"model {model.name}" for model in scenario.models]
-    calendars = laid([model.calendar for model in scenario.models], names)
-    (consumed,) = laid([scenario.consumption.calendar], ["consumption"])
-    return replace(
-        scenario,
-        models=tuple(
-            replace(model, calendar=calendar)
-            for model, calendar in zip(scenario.models, calendars, strict=True)
-        ),
-        consumption=replace(scenario.consumption, calendar=consumed),
-    )
-
-
-def without_private_models(scenario: Scenario) -> Scenario:
-    """The scenario with models that state only what is declared impossible.
-
-    A number fitted to homes without noise reveals something about them wherever it is used, even in
-    a digest: an adversary that knows all homes but one can test guesses of that one against the
-    digest. So where models are private, the mechanism, the ledger and every feed use these models.
-    At eta = 1 the noise is the same: it depends on bounds and on which states are possible, and
-    zeros are declared, not learned. The private models stay in `truth` and `consumed`, for
-    simulated meters.
-
-    Args:
-        scenario: A scenario with private models.
-
-    Returns:
-        The same zone with uniform laws and uniform probabilities of all possible moves.
-    """
-    bounds, class_of = np.unique(scenario.zone.bound, return_inverse=True)
-    laws = [Uniform(int(bound)) for bound in bounds]
-    return replace(
-        scenario,
-        models=tuple(
-            replace(model, chains=tuple(_uniform(piece) for piece in model.chains))
-            for model in scenario.models
-        ),
-        consumption=Consumption.by_class(
-            absent=laws,
-            present=laws,
-            class_of=class_of,
-            elasticity=scenario.consumption.elasticity,
-        ),
-        truth=scenario.truth or scenario.models[0],
-        consumed=scenario.consumed or scenario.consumption,
-    )
-
-
-def _uniform(piece: Chains) -> Chains:
-    """The chains with all possible moves equally probable; equal chains become one."""
-    first, moves = piece.initial > 0, piece.transition > 0
-    chains = len(first)
-    flat = np.concatenate(
-        [first.reshape(chains, -1), np.moveaxis(moves, 1, 0).reshape(chains, -1)], axis=1
-    )
-    used = np.unique(piece.chain_of)  # a chain that no house follows says nothing either
-    _, kept, of = np.unique(flat[used], axis=0, return_index=True, return_inverse=True)
-    place = np.zeros(chains, np.int32)
-    place[used] = of.ravel()
-    which = used[kept]
-    return replace(
-        piece,
-        initial=first[which] / first[which].sum(axis=-1, keepdims=True),
-        transition=moves[:, which] / moves[:, which].sum(axis=-1, keepdims=True),
-        chain_of=place[piece.chain_of],
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +126,129 @@ class ZoneService:
     def id(self) -> str:
         """Name of the zone."""
         return self.scenario.zone.id
+
+
+# ---- tables of a service file
+
+_DAY = 86_400
+_INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
+_TIME_ZONE = (
+    "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
+    " install the extra hushgrid[intake])"
+)
+
+
+def _of_whole_readings(seconds: int, info: Info) -> int:
+    meter = info.data.get("meter_interval", 1)
+    if meter > seconds:
+        raise mistake(
+            f"is {seconds} s but the meters' own is {meter} s, so one reading would enter several"
+            f" releases; give {meter} s or a multiple of it."
+        )
+    if seconds % meter:
+        raise mistake(
+            f"is {seconds} s, but a meter_interval of {meter} s does not divide the interval; give"
+            " an interval of whole readings."
+        )
+    return seconds
+
+
+def _on_a_border(begins: int, info: Info) -> int:
+    seconds = info.data.get("interval", 1)
+    if off := begins % seconds:
+        raise mistake(
+            f"is not on a border of intervals of {seconds} s; move it by {seconds - off} s."
+        )
+    return begins
+
+
+def _long_enough(retention: int, info: Info) -> int:
+    least = info.data.get("interval", 0) + info.data.get("grace", 0)
+    if retention < least:
+        raise mistake(f"is {retention} s, shorter than interval and grace; give {least} s or more.")
+    return retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times(FileTable):
+    """The [service] table of a zone of a service.
+
+    Attributes:
+        meter_interval: Length of the meters' own readings [s].
+        interval: Length of an interval [s].
+        begins: Start of step 1 [UTC epoch s].
+        grace: How long after the end of an interval readings are accepted for it [s].
+        retention: How long readings are kept [s].
+        time_zone: Zone of times of day.
+        currency: Three letters.
+        fallback_rate: Rate published where no model can be used [currency/kWh].
+        budget: Most that all releases of an epoch may lose together; None: no limit.
+        accept_error: Largest expected relative error of a price that `check` accepts.
+    """
+
+    meter_interval: Annotated[int, duration("PT15M", 1, _DAY)]
+    interval: Annotated[
+        Interval, AfterValidator(_of_whole_readings), Field(validate_default=True)
+    ] = SECONDS
+    begins: Annotated[int, converted(instant_of, _INSTANT), AfterValidator(_on_a_border)]
+    grace: Annotated[int, duration("PT1M", 0, _DAY)] = 60
+    retention: Annotated[int, duration("P7D", 60, 3660 * _DAY), AfterValidator(_long_enough)] = (
+        7 * _DAY
+    )
+    time_zone: Annotated[ZoneInfo, fix(_TIME_ZONE)]
+    currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
+    fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]
+    budget: Positive | None = None
+    accept_error: Positive = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Times):
+    """The [service] table.
+
+    Attributes:
+        mode: "production" or "simulation".
+        key: File of the key that signs the ledger.
+        zones: Further zone files.
+        share: Whether other curators run the same zones.
+    """
+
+    mode: Annotated[Mode, fix(f"give one of {', '.join(get_args(Mode))}")]
+    key: FilePath
+    zones: Annotated[
+        tuple[FilePath, ...], fix("give a list of paths such as ['oak-road.toml']")
+    ] = ()
+    share: Bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stores(FileTable):
+    """The [stores] table: paths and URLs.
+
+    Attributes:
+        ledger: Where releases are kept.
+        meters: Where readings wait.
+        clients: Who may ask for tokens; empty: next to the ledger.
+        vtn: Objects of VENs; empty: next to the ledger.
+        witness: Folder of the witness on this machine.
+    """
+
+    ledger: Store
+    meters: Store
+    clients: Store = ""
+    vtn: Store = ""
+    witness: FilePath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(FileTable):
+    """The [publish] table.
+
+    Attributes:
+        file: File of the newest prices.
+    """
+
+    file: FilePath
 
 
 def _without_wildcards(topic: str) -> str:

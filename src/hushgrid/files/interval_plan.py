@@ -1,6 +1,7 @@
-"""Plan of an interval promise, which is about all releases, those of neighbouring epochs included.
+"""Patterns of a day or week in local time over steps in UTC, and the plan of an interval promise.
 
-It covers a run of steps in local time: the epoch as the first of its kind and what follows it, then
+An interval promise is about all releases, those of neighbouring epochs included. Its plan covers a
+run of steps in local time: the epoch as the first of its kind and what follows it, then
 what precedes it, the epoch again, and what follows. Before and after are as long as leakage is
 remembered.
 """
@@ -8,19 +9,134 @@ remembered.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from hushgrid._numbers import Ints
 from hushgrid.accounting.epochs import FORGOTTEN, PERIODS, kept_by_silence
-from hushgrid.files.deployment import Pattern, Promise, ZoneService, localised, localised_at
+from hushgrid.errors import ModelError
+from hushgrid.files.deployment import Pattern, Promise, ZoneService
 from hushgrid.mechanism.policy import Policy
+from hushgrid.model.consumption import Consumption
+from hushgrid.model.laws import Uniform
+from hushgrid.model.occupancy import Calendar, Chains
 from hushgrid.model.scenario import Scenario
 from hushgrid.planning.expected_error import MOST_CUT
 from hushgrid.planning.planner import Plan, plan
 
+# ---- patterns of a day or week in local time
+
 _DAY = 86_400  # [s]
+_THURSDAY = 3  # 1 January 1970; Monday is 0
+
+
+def local_seconds(begins: int, seconds: int, horizon: int, time_zone: str) -> Ints:
+    """Local time at the start of every step.
+
+    Args:
+        begins: Start of the first step [UTC epoch s].
+        seconds: Length of a step [s].
+        horizon: Number of steps.
+        time_zone: IANA name.
+
+    Returns:
+        (horizon,) seconds since Monday 0:00 of the week, local time.
+    """
+    return _local(begins + seconds * np.arange(horizon, dtype=np.int64), time_zone)
+
+
+def _local(starts: Ints, time_zone: str) -> Ints:
+    zone = ZoneInfo(time_zone)
+    clocks = (datetime.fromtimestamp(start, zone).replace(tzinfo=UTC) for start in starts.tolist())
+    local = np.array([round(clock.timestamp()) for clock in clocks], np.int64)
+    return (local + _THURSDAY * _DAY) % (7 * _DAY)
+
+
+def local_calendar(pattern: Calendar, local: Ints, seconds: int, what: str) -> Calendar:
+    """One slot for each step: the pattern's slot at that local time.
+
+    Args:
+        pattern: Slots of one step, of a day, or of a week from Monday.
+        local: (steps,) local time of each step [s since Monday 0:00].
+        seconds: Length of a step [s].
+        what: Name of the model in messages.
+
+    Returns:
+        (steps,) slots.
+
+    Raises:
+        ModelError: If the pattern has another length.
+    """
+    length, day = len(pattern.slots), _DAY // seconds
+    if length not in (1, day, 7 * day):
+        raise ModelError(
+            f"{what} has a calendar of {length} steps; give one of 1 step, of a day ({day}) or of"
+            f" a week from Monday ({7 * day})."
+        )
+    return Calendar(pattern.slots[local // seconds % length])
+
+
+def without_private_models(scenario: Scenario) -> Scenario:
+    """The scenario with models that state only what is declared impossible.
+
+    A number fitted to homes without noise reveals something about them wherever it is used, even in
+    a digest: an adversary that knows all homes but one can test guesses of that one against the
+    digest. So where models are private, the mechanism, the ledger and every feed use these models.
+    At eta = 1 the noise is the same: it depends on bounds and on which states are possible, and
+    zeros are declared, not learned. The private models stay in `truth` and `consumed`, for
+    simulated meters.
+
+    Args:
+        scenario: A scenario with private models.
+
+    Returns:
+        The same zone with uniform laws and uniform probabilities of all possible moves.
+    """
+    bounds, class_of = np.unique(scenario.zone.bound, return_inverse=True)
+    laws = [Uniform(int(bound)) for bound in bounds]
+    return replace(
+        scenario,
+        models=tuple(
+            replace(model, chains=tuple(_uniform(piece) for piece in model.chains))
+            for model in scenario.models
+        ),
+        consumption=Consumption.by_class(
+            absent=laws,
+            present=laws,
+            class_of=class_of,
+            elasticity=scenario.consumption.elasticity,
+        ),
+        truth=scenario.truth or scenario.models[0],
+        consumed=scenario.consumed or scenario.consumption,
+    )
+
+
+def _uniform(piece: Chains) -> Chains:
+    """The chains with all possible moves equally probable; equal chains become one."""
+    first, moves = piece.initial > 0, piece.transition > 0
+    chains = len(first)
+    flat = np.concatenate(
+        [first.reshape(chains, -1), np.moveaxis(moves, 1, 0).reshape(chains, -1)], axis=1
+    )
+    used = np.unique(piece.chain_of)  # a chain that no house follows says nothing either
+    _, kept, of = np.unique(flat[used], axis=0, return_index=True, return_inverse=True)
+    place = np.zeros(chains, np.int32)
+    place[used] = of.ravel()
+    which = used[kept]
+    return replace(
+        piece,
+        initial=first[which] / first[which].sum(axis=-1, keepdims=True),
+        transition=moves[:, which] / moves[:, which].sum(axis=-1, keepdims=True),
+        chain_of=place[piece.chain_of],
+    )
+
+
+# ---- plan of an interval promise
+
 _SETTLED = 1e-5  # relative: the noise no longer changes with the steps around an epoch
 
 
@@ -177,7 +293,22 @@ def laid(pattern: Pattern, place: EpochTimes) -> Scenario:
     Returns:
         The scenario with one slot for each step.
     """
-    return localised(pattern.scenario, **place._asdict())
+    return _laid(pattern.scenario, place, np.arange(place.horizon, dtype=np.int64))
+
+
+def _laid(scenario: Scenario, place: EpochTimes, steps: Ints) -> Scenario:
+    """One slot for each of the steps, which are counted from the start of the epoch."""
+    local = _local(place.begins + place.seconds * steps, place.time_zone)
+
+    def slots(pattern: Calendar, what: str) -> Calendar:
+        return local_calendar(pattern, local, place.seconds, what)
+
+    models = (
+        replace(one, calendar=slots(one.calendar, f"model {one.name}")) for one in scenario.models
+    )
+    consumption = scenario.consumption
+    consumption = replace(consumption, calendar=slots(consumption.calendar, "consumption"))
+    return replace(scenario, models=tuple(models), consumption=consumption)
 
 
 def memory_of(pattern: Pattern, place: EpochTimes) -> int | None:
@@ -230,8 +361,7 @@ def _among_others(pattern: Pattern, place: EpochTimes, memory: int) -> Scenario:
     day = _DAY // place.seconds
     after = memory + -(place.horizon + 2 * memory) % day
     steps = [np.arange(place.horizon + after), np.arange(-memory, place.horizon + after)]
-    starts = place.begins + place.seconds * np.concatenate(steps).astype(np.int64)
-    return localised_at(pattern.scenario, starts, seconds=place.seconds, time_zone=place.time_zone)
+    return _laid(pattern.scenario, place, np.concatenate(steps).astype(np.int64))
 
 
 def in_epoch(

@@ -121,9 +121,8 @@ def _matrices(path: Path, states: int) -> Any:
 
 
 def _numbers(path: Path) -> Any:
-    rows = [line.split(";") for line in read_text(path).splitlines() if line.strip()]
     try:
-        return np.array(rows, np.float64)
+        return np.loadtxt(read_text(path).splitlines(), delimiter=";", ndmin=2)
     except ValueError:
         raise FileError(f"{path} is no table of numbers; install richardsonpy again.") from None
 

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from hushgrid.errors import FileError, IntakeError, ModelError
-from hushgrid.files.deployment import local_seconds
+from hushgrid.files.interval_plan import local_seconds
 from hushgrid.files.results import read_text
 from hushgrid.intake.arrow import arrow_batches, parquet_batches
 from hushgrid.intake.csv import csv_batches, fields_of

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -229,17 +228,9 @@ def json_text(value: Any) -> str:
     Returns:
         The JSON text, ended by a line feed.
     """
-    return json.dumps(_plain(value), indent=2, allow_nan=False) + "\n"
+    from pydantic_core import to_json
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return to_json(value, indent=2, inf_nan_mode="null", ensure_ascii=True).decode() + "\n"
 
 
 def svg_text(figure: Figure) -> str:

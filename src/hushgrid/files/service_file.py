@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import Field, PlainValidator, TypeAdapter, field_validator
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
 from hushgrid._numbers import is_real
 from hushgrid.errors import ConfigError, FileError
@@ -22,18 +22,25 @@ from hushgrid.files.deployment import (
     OpenAdr,
     Pattern,
     Promise,
+    Publish,
+    Service,
+    Stores,
+    Times,
     ZoneService,
+)
+from hushgrid.files.interval_plan import (
+    EpochTimes,
+    Planned,
+    interval_plan,
+    laid,
+    plan_of,
     without_private_models,
 )
-from hushgrid.files.interval_plan import EpochTimes, Planned, interval_plan, laid, plan_of
 from hushgrid.files.results import read_text
 from hushgrid.files.tables import (
-    Bool,
     Context,
-    FilePath,
     FileTable,
     Info,
-    Store,
     Text,
     adapter,
     check_tables,
@@ -50,7 +57,6 @@ from hushgrid.files.zone_file import (
     SECONDS,
     SECTIONS,
     Provenance,
-    Times,
     check_private,
     provenance_of,
     read_policy,
@@ -60,63 +66,38 @@ from hushgrid.files.zone_file import (
     tables_of,
 )
 from hushgrid.mechanism.policy import Policy
-from hushgrid.mechanism.release import Mode
 from hushgrid.model.scenario import Scenario
 from hushgrid.planning.planner import Secret
+
+# ---- tables
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 _EPSILONS = (1e-6, 100.0)  # that can be planned for
 
-# ---- tables
+_SECRETS, _SHARE = f"give one of {', '.join(get_args(Secret))}", "give a share from 0 to 1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service(Times):
-    """The [service] table.
-
-    Attributes:
-        mode: "production" or "simulation".
-        key: File of the key that signs the ledger.
-        zones: Further zone files.
-        share: Whether other curators run the same zones.
-    """
-
-    mode: Annotated[Mode, fix(f"give one of {', '.join(get_args(Mode))}")]
-    key: FilePath
-    zones: Annotated[
-        tuple[FilePath, ...], fix("give a list of paths such as ['oak-road.toml']")
-    ] = ()
-    share: Bool = False
+def _short_enough(horizon: Any) -> Any:
+    if is_real(horizon) and horizon > MOST_STEPS:
+        raise mistake(f"give at most {MOST_STEPS} steps", "fix")
+    return horizon
 
 
-@dataclass(frozen=True, slots=True)
-class Stores(FileTable):
-    """The [stores] table: paths and URLs.
-
-    Attributes:
-        ledger: Where releases are kept.
-        meters: Where readings wait.
-        clients: Who may ask for tokens; empty: next to the ledger.
-        vtn: Objects of VENs; empty: next to the ledger.
-        witness: Folder of the witness on this machine.
-    """
-
-    ledger: Store
-    meters: Store
-    clients: Store = ""
-    vtn: Store = ""
-    witness: FilePath | None = None
+def _with_noise(secret: str, info: Info) -> str:
+    if info.data["gaussian"] is not None and secret != "trajectory":
+        raise mistake(f"is {display(secret)} with Gaussian noise; give the secret trajectory.")
+    if info.data["window"] is not None and secret != "step":
+        raise mistake(
+            f"is {display(secret)} with a window, which shares out the budget by itself; give the"
+            " secret step, or no window."
+        )
+    return secret
 
 
-@dataclass(frozen=True, slots=True)
-class Publish(FileTable):
-    """The [publish] table.
-
-    Attributes:
-        file: File of the newest prices.
-    """
-
-    file: FilePath
+def _alone(rho: float, info: Info) -> float:
+    if info.data["clamp"] is not None:
+        raise mistake("and clamp are both set; give one of them.")
+    return rho
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,36 +117,10 @@ class Promised(FileTable):
     gaussian: Any = None
     window: Any = None
     clamp: Any = None
-    horizon: Any = 1
-    secret: Annotated[Secret, fix(f"give one of {', '.join(get_args(Secret))}")] | None = None
-    rho: Annotated[float, fix("give a share from 0 to 1", ge=0, le=1)] | None = None
+    horizon: Annotated[Any, AfterValidator(_short_enough)] = 1
+    secret: Annotated[Secret, fix(_SECRETS), AfterValidator(_with_noise)] | None = None
+    rho: Annotated[float, fix(_SHARE, ge=0, le=1), AfterValidator(_alone)] | None = None
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
-
-    @field_validator("horizon")
-    @classmethod
-    def _short_enough(cls, horizon: Any) -> Any:
-        if is_real(horizon) and horizon > MOST_STEPS:
-            raise mistake(f"give at most {MOST_STEPS} steps", "fix")
-        return horizon
-
-    @field_validator("secret")
-    @classmethod
-    def _fits(cls, secret: str | None, info: Info) -> str | None:
-        if info.data["gaussian"] is not None and secret != "trajectory":
-            raise mistake(f"is {display(secret)} with Gaussian noise; give the secret trajectory.")
-        if info.data["window"] is not None and secret != "step":
-            raise mistake(
-                f"is {display(secret)} with a window, which shares out the budget by itself; give"
-                " the secret step, or no window."
-            )
-        return secret
-
-    @field_validator("rho")
-    @classmethod
-    def _alone(cls, rho: float | None, info: Info) -> float | None:
-        if info.data["clamp"] is not None:
-            raise mistake("and clamp are both set; give one of them.")
-        return rho
 
 
 TABLES: dict[str, Any] = {

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
-from zoneinfo import ZoneInfo
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from pydantic import (
@@ -24,7 +23,6 @@ from pydantic import (
     Field,
     PlainValidator,
     TypeAdapter,
-    field_validator,
     model_validator,
 )
 
@@ -36,7 +34,6 @@ from hushgrid.files.tables import (
     FileTable,
     Info,
     Mistakes,
-    Positive,
     Probability,
     Text,
     Whole,
@@ -44,13 +41,12 @@ from hushgrid.files.tables import (
     build,
     check_tables,
     converted,
-    duration,
     fix,
     keys_of,
     mistake,
     read,
 )
-from hushgrid.files.toml import Faults, TomlFile, display, instant_of, seconds_of
+from hushgrid.files.toml import Faults, TomlFile, display, seconds_of
 from hushgrid.mechanism.policy import (
     Even,
     Gaussian,
@@ -93,88 +89,21 @@ def step_seconds(value: Any) -> int | None:
 # ---- times
 
 _INTERVAL = "give whole seconds that divide a day, such as 'PT15M' or 1800"
-_INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
-_TIME_ZONE = (
-    "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
-    " install the extra hushgrid[intake])"
-)
 Interval = Annotated[int, converted(step_seconds, _INTERVAL)]
-_SERVICE = frozenset({"mode", "key", "zones", "share"})  # of [service], for a service alone
 _Starts = list[tuple[int, int]]  # (step, number of what begins)
-_Entry = TypeVar("_Entry", "Period", "TimedLaw")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times(FileTable):
-    """The [service] table of a zone of a service.
-
-    Attributes:
-        meter_interval: Length of the meters' own readings [s].
-        interval: Length of an interval [s].
-        begins: Start of step 1 [UTC epoch s].
-        grace: How long after the end of an interval readings are accepted for it [s].
-        retention: How long readings are kept [s].
-        time_zone: Zone of times of day.
-        currency: Three letters.
-        fallback_rate: Rate published where no model can be used [currency/kWh].
-        budget: Most that all releases of an epoch may lose together; None: no limit.
-        accept_error: Largest expected relative error of a price that `check` accepts.
-    """
-
-    meter_interval: Annotated[int, duration("PT15M", 1, _DAY)]
-    interval: Annotated[Interval, Field(validate_default=True)] = SECONDS
-    begins: Annotated[int, converted(instant_of, _INSTANT)]
-    grace: Annotated[int, duration("PT1M", 0, _DAY)] = 60
-    retention: Annotated[int, duration("P7D", 60, 3660 * _DAY)] = 7 * _DAY
-    time_zone: Annotated[ZoneInfo, fix(_TIME_ZONE)]
-    currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
-    fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]
-    budget: Positive | None = None
-    accept_error: Positive = 0.5
-
-    @field_validator("interval")
-    @classmethod
-    def _of_whole_readings(cls, seconds: int, info: Info) -> int:
-        meter = info.data.get("meter_interval", 1)
-        if meter > seconds:
-            raise mistake(
-                f"is {seconds} s but the meters' own is {meter} s, so one reading would enter"
-                f" several releases; give {meter} s or a multiple of it."
-            )
-        if seconds % meter:
-            raise mistake(
-                f"is {seconds} s, but a meter_interval of {meter} s does not divide the interval;"
-                " give an interval of whole readings."
-            )
-        return seconds
-
-    @field_validator("begins")
-    @classmethod
-    def _on_a_border(cls, begins: int, info: Info) -> int:
-        seconds = info.data.get("interval", 1)
-        if begins % seconds:
-            raise mistake(
-                f"is not on a border of intervals of {seconds} s; move it by"
-                f" {seconds - begins % seconds} s."
-            )
-        return begins
-
-    @field_validator("retention")
-    @classmethod
-    def _long_enough(cls, retention: int, info: Info) -> int:
-        least = info.data.get("interval", 0) + info.data.get("grace", 0)
-        if retention < least:
-            raise mistake(
-                f"is {retention} s, shorter than interval and grace; give {least} s or more."
-            )
-        return retention
+_Entry = TypeVar("_Entry", "Period", "LawKeys")
 
 
 @dataclass(frozen=True, slots=True)
 class Steps(FileTable):
     """The [service] table as a zone file reads it: the length of a step [s]."""
 
-    unread: ClassVar[frozenset[str]] = _SERVICE | set(keys_of(Times)) - {"interval"}
+    unread: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("mode", "begins", "time_zone", "meter_interval", "grace", "retention", "currency"),
+            *("fallback_rate", "budget", "accept_error", "key", "zones", "share"),
+        }
+    )
 
     interval: Interval = SECONDS
 
@@ -309,23 +238,10 @@ def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faul
 # ---- houses and models
 
 
-class TimedLaw(NamedTuple):
-    """A law of a reading.
-
-    Attributes:
-        from_: Step of the day from which it holds.
-        law: The law.
-        share: Its share in a mixture.
-    """
-
-    from_: int
-    law: Law
-    share: float | None
-
-
-def _law(table: Any, info: Info) -> TimedLaw:
+def _law(table: Any, info: Info) -> LawKeys:
     """A law of one family, or a mixture, up to the bound of the context."""
-    context, mistakes, keys = info.context, Mistakes(), None
+    context, mistakes = info.context, Mistakes()
+    keys: Any = None
     law: Any = None
     if not isinstance(table, Mapping) or "law" not in table:  # which may be misspelt
         table = mistakes.named(table, _LAW_KEYS)
@@ -351,19 +267,20 @@ def _law(table: Any, info: Info) -> TimedLaw:
         with mistakes.within():
             law.pmf.sum()
     mistakes.check()
-    return TimedLaw(keys.from_, law, keys.share)
+    return replace(keys, law=law)  # type: ignore[no-any-return]
 
 
-def _with_share(law: TimedLaw) -> TimedLaw:
-    if law.share is None:
+def _with_share(part: LawKeys) -> LawKeys:
+    if part.share is None:
         Mistakes().add("", "share", form="missing").check()
-    return law
+    return part
 
 
 _WORDS = (*FAMILIES, "mixture")
+_ONE_OF = f"give one of {', '.join(_WORDS)}"
 _Law = Annotated[Any, PlainValidator(_law)]
-_LAW: TypeAdapter[TimedLaw] = TypeAdapter(_Law)
-_LAWS: TypeAdapter[list[TimedLaw]] = TypeAdapter(
+_LAW: TypeAdapter[LawKeys] = TypeAdapter(_Law)
+_LAWS: TypeAdapter[list[LawKeys]] = TypeAdapter(
     Annotated[list[_Law], AfterValidator(_apart), fix("give a law", min_length=1)]
 )
 
@@ -373,15 +290,12 @@ class LawKeys(FileTable):
     """Keys of a law in addition to those of its family.
 
     Attributes:
-        law: The family.
+        law: The family, and then the law itself.
         from_: Step of the day from which it holds.
         share: Its share in a mixture.
     """
 
-    law: Annotated[
-        str,
-        converted(lambda law: law if law in _WORDS else None, f"give one of {', '.join(_WORDS)}"),
-    ]
+    law: Annotated[Any, converted(lambda law: law if law in _WORDS else None, _ONE_OF)]
     from_: StepOfDay = 0
     share: Probability | None = None
 
@@ -404,6 +318,20 @@ _LAW_KEYS = {key for kind in (MixtureKeys, *FAMILIES.values()) for key in keys_o
 GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
 
 
+def _small_enough(bound: int, info: Info) -> int:
+    if info.context.service and bound > MOST_BOUND:
+        raise mistake(f"is {bound}; give at most {MOST_BOUND} Wh an interval.")
+    return bound
+
+
+def _laws(given: Any, info: Info) -> list[Any]:
+    """A law, or several that begin at different times, up to the bound of the group."""
+    context = replace(info.context, bound=info.data.get("bound", MAX_BOUND))
+    if isinstance(given, list):
+        return _LAWS.validate_python(given, context=context)
+    return [_LAW.validate_python(given, context=context)]
+
+
 @dataclass(frozen=True, slots=True)
 class Group(FileTable):
     """A [[houses]] table.
@@ -420,26 +348,11 @@ class Group(FileTable):
     unread: ClassVar[frozenset[str]] = GROUP_KEYS
 
     count: Whole
-    bound: Whole
-    absent: list[TimedLaw]
-    present: list[TimedLaw]
+    bound: Annotated[Whole, AfterValidator(_small_enough)]
+    absent: Annotated[list[LawKeys], PlainValidator(_laws)]
+    present: Annotated[list[LawKeys], PlainValidator(_laws)]
     chain: Any = None
     provenance: Text = ""
-
-    @field_validator("bound")
-    @classmethod
-    def _small_enough(cls, bound: int, info: Info) -> int:
-        if info.context.service and bound > MOST_BOUND:
-            raise mistake(f"is {bound}; give at most {MOST_BOUND} Wh an interval.")
-        return bound
-
-    @field_validator("absent", "present", mode="plain")
-    @classmethod
-    def _laws(cls, given: Any, info: Info) -> list[TimedLaw]:
-        context = replace(info.context, bound=info.data.get("bound", MAX_BOUND))
-        if isinstance(given, list):
-            return _LAWS.validate_python(given, context=context)
-        return [_LAW.validate_python(given, context=context)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,6 +396,15 @@ class Chain(FileTable):
         return any(chance in (0, 1) for chance in chances)
 
 
+def _declared(zeros: str, info: Info) -> str:
+    if not zeros and any(chain.certain for chain in info.data.get("chains", {}).values()):
+        raise mistake(
+            "is not set but a chance is 0 or 1; move it inside (0, 1), or say who declares it"
+            " impossible and why."
+        )
+    return zeros
+
+
 @dataclass(frozen=True, slots=True)
 class Chained(FileTable):
     """A [[models]] table with chains.
@@ -496,18 +418,8 @@ class Chained(FileTable):
 
     chains: Annotated[dict[str, Chain], fix("give a table for each chain", min_length=1)]
     name: Any = None
-    structural_zeros: Annotated[Text, Field(validate_default=True)] = ""
+    structural_zeros: Annotated[Text, AfterValidator(_declared), Field(validate_default=True)] = ""
     provenance: Text = ""
-
-    @field_validator("structural_zeros")
-    @classmethod
-    def _declared(cls, said: str, info: Info) -> str:
-        if not said and any(chain.certain for chain in info.data.get("chains", {}).values()):
-            raise mistake(
-                "is not set but a chance is 0 or 1; move it inside (0, 1), or say who declares it"
-                " impossible and why."
-            )
-        return said
 
 
 def _loaded(name: Any, info: Info) -> OccupancyModel:
@@ -548,6 +460,15 @@ _MODELS: TypeAdapter[list[Any]] = TypeAdapter(
 )
 
 
+def _name(name: str, info: Info) -> str:
+    """A name is part of topics, paths and addresses of a service."""
+    if info.context.service and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise mistake("give 1 to 64 letters, digits, dots, dashes or underscores", "fix")
+    if not name:
+        raise mistake("give a non-empty name", "fix")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneTable(FileTable):
     """The [zone] table.
@@ -556,17 +477,7 @@ class ZoneTable(FileTable):
         id: Name of the zone.
     """
 
-    id: Text
-
-    @field_validator("id")
-    @classmethod
-    def _named(cls, name: str, info: Info) -> str:
-        """A name is part of topics, paths and addresses of a service."""
-        if info.context.service and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-            raise mistake("give 1 to 64 letters, digits, dots, dashes or underscores", "fix")
-        if not name:
-            raise mistake("give a non-empty name", "fix")
-        return name
+    id: Annotated[Text, AfterValidator(_name)]
 
 
 # ---- the file
@@ -639,9 +550,8 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         )
     content, faults = file.content, file.faults
     check_tables(content, SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, faults)
-    service = content.get("service", {})
     if seconds is None:
-        steps = read(Steps, service, ("service",), faults)
+        steps = read(Steps, content.get("service", {}), ("service",), faults)
         seconds = steps.interval if steps else ANY
     scenario = read_scenario(file, Context(file.folder, seconds))
     policy = read_policy(content["policy"], faults) if "policy" in content else None
@@ -650,18 +560,18 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
     assert scenario is not None
     assert policy is not None
     lists = [group.get("meters") for group in content["houses"]]
-    each = tuple(str(one) for some in lists if isinstance(some, list) for one in some)
     listed = all(isinstance(some, list) for some in lists)
-    all_there = listed and len(each) == len(set(each)) == scenario.zone.n_houses
-    time_zone = service.get("time_zone", "UTC")
+    meters = tuple(str(one) for some in lists for one in some) if listed else ()
+    all_there = len(meters) == len(set(meters)) == scenario.zone.n_houses
+    zone = file.table("service").get("time_zone")
     return ZoneFile(
         scenario,
         policy,
         provenance_of(content),
         seconds,
         learned,
-        time_zone if isinstance(time_zone, str) else "UTC",  # a service checks the name
-        each if all_there else (),
+        zone if isinstance(zone, str) else "UTC",  # a service checks the name
+        meters if all_there else (),
     )
 
 
