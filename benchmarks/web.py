@@ -39,22 +39,20 @@ RELEASES = 5
 
 
 def _bare(body: bytes) -> Any:
-    """The least a Starlette endpoint can do."""
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
+    """The least a FastAPI endpoint can do."""
+    from fastapi import FastAPI, Response
 
-    async def answer(request: Request) -> Response:
-        del request
+    app = FastAPI()
+
+    @app.get("/v1/price")
+    async def answer() -> Response:
         return Response(body, media_type="application/json")
 
-    async def unchanged(request: Request) -> Response:
-        if request.headers.get("if-none-match") == '"a"':
-            return Response(status_code=304, headers={"ETag": '"a"'})
-        return Response(body, media_type="application/json")
+    @app.get("/conditional")
+    async def unchanged() -> Response:
+        return Response(status_code=304, headers={"ETag": '"a"'})
 
-    return Starlette(routes=[Route("/v1/price", answer), Route("/conditional", unchanged)])
+    return app
 
 
 class _Zone:
@@ -72,17 +70,18 @@ class _Zone:
         self.history = History([self.zone])
 
     def publish(self, t: int) -> None:
+        from hushgrid.mechanism.release import Release
         from hushgrid.service.ledger.records import ReleaseRecord
 
         now = int(time.time()) // 900 * 900
-        fields: dict[str, Any] = dict.fromkeys(ReleaseRecord.__dataclass_fields__, 0)
+        fields: dict[str, Any] = dict.fromkeys(Release.__dataclass_fields__, 0)
         fields |= {
             "zone": "elm-street", "t": t, "rate": 0.2317, "rule": "eta=1 block union",
-            "source": "readings", "simulated": True, "start": now, "applies_start": now + 1800,
-            "head": f"{t:064x}", "signature": "cd" * 64, "counts": {}, "load_hat": 500,
-            "scale": 100.0,
+            "simulated": True, "noise": "none", "load_hat": 500, "scale": 100.0,
         }  # fmt: skip
-        self.history.publish(self.zone, ReleaseRecord(**fields))
+        place = {"head": f"{t:064x}", "signature": "cd" * 64}
+        record = ReleaseRecord(Release(**fields), "readings", now, now + 1800, now, {}, **place)
+        self.history.publish(self.zone, record)
 
 
 def _ours(zone: _Zone) -> Any:

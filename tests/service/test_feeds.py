@@ -19,6 +19,7 @@ from hushgrid import Policy
 from hushgrid.files.zone_file import Provenance
 from hushgrid.service import prices as pages_module
 from hushgrid.service.curator import utc
+from hushgrid.service.http.prices import DESCRIBED
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
     FEEDS,
@@ -73,6 +74,12 @@ def test_price_has_what_consumers_read(face: Face) -> None:
         "signature",
     }  # fmt: skip
     assert (found["price"], found["start"], found["end"]) == (0.15, at(5), at(6))
+
+
+@pytest.mark.parametrize("path", [path for path, (_, one) in DESCRIBED.items() if "model" in one])
+def test_what_is_kept_as_bytes_is_what_its_model_describes(face: Face, path: str) -> None:
+    answer = face.call("GET", path)
+    DESCRIBED[path][1]["model"].model_validate_json(answer.content, strict=True)
 
 
 def test_evcc_reads_start_end_value(face: Face) -> None:

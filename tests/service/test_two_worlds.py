@@ -22,14 +22,14 @@ import pytest
 
 from hushgrid import Noise, Policy, SimulatedNoise, Window
 from hushgrid.belief.filter import Expectations
-from hushgrid.files.deployment import Http
 from hushgrid.service import ingest
 from hushgrid.service import process as serve
 from hushgrid.service.curator import Curator
-from hushgrid.service.http.common import routes_of
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create
+from tests.service.http.test_web import Face
+from tests.service.http.ways import ways
 from tests.service.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
 from tests.service.worlds import START, TOKEN, MemoryMeters, service
 
@@ -104,7 +104,7 @@ def test_the_worlds_have_seen_everything(plain: tuple[Seen, Seen]) -> None:
     assert {EMPTY, STEPS} < published, "an interval without readings is published"
     assert not published & set(AWAY[:2]), "what is long past is left out"
     answers = (public["answers"] + public["receipts"]).decode()
-    for way in routes_of(Http()):
+    for way in ways(Face().app):
         assert f"{way.method} {way.path}" in answers, "every path is compared"
     for page in ("/", "/zones/oak-lane", "/how", "/operator"):
         assert f"GET {page} 200" in answers, "every page is compared"

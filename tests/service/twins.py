@@ -346,6 +346,8 @@ class Seen:
         sent: list[Any] = []
 
         async def receive() -> dict[str, Any]:
+            while len(sent) < 2:  # the head and the first events
+                await asyncio.sleep(0)
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:

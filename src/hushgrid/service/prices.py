@@ -579,7 +579,7 @@ FORM = 2  # incremented when a shape changes, so that no proxy serves an old one
 HELD = 200  # bodies of a zone kept for other ranges than the usual one
 LARGE = 100_000  # [bytes] a larger body is not cached, unless its range is the usual one
 
-JSON, CSV = b"application/json", b"text/csv; charset=utf-8"
+JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
 
 class Feed(NamedTuple):
@@ -592,7 +592,7 @@ class Feed(NamedTuple):
     """
 
     path: str
-    media: bytes
+    media: str
     shape: Callable[[Series], bytes] | None
 
 
@@ -619,8 +619,8 @@ class Page:
     """
 
     body: bytes
-    media: bytes
-    etag: bytes
+    media: str
+    etag: str
     due: int
 
     def age(self, now: float) -> int:
@@ -669,7 +669,7 @@ class Pages:
 
     def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange) -> Page:
         due = newest.start + 2 * zone.seconds + zone.grace
-        etag = f'"{FORM}-{newest.head[:40]}"'.encode()
+        etag = f'"{FORM}-{newest.head[:40]}"'
         return Page(self._body(feed, zone, newest, span), feed.media, etag, due)
 
     def _body(

@@ -21,9 +21,8 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
-from hushgrid.service.http.app import make_app, page_routes
+from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
-from hushgrid.service.http.middleware import Middleware
 from hushgrid.service.http.operator import Certificates, Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Ingest
@@ -230,7 +229,7 @@ class Process:
             moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
         check_arrived(moves)
 
-    def make_http_app(self, http: Http, clock: Clock) -> Middleware:
+    def make_http_app(self, http: Http, clock: Clock) -> App:
         """The app that answers over HTTP."""
         clients = open_clients(self.deployment.client_store)
         self._stack.callback(clients.close)

@@ -28,12 +28,12 @@ from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import JsonLines
 from hushgrid.service.http import server as protocol
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import routes_of
-from hushgrid.service.http.middleware import Buckets, Senders
+from hushgrid.service.http.middleware import BodyLimit
 from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import HOSTILE, KEPT, KEY, SECRET
-from tests.service.http.test_web import AUTH, DIGEST, Face, Still, refused
+from tests.service.http.test_web import AUTH, DIGEST, NDJSON, ROWS, Face, Still, as_ndjson, refused
+from tests.service.http.ways import ways
 from tests.service.test_feeds import release
 from tests.service.worlds import TOKEN
 
@@ -61,7 +61,6 @@ class Limited(Face):
             access=access,
             clock=Still(),
         )
-        self.app._buckets = Buckets(self.http.rate_limit, steady)
 
     def token(self, authorization: str | None = None, **form: str) -> httpx.Response:
         headers = {"Authorization": authorization} if authorization else {}
@@ -82,12 +81,12 @@ OURS = {**GRANT, "client_id": "ven-7", "client_secret": SECRET}
 # headers
 
 
-def test_every_answer_tells_browsers_to_keep_out(limited: Limited) -> None:
-    limited.app._buckets = Buckets(1e9, lambda: 0.0)
+def test_every_answer_tells_browsers_to_keep_out(tmp_path: Path) -> None:
+    limited = Limited(tmp_path)
     answers = [
         limited.call(method, path, headers=headers)
         for method in ("GET", "POST", "PUT")
-        for path in (*(way.path for way in routes_of(limited.http)), "/", "/nothing", "/%2e%2e/x")
+        for path in (*(way.path for way in ways(limited.app)), "/", "/nothing", "/%2e%2e/x")
         for headers in ({}, AUTH, {"Authorization": "Bearer bad"})
         if path != "/v1/stream"
     ]
@@ -104,6 +103,11 @@ def test_every_answer_tells_browsers_to_keep_out(limited: Limited) -> None:
         assert "server" not in head
         assert "strict-transport-security" not in head, "without TLS it would lock people out"
         assert len(head.get_list("content-security-policy")) == 1
+        assert len(head.get_list("cache-control")) == 1, "no-store where nothing else is said"
+    limited.meters.fail = RuntimeError("a fault")
+    failed = limited.call("POST", "/v1/readings", content=as_ndjson(ROWS), headers=NDJSON)
+    assert (failed.status_code, failed.headers["x-frame-options"]) == (500, "DENY")
+    limited.clients.close()
 
 
 def test_the_page_of_paths_loads_nothing_from_elsewhere(limited: Limited) -> None:
@@ -112,26 +116,30 @@ def test_the_page_of_paths_loads_nothing_from_elsewhere(limited: Limited) -> Non
     assert "//" not in answer.text.replace("<!DOCTYPE", "")
     for word in ("<script", "<link", "<img", "@import", "url("):
         assert word not in answer.text
-    assert all(way.path in answer.text for way in routes_of(limited.http))
+    assert all(way.path in answer.text for way in ways(limited.app))
 
 
 # limits
 
 
-def test_a_sender_has_so_many_requests_a_second(limited: Limited) -> None:
+def test_a_sender_has_so_many_requests_a_second(
+    limited: Limited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = time.time()
+    monkeypatch.setattr(time, "time", lambda: wall)
     answers = [limited.call("GET", "/v1/price").status_code for _ in range(12)]
     assert answers == [200] * 10 + [429] * 2, "five seconds of 2 a second"
     answer = limited.call("GET", "/v1/price")
     refused(answer, 429)
-    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["retry-after"] == "5"
     with_token = limited.call("GET", "/v1/price", headers=AUTH)
     assert with_token.status_code == 200, "a client has its own"
     assert limited.call("GET", "/v1/price", headers={"Authorization": "Bearer x"}).status_code == (
         429
     ), "a made-up one has the address's"
-    limited.steady += 0.5
-    assert limited.call("GET", "/v1/price").status_code == 200
-    assert limited.call("GET", "/healthz").status_code == 429
+    wall += 5
+    answers = [limited.call("GET", "/healthz").status_code for _ in range(11)]
+    assert answers == [200] * 10 + [429]
 
 
 def test_an_address_is_believed_from_known_proxies_alone(tmp_path: Path) -> None:
@@ -153,26 +161,20 @@ def test_an_address_is_believed_from_known_proxies_alone(tmp_path: Path) -> None
     assert calls(ours, *made_up) == [200, 429, 429], "only what our proxy wrote counts"
 
 
-@given(st.text(max_size=200))
-def test_no_forwarded_header_breaks_anything(text: str) -> None:
-    assert isinstance(Senders(["127.0.0.1", "::/0"]).of("127.0.0.1", text), str)
+@given(st.binary(max_size=200))
+def test_no_forwarded_header_breaks_anything(value: bytes) -> None:
+    answer = PROXIED.call("GET", "/healthz", headers={"X-Forwarded-For": value})
+    assert answer.status_code == 200
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 3)), max_size=200))
-def test_buckets_are_bounded_in_number_and_in_what_they_allow(
-    events: list[tuple[int, float]],
-) -> None:
-    now = [0.0]
-    few, many = Buckets(2.0, lambda: now[0], kept=5), Buckets(2.0, lambda: now[0])
-    allowed: dict[int, int] = {}
-    for name, passed in events:
-        now[0] += passed
-        few.take(name)
-        wait = many.take(name)
-        assert 0.0 <= wait <= 0.5
-        allowed[name] = allowed.get(name, 0) + (wait == 0.0)
-        assert len(few._left) <= 5
-    assert all(count <= 10 + 2 * now[0] + 1e-6 for count in allowed.values())
+PROXIED = Face(proxies=("127.0.0.1", "::/0"), rate_limit=1e9)
+
+
+@pytest.mark.parametrize(("rate", "many"), [(2.0, 10), (0.2, 1), (0.01, 1), (3.3, 16)])
+def test_a_rate_is_a_number_of_requests_in_some_seconds(rate: float, many: int) -> None:
+    face = Face(rate_limit=rate)
+    codes = [face.call("GET", "/healthz").status_code for _ in range(many + 2)]
+    assert codes == [200] * many + [429] * 2
 
 
 # tokens over HTTP
@@ -254,7 +256,7 @@ def strings(face: Limited, text: str) -> list[httpx.Response]:
     params = {"zone": encoded.decode("latin-1")}
     plain = bytes(byte for byte in encoded if byte not in (0, 10, 13)) or b"x"
     return [
-        *(face.call("GET", way.path, params=params) for way in routes_of(face.http)),
+        *(face.call("GET", way.path, params=params) for way in ways(face.app)),
         *(
             face.call("GET", "/v1/prices", params={name: text.encode("ascii", "replace").decode()})
             for name in ("from", "to", "limit")
@@ -306,12 +308,13 @@ def raw(port: int, *pieces: bytes) -> bytes:
 
 
 @pytest.fixture
-def port(limited: Limited) -> Iterator[int]:
-    limited.app._buckets = Buckets(1e9, lambda: 0.0)
-    server = Server(limited.app, "127.0.0.1", 0)
+def port(tmp_path: Path) -> Iterator[int]:
+    made = Limited(tmp_path)
+    server = Server(made.app, "127.0.0.1", 0)
     server.start()
     yield server.port
     server.stop()
+    made.clients.close()
 
 
 @pytest.mark.parametrize(
@@ -419,6 +422,56 @@ def test_a_body_that_never_ends_after_its_answer_is_hung_up_on(
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
             whole = [client.post(path.decode(), content=b"a" * 10).status_code for _ in range(3)]
             assert set(whole) <= {401, 404, 405}  # who sends all of it goes on
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [(b"/v1/readings", b"408"), (b"/v1/token", b"400"), (b"/v1/session", b"408")],
+)
+def test_a_body_that_comes_too_slowly_is_refused(
+    limited: Limited, path: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow sender, byte by byte, without a proxy."""
+    call = BodyLimit.__call__
+
+    async def impatient(self: BodyLimit, *rest: Any) -> None:
+        self._paths = {path.decode(): (10_000, 0.3)}
+        await call(self, *rest)
+
+    monkeypatch.setattr(BodyLimit, "__call__", impatient)
+    monkeypatch.setattr(protocol, "HEAD", 0.3)
+    server = Server(limited.app, "127.0.0.1", 0)
+    server.start()
+    media = {b"/v1/readings": b"application/x-ndjson", b"/v1/session": b"application/json"}
+    form = media.get(path, b"application/x-www-form-urlencoded")
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT) as sock:
+            sock.sendall(
+                b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n"
+                b"Content-Type: "
+                + form
+                + b"\r\nAuthorization: Bearer "
+                + TOKEN.encode()
+                + b"\r\n\r\n"
+            )
+            begun = time.monotonic()
+            with pytest.raises(OSError, match=r"reset|Broken pipe"):  # noqa: PT012
+                while time.monotonic() < begun + WAIT:
+                    sock.sendall(b" ")
+                    time.sleep(0.05)
+        assert time.monotonic() < begun + WAIT / 2
+        with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT) as sock:
+            sock.sendall(
+                b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n"
+                b"Content-Type: "
+                + form
+                + b"\r\nAuthorization: Bearer "
+                + TOKEN.encode()
+                + b"\r\n\r\n"
+            )
+            assert sock.recv(65_536).split()[1] == status
     finally:
         server.stop()
 

@@ -18,10 +18,10 @@ from hushgrid.service.access.clients import SCOPES, Client
 from hushgrid.service.access.tokens import Access, make_token
 from hushgrid.service.audit import terms_of
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import Route, routes_of
 from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import KEPT, KEY
 from tests.service.http.test_web import DIGEST, Face, Still
+from tests.service.http.ways import Way, ways
 from tests.service.test_feeds import release
 from tests.service.worlds import TOKEN, service
 
@@ -68,7 +68,7 @@ class Guarded(Face):
     def header(self, scope: str, *, expires: int = NOW + 60, key: bytes = KEY) -> str:
         return f"Bearer {make_token(key, str(WHO[scope]), [scope], expires, b'n')}"
 
-    def status(self, way: Route, authorization: str | None) -> httpx.Response:
+    def status(self, way: Way, authorization: str | None) -> httpx.Response:
         headers = {} if authorization is None else {"Authorization": authorization}
         if way.path == "/v1/stream":  # endless: a wrong zone shows who gets in
             return self.call(way.method, way.path + "?zone=none", headers=headers)
@@ -88,19 +88,22 @@ def gets_in(answer: httpx.Response) -> bool:
     return answer.status_code not in (401, 403)
 
 
-def test_the_table_is_what_it_is_meant_to_be() -> None:
+def test_the_table_is_what_it_is_meant_to_be(tmp_path: Path) -> None:
     for metrics, operators in (("public", set()), ("operate", {"operate"})):
-        table = routes_of(Http(metrics=metrics))  # type: ignore[arg-type]
-        needed = {way.path: set(way.scopes) for way in table if way.scopes}
+        (tmp_path / metrics).mkdir()
+        guarded = Guarded(tmp_path / metrics, metrics=metrics)
+        needed = {way.path: set(way.scopes) for way in ways(guarded.app) if way.scopes}
         assert needed == BY_HAND | ({"/metrics": operators} if operators else {})
-        assert len({(way.method, way.path) for way in table}) == len(table)
+        by_session = {way.path for way in ways(guarded.app) if way.session}
+        assert by_session == {*BY_HAND, "/v1/session"} - {"/v1/readings"}
+        guarded.clients.close()
 
 
 @pytest.mark.parametrize("metrics", ["public", "operate"])
 def test_every_path_with_every_scope(tmp_path: Path, metrics: str) -> None:
     guarded = Guarded(tmp_path, metrics=metrics)
     needed = BY_HAND | ({"/metrics": {"operate"}} if metrics == "operate" else {})
-    for way in routes_of(guarded.http):
+    for way in ways(guarded.app):
         if way.path in BY_SECRET:
             continue
         scopes = needed.get(way.path, set())
@@ -128,12 +131,12 @@ def test_a_bad_token_opens_nothing_not_even_what_is_public(guarded: Guarded) -> 
         "Bearer a b",
         f"Bearer {TOKEN}, Bearer {TOKEN}",
     ]
-    for way in routes_of(guarded.http):
+    for way in ways(guarded.app):
         if way.path != "/v1/token":
             for header in bad:
                 assert guarded.status(way, header).status_code == 401, (way, header)
     guarded.clients.revoke(str(WHO["write_readings"]), 1)
-    readings = next(way for way in routes_of(guarded.http) if way.path == "/v1/readings")
+    readings = next(way for way in ways(guarded.app) if way.path == "/v1/readings")
     assert guarded.status(readings, guarded.header("write_readings")).status_code == 401
 
 
@@ -153,7 +156,7 @@ def test_the_ledger_comes_line_by_line(guarded: Guarded) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONE"])
 def test_other_methods_are_refused(guarded: Guarded, method: str) -> None:
     allowed: dict[str, set[str]] = {}
-    for way in routes_of(guarded.http):
+    for way in ways(guarded.app):
         allowed.setdefault(way.path, set()).add(way.method)
     for path, methods in allowed.items():
         if method not in methods:
@@ -165,4 +168,4 @@ def test_other_methods_are_refused(guarded: Guarded, method: str) -> None:
 def test_every_path_is_in_the_guide(guarded: Guarded) -> None:
     guide = (DOCS / "serve.md").read_text()
     named = set(re.findall(r"`(?:GET|POST) (/[\w./]+)|, `(/[\w./]+)`", guide))
-    assert {way.path for way in routes_of(guarded.http)} <= {a or b for a, b in named}
+    assert {way.path for way in ways(guarded.app)} <= {a or b for a, b in named}

@@ -19,18 +19,18 @@ from schemathesis.checks import (
     unsupported_method,
 )
 
-from hushgrid.files.deployment import Http
 from hushgrid.service.access.tokens import make_token
-from hushgrid.service.http.common import routes_of
-from hushgrid.service.http.openapi import describe
 from hushgrid.service.http.server import Server
 from tests.service.http.test_access import KEY
 from tests.service.http.test_matrix import NOW, WHO, Guarded
+from tests.service.http.test_web import Face
+from tests.service.http.ways import ways
 from tests.service.worlds import TOKEN
 
 EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "5"))  # requests of each kind; 25 in make soak
-TABLE = routes_of(Http())
-SCHEMA = schemathesis.openapi.from_dict(describe(TABLE))
+APP = Face().app
+TABLE = ways(APP)
+SCHEMA = schemathesis.openapi.from_dict(APP.openapi())
 FINITE = [way for way in TABLE if way.path != "/v1/stream"]  # that one has tests of its own
 CHECKS: list[Any] = [
     content_type_conformance,
@@ -53,7 +53,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_the_service_describes_itself(url: str) -> None:
     answer = httpx.get(f"{url}/v1/openapi.json")
-    assert answer.json() == describe(TABLE)
+    assert answer.json() == APP.openapi()
     assert set(answer.json()["paths"]) == {way.path for way in TABLE}
 
 

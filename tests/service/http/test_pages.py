@@ -13,9 +13,11 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from hushgrid.service.http.app import assets, frame, page_routes
+from hushgrid.service.http.app import HERE, page_routes
 
 ROOT = Path(__file__).parents[3]
+STATIC = HERE / "static"
+ASSETS = {str(p.relative_to(STATIC)): p for p in STATIC.rglob("*") if p.is_file()}
 ODD = 'Ulmenstraße 7/"<b>&'
 
 
@@ -74,7 +76,7 @@ def test_a_page_runs_and_loads_only_what_is_ours(path: str) -> None:
             where = attributes.get(name) or "/"
             assert where.startswith(("/", "#")), where
             assert not where.startswith("//"), where
-            assert not where.startswith("/assets/") or where[8:] in assets(), where
+            assert not where.startswith("/assets/") or where[8:] in ASSETS, where
     assert not tags.all("style")
     assert all("src" in one for one in tags.all("script")), "no script stands in the page"
     assert len(tags.all("h1")) == 1
@@ -92,24 +94,24 @@ def test_scripts_find_what_they_look_for() -> None:
         path = {"zone": "/", "zones": "/"}.get(page, f"/{page}")
         zones = ("elm", "oak") if page == "zones" else ("elm",)
         html = client(*zones, demo=True).get(path).text
-        scripts = [assets()[f"js/{page}.js"].body.decode()]
+        scripts = [ASSETS[f"js/{page}.js"].read_text()]
         if page == "operator":
-            scripts.append(assets()["js/overview.js"].body.decode())
+            scripts.append(ASSETS["js/overview.js"].read_text())
         for script in scripts:
             for name in re.findall(r'find\("#([\w-]+)"', script):
                 assert f'id="{name}"' in html, f"{page}: {name}"
 
 
 def test_scripts_import_what_is_there() -> None:
-    for name, kept in assets().items():
+    for name, path in ASSETS.items():
         if name.startswith("js/"):
-            for found in re.findall(r'from "\./([\w.]+)"', kept.body.decode()):
-                assert f"js/{found}" in assets()
+            for found in re.findall(r'from "\./([\w.]+)"', path.read_text()):
+                assert f"js/{found}" in ASSETS
 
 
 def test_no_asset_names_another_host() -> None:
-    for name, kept in assets().items():
-        text = kept.body.decode()
+    for name, path in ASSETS.items():
+        text = path.read_text()
         hosts = set(re.findall(r"https?://[\w.-]+", text))
         # a comment of uPlot's and the name of SVG's own language
         assert hosts <= {"https://github.com", "http://www.w3.org"}, name
@@ -159,6 +161,7 @@ def test_what_is_kept_is_asked_for_again() -> None:
     again = client("elm").get("/", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     asset = client("elm").get("/assets/style.css")
+    assert asset.headers["cache-control"] == "no-cache"
     assert asset.headers["content-type"] == "text/css; charset=utf-8"
     tag = {"If-None-Match": asset.headers["etag"]}
     assert client("elm").get("/assets/style.css", headers=tag).status_code == 304
@@ -168,9 +171,7 @@ def test_what_is_kept_is_asked_for_again() -> None:
     assert client("elm").get("/operator", headers=tag).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "name", ["..%2froutes.py", "%2e%2e/routes.py", "js", "", "x", "/style.css"]
-)
+@pytest.mark.parametrize("name", ["..%2fapp.py", "%2e%2e/app.py", "/..%2fapp.py", "js", "", "x"])
 def test_nothing_but_assets_can_be_asked_for(name: str) -> None:
     assert client("elm").get(f"/assets/{name}").status_code == 404
 
@@ -183,12 +184,14 @@ def test_a_wheel_takes_every_file_along() -> None:
     taken = {path for pattern in patterns for path in place.glob(pattern) if path.is_file()}
     there = {path for folder in ("frames", "static") for path in (place / folder).rglob("*.*")}
     assert {path for path in there if path.is_file()} <= taken
-    assert {f"static/{name}" for name in assets()} <= {str(p.relative_to(place)) for p in taken}
+    assert {f"static/{name}" for name in ASSETS} <= {str(p.relative_to(place)) for p in taken}
 
 
 def test_only_the_first_state_is_visible_before_the_script_runs() -> None:
     for name in ("zone", "zones", "how", "explore", "operator", "demo"):
-        parts = re.findall(r'<[^>]*data-when="(\w+)"([^>]*)>', frame(name))
+        parts = re.findall(
+            r'<[^>]*data-when="(\w+)"([^>]*)>', (HERE / "frames" / f"{name}.html").read_text()
+        )
         assert parts, name
         for state, rest in parts:
             assert rest.endswith(" hidden") == (state != "loading"), f"{name}: {state}"

@@ -15,11 +15,12 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.clients import Client
 from hushgrid.service.access.tokens import SESSIONS_KEPT, Access, Sessions
 from hushgrid.service.http.app import make_app
-from hushgrid.service.http.common import COOKIE, routes_of, same_origin, session_cookie
+from hushgrid.service.http.common import COOKIE, same_origin, session_cookie
 from hushgrid.service.ingest import Ingest
 from tests.service.http.test_access import KEPT as HASHED
 from tests.service.http.test_access import KEY, SECRET
 from tests.service.http.test_web import DIGEST, Face, Still, refused
+from tests.service.http.ways import ways
 from tests.service.test_feeds import release
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -52,7 +53,7 @@ class Desk(Face):
             clock=Still(),
             certify=lambda zone: {"zone": zone},
         )
-        self.sessions: Sessions = self.app._sessions  # type: ignore[assignment]
+        self.sessions: Sessions = self.app.state.sessions
         self.sessions._steady = lambda: self.steady
 
     def log_in(self, body: Any = WHO, **headers: str) -> httpx.Response:
@@ -154,7 +155,7 @@ def test_a_session_opens_what_its_client_may_and_nothing_else(desk: Desk) -> Non
         cookie = cookie_of(desk.log_in({**WHO, "client": name}))
         client = desk.clients.find(name)
         assert client is not None
-        for way in routes_of(desk.http):
+        for way in ways(desk.app):
             if way.path in ("/v1/stream", "/v1/session") or not way.scopes:
                 continue
             answer = desk.look(way.path, cookie, way.method)

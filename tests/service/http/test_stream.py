@@ -44,7 +44,7 @@ class Served(Face):
 
     @property
     def streams(self) -> Any:
-        return self.app.ending[0].__self__  # type: ignore[attr-defined]
+        return self.app.state.streams
 
 
 class Listener:

@@ -67,10 +67,7 @@ class Bench:
         return asyncio.run(all_of_them())
 
     def app_waiting(self) -> Any:
-        handler = self.app._direct["POST", "/v1/readings"]
-        cells = [cell.cell_contents for cell in handler.__closure__ or ()]
-        taking = next(cell.__self__ for cell in cells if hasattr(cell, "__self__"))
-        return taking._batcher._waiting
+        return self.app.state.batcher._waiting
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ from hushgrid.service.clock import Clock
 from hushgrid.service.demo.panel import (
     BELIEFS,
     DAY,
-    Channel,
+    MOST,
+    TOPIC,
     Panel,
     PanelFigures,
     PanelStep,
@@ -53,6 +54,7 @@ from hushgrid.service.demo.setting import (
     private_broker,
     write_service,
 )
+from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
@@ -321,7 +323,7 @@ class _Living:
     ) -> None:
         self._options, self._requests, self._folder = options, requests, folder
         self._secrets = Secrets(token_urlsafe(), new_secret())
-        channel = Channel()
+        channel = Channel([TOPIC], MOST)
         self._figures = PanelFigures(channel, self._secrets.operator)
         self._routes = demo_routes(self._figures, channel, requests.ask)
         self._stage = SwappableApp(self._routes, stale=True)

@@ -7,22 +7,18 @@ the server's thread. Paths: /demo/state, /demo/stream and /demo/day.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from anyio import fail_after
 from numpy.typing import NDArray
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
 
 from hushgrid._numbers import Bools, Floats, Indices, Int32s, UInt8s
 from hushgrid.adversary.factored import Factored
@@ -34,100 +30,13 @@ from hushgrid.mechanism.release import Release
 from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
 from hushgrid.service.epoch import epoch_record
-from hushgrid.service.http.common import RETRY, ParameterError, problem
-from hushgrid.service.http.prices import HEADERS, HEARTBEAT
+from hushgrid.service.http.common import ParameterError
+from hushgrid.service.http.prices import Channel
+from hushgrid.service.http.sessions import json_only
 from hushgrid.service.ledger.records import ReleaseRecord
 
-QUEUE, MOST = 16, 200  # events a listener may be behind, and listeners
-END = b""
-
-
-class Channel:
-    """Server-sent events to all listeners, with a queue for each; none delays the loop.
-
-    `send` and `close` may be called from any thread, the rest by the server.
-    """
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: set[asyncio.Queue[bytes]] = set()
-
-    def __len__(self) -> int:
-        return len(self._listeners)
-
-    def send(self, name: str, data: dict[str, Any]) -> None:
-        """Send an event to all listeners; returns at once."""
-        self._later(f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode())
-
-    def close(self) -> None:
-        """Disconnect all listeners."""
-        self._later(END)
-
-    def _later(self, event: bytes) -> None:
-        loop = self._loop
-        if loop is not None:
-            with suppress(RuntimeError):  # the server has stopped
-                loop.call_soon_threadsafe(self._spread, event)
-
-    def _spread(self, event: bytes) -> None:
-        for queue in tuple(self._listeners):
-            if event == END or queue.qsize() >= QUEUE:
-                self._listeners.discard(queue)
-                queue.put_nowait(END)
-            else:
-                queue.put_nowait(event)
-
-    async def stream(self, request: Request) -> Response:
-        """GET /demo/stream."""
-        del request
-        if len(self) >= MOST:
-            return problem(503, "Too many listen already; try again later.", headers=RETRY)
-        return _DemoListening(self)
-
-    def join(self) -> asyncio.Queue[bytes]:
-        """A new listener's queue."""
-        self._loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
-        self._listeners.add(queue)
-        return queue
-
-    def leave(self, queue: asyncio.Queue[bytes]) -> None:
-        """Remove a listener."""
-        self._listeners.discard(queue)
-
-
-class _DemoListening(Response):
-    """The response to one listener, until either side ends it."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__()
-        self._channel = channel
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-        if scope["method"] == "HEAD":
-            await send({"type": "http.response.body", "body": b""})
-            return
-        queue = self._channel.join()
-        watch = asyncio.create_task(_gone(receive, queue))
-        text = b"retry: 2000\n\n"
-        try:
-            while text != END:
-                await send({"type": "http.response.body", "body": text, "more_body": True})
-                try:
-                    text = await asyncio.wait_for(queue.get(), HEARTBEAT)
-                except TimeoutError:
-                    text = b": still here\n\n"
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._channel.leave(queue)
-            watch.cancel()
-
-
-async def _gone(receive: Receive, queue: asyncio.Queue[bytes]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    queue.put_nowait(END)
+MOST = 200  # listeners
+TOPIC = "demo"
 
 
 BINS = 1 << 13  # beliefs nearer than half of 1 / BINS to each other are ties
@@ -295,13 +204,13 @@ class PanelFigures:
         """Announce that the day begins again with these dials."""
         with self._mutex:
             self._restarting = True
-        self._channel.send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+        self._send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
 
     def stay(self) -> None:
         """Announce that the day continues with the dials it had."""
         with self._mutex:
             self._restarting, dials = False, self._dials
-        self._channel.send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
+        self._send("restart", {"epsilon": dials.epsilon, "eta": dials.eta})
 
     def begin(self, zone: ZoneService, house: int, dials: Dials, promise: str) -> None:
         """Begin a new run of days."""
@@ -344,7 +253,11 @@ class PanelFigures:
                 **by_adversary(last),
                 "auc": self._auc(),
             }
-        self._channel.send("step", event)
+        self._send("step", event)
+
+    def _send(self, name: str, data: dict[str, Any]) -> None:
+        text = f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+        self._channel.send(TOPIC, (0, text.encode()))
 
     def _auc(self) -> dict[str, dict[str, float | None]]:
         found = {
@@ -378,10 +291,6 @@ class PanelFigures:
             }
 
 
-LARGEST, PATIENCE = 10_000, 10.0  # [bytes] of a body, [s] for it to come
-JSON = "application/json"
-
-
 def demo_routes(
     figures: PanelFigures, channel: Channel, ask: Callable[[Dials], None]
 ) -> list[BaseRoute]:
@@ -398,39 +307,28 @@ def demo_routes(
 
     async def state(request: Request) -> Response:
         del request
-        return JSONResponse(figures.state(), headers={"Cache-Control": "no-store"})
+        return JSONResponse(figures.state())
+
+    async def stream(request: Request) -> Response:
+        return channel.answer(request, TOPIC, retry=2000)
 
     async def day(request: Request) -> Response:
-        try:
-            dials = _dials(await _body(request))
-        except ParameterError as error:
-            return error.answer()
-        except (ClientDisconnect, TimeoutError):
-            return problem(408, "The body did not come; send it at once.")
+        dials = _dials(await _body(request))
         ask(dials)
-        values = {"epsilon": dials.epsilon, "eta": dials.eta}
-        return JSONResponse(values, 202, {"Cache-Control": "no-store"})
+        return JSONResponse({"epsilon": dials.epsilon, "eta": dials.eta}, 202)
 
     return [
         Route("/demo/state", state, methods=["GET"]),
-        Route("/demo/stream", channel.stream, methods=["GET"]),
+        Route("/demo/stream", stream, methods=["GET"]),
         Route("/demo/day", day, methods=["POST"]),
     ]
 
 
 async def _body(request: Request) -> Any:
     # A page of another origin cannot send this type without a preflight, which is not answered.
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != JSON:
-        raise ParameterError("Content-Type", media, f"send {JSON}", 415)
-    body = b""
-    with fail_after(PATIENCE):
-        async for piece in request.stream():
-            body += piece
-            if len(body) > LARGEST:
-                raise ParameterError("body", None, f"send at most {LARGEST} bytes", 413)
+    await json_only(request)
     try:
-        return json.loads(body)
+        return json.loads(await request.body())
     except (ValueError, RecursionError):
         raise ParameterError("body", "not JSON", 'send {"epsilon": 1, "eta": 0.05}') from None
 

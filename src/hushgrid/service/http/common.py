@@ -1,4 +1,4 @@
-"""What the HTTP modules share: errors, headers, cookies, the table of routes, zone states, metrics.
+"""What the HTTP modules share: errors, cached answers, cookies, zone states, metrics.
 
 Metrics have two parts. The public part depends on readings only through releases. Counts of
 readings, missing meters and the duration of a tick depend on who reports, and attempts to notify
@@ -8,15 +8,18 @@ depends on values and is in neither part.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -27,72 +30,68 @@ from prometheus_client import (
 )
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Match
 
 from hushgrid.errors import AccessError
-from hushgrid.files.deployment import Http, ZoneService
+from hushgrid.files.deployment import ZoneService
 from hushgrid.service.curator import Publisher, Status
-from hushgrid.service.ingest import Delivery, Receipt
+from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 
-BEARER = {"WWW-Authenticate": "Bearer"}
-NO_STORE: Mapping[str, str] = MappingProxyType({"Cache-Control": "no-store"})
+RETRY = {"Retry-After": "5"}
 
 
 def problem(
-    status: int,
-    detail: str,
-    delivery: Delivery | None = None,
-    headers: dict[str, str] | None = None,
-    **more: Any,
+    status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
     """Make an error answer by RFC 9457; it never contains a reading.
 
     Args:
         status: HTTP status.
         detail: one sentence with the fix.
-        delivery: readings that were stored before the error, counted in the answer.
         headers: further headers.
         more: further members of the body.
 
     Returns:
         The response.
     """
-    body: dict[str, Any] = {"type": "about:blank", "status": status, "detail": detail, **more}
-    if delivery is not None and any(delivery.receipt):
-        body |= delivery.receipt._asdict() | {"problems": list(delivery.problems)}
-    return JSONResponse(
-        body,
-        status_code=status,
-        headers={**NO_STORE, **(headers or {})},
-        media_type="application/problem+json",
-    )
+    body = {"type": "about:blank", "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, headers, "application/problem+json")
 
 
-class ParameterError(Exception):
+class Refusal(HTTPException):
+    """A request that is refused.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence with the fix.
+        headers: further headers of the answer.
+        more: further members of its body.
+    """
+
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        super().__init__(status, detail, headers)
+        self.more = more
+
+
+class ParameterError(Refusal):
     """A parameter that cannot be used.
 
     Args:
         field: its name.
-        value: its value, None if it is missing.
+        value: its value, None if it is missing or secret.
         fix: what to give instead, without a full stop.
         status: HTTP status.
     """
 
     def __init__(self, field: str, value: str | None, fix: str, status: int = 400) -> None:
-        super().__init__(field)
-        self.field, self.value, self.fix, self.status = field, value, fix, status
-
-    def answer(self) -> Response:
-        """Make the error answer."""
-        found = "missing" if self.value is None else repr(self.value[:60])
-        return problem(
-            self.status,
-            f"{self.field} is {found}; {self.fix}.",
-            field=self.field,
-            value=None if self.value is None else self.value[:60],
-            fix=f"{self.fix}.",
-        )
+        value = None if value is None else value[:60]
+        found = "missing" if value is None else repr(value)
+        detail = f"{field} is {found}; {fix}."
+        super().__init__(status, detail, field=field, value=value, fix=f"{fix}.")
 
 
 def access_problem(error: AccessError) -> Response:
@@ -105,10 +104,10 @@ def access_problem(error: AccessError) -> Response:
         A problem with status 401, 429 or 503.
     """
     if error.kind == "slow_down":
-        return problem(429, str(error), headers={"Retry-After": str(math.ceil(error.wait))})
+        return problem(429, str(error), {"Retry-After": str(math.ceil(error.wait))})
     if error.kind == "server_error":
-        return problem(503, "Clients cannot be looked up now; try again.", headers=RETRY)
-    return problem(401, str(error), headers=BEARER)
+        return problem(503, "Clients cannot be looked up now; try again.", RETRY)
+    return problem(401, str(error), {"WWW-Authenticate": "Bearer"})
 
 
 def openadr_problem(refusal: Response) -> Response:
@@ -126,93 +125,101 @@ def openadr_problem(refusal: Response) -> Response:
     return JSONResponse(made, refusal.status_code, headers)
 
 
-RETRY = {"Retry-After": "5"}
+_DETAILS = {404: "There is nothing here.", 405: "This method is not for this path."}
 
 
-async def on_parameter_error(request: Request, error: Exception) -> Response:
-    """Answer a request with a parameter that cannot be used.
+async def _on_http_error(request: Request, error: HTTPException) -> Response:
+    if isinstance(error, Refusal):
+        return problem(error.status_code, error.detail, error.headers, **error.more)
+    if error.status_code == 400:  # of FastAPI, which read it
+        return problem(400, "The body cannot be read; send JSON in UTF-8.", field="body")
+    detail = _DETAILS.get(error.status_code, "The request cannot be answered.")
+    headers = error.headers
+    if error.status_code == 405:
+        routes = (one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE)
+        headers = {"Allow": ", ".join(sorted({each for one in routes for each in one.methods}))}
+    return problem(error.status_code, detail, headers)
 
-    Args:
-        request: not used.
-        error: a ParameterError.
 
-    Returns:
-        A problem with field, value and fix.
-    """
+async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
+    """Answer with the first mistake; values of bodies are not repeated."""
     del request
-    assert isinstance(error, ParameterError)
-    return error.answer()
+    found = error.errors()[0]
+    place, *names = found["loc"]
+    field = names[-1] if names and isinstance(names[-1], str) else place
+    value = None if place == "body" else str(found["input"])
+    fix = found["msg"][:1].lower() + found["msg"][1:]
+    made = ParameterError(field, value, fix)
+    detail = made.detail if value is not None else f"{field} cannot be used: {fix}."
+    return problem(400, detail, **made.more)
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer an error of the router.
-
-    Args:
-        request: not used.
-        error: an HTTPException.
-
-    Returns:
-        A problem with its status.
-    """
+async def _on_access_error(request: Request, error: AccessError) -> Response:
     del request
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    details = {404: "There is nothing here.", 405: "This method is not for this path."}
-    headers = getattr(error, "headers", None)
-    return problem(status, details.get(status, "The request cannot be answered."), headers=headers)
+    return access_problem(error)
 
 
-async def on_failure(request: Request, error: Exception) -> Response:
-    """Answer an unexpected exception.
-
-    Args:
-        request: not used.
-        error: not part of the answer.
-
-    Returns:
-        A problem with status 500.
-    """
+async def _on_failure(request: Request, error: Exception) -> Response:
     del request, error  # uvicorn logs its type and place
     return problem(500, "The service failed; the fault is logged.")
 
 
-Headers = list[tuple[bytes, bytes]]
-
-NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for data: a browser runs no part of it
-YEAR = 31_536_000  # [s]
-
-
-def security_headers(tls: bool) -> Headers:
-    """Return the security headers of every answer.
-
-    Args:
-        tls: the server has TLS of its own.
-
-    Returns:
-        Names and values.
-    """
-    always = [
-        (b"x-content-type-options", b"nosniff"),
-        (b"content-security-policy", NOTHING),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-frame-options", b"DENY"),
-    ]
-    if tls:
-        always.append((b"strict-transport-security", b"max-age=%d" % YEAR))
-    return always
+ERRORS: dict[Any, Any] = {
+    HTTPException: _on_http_error,
+    RequestValidationError: _on_invalid,
+    AccessError: _on_access_error,
+    Exception: _on_failure,
+}
 
 
-def with_headers(headers: Headers, always: Headers) -> Headers:
-    """Add default headers to those of an answer.
+def conditional(
+    request: Request,
+    body: bytes,
+    media: str,
+    etag: str,
+    cache: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Make an answer that a client may have already.
 
     Args:
-        headers: of the answer; they take precedence.
-        always: default headers, names in lower case.
+        request: the request.
+        body: the body.
+        media: its content type.
+        etag: its entity tag.
+        cache: value of Cache-Control.
+        headers: further headers.
 
     Returns:
-        All headers.
+        The body, or a 304 if If-None-Match names its tag.
     """
-    own = {name.lower() for name, _ in headers}
-    return headers + [one for one in always if one[0] not in own]
+    headers = {"ETag": etag, "Cache-Control": cache, **(headers or {})}
+    unless = ",".join(request.headers.getlist("if-none-match"))
+    named = {one.strip().removeprefix("W/") for one in unless.split(",")}
+    if cache != "no-store" and (etag in named or "*" in named):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, media)
+
+
+def html_page(text: str, cache: str | None = None) -> Response:
+    """Make the answer with a page whose only resources are its own style elements.
+
+    Args:
+        text: the page.
+        cache: value of Cache-Control, if it may be cached.
+
+    Returns:
+        The response, whose policy allows these styles alone.
+    """
+    styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    policy = (
+        f"default-src 'none'; style-src {allowed}; frame-ancestors 'none'; base-uri 'none';"
+        " form-action 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, **({"Cache-Control": cache} if cache else {})}
+    return HTMLResponse(text, headers=headers)
 
 
 COOKIE = "hushgrid_session"
@@ -326,73 +333,6 @@ class ZoneStates:
         """Return the zones that are not open and ticking; empty means ready."""
         since = self._steady() - STALE
         return [zone for zone in self.zones if self._passed.get(zone, -1e300) < since]
-
-
-PUBLIC: tuple[str, ...] = ()
-
-
-class Route(NamedTuple):
-    """A method on a path.
-
-    Attributes:
-        method: HTTP method.
-        path: without query.
-        name: name of its handler.
-        scopes: one of them is needed; empty for a public path.
-        summary: one sentence of the description.
-        session: may be read with a session's cookie in place of a token.
-    """
-
-    method: str
-    path: str
-    name: str
-    scopes: tuple[str, ...]
-    summary: str
-    session: bool = False
-
-
-def routes_of(http: Http) -> tuple[Route, ...]:
-    """Return the table of routes: the app, its description and the test of scopes use it.
-
-    Args:
-        http: section [http] of the service file.
-
-    Returns:
-        All routes under /v1, health and metrics.
-    """
-    operator = ("operate",)
-    figures = PUBLIC if http.metrics == "public" else ("operate",)
-    return (
-        Route("GET", "/v1/price", "feed", PUBLIC, "The newest price of a zone."),
-        Route("GET", "/v1/prices", "feed", PUBLIC, "Published prices and the forecast."),
-        Route("GET", "/v1/prices.csv", "feed", PUBLIC, "The same as a table."),
-        Route("GET", "/v1/evcc", "feed", PUBLIC, "Prices as evcc's custom forecast reads them."),
-        Route("GET", "/v1/emhass", "feed", PUBLIC, "Prices as EMHASS reads them."),
-        Route("GET", "/v1/octopus", "feed", PUBLIC, "Prices as Octopus-style tools read them."),
-        Route("GET", "/v1/stream", "stream", PUBLIC, "Prices as they come (server-sent events)."),
-        Route("POST", "/v1/token", "token", PUBLIC, "A token for a client's id and secret."),
-        Route("POST", "/v1/session", "log_in", PUBLIC, "Log in: a session in a cookie."),
-        Route("GET", "/v1/session", "session", PUBLIC, "Who is logged in.", True),
-        Route("DELETE", "/v1/session", "log_out", PUBLIC, "Log out."),
-        Route("POST", "/v1/readings", "readings", ("write_readings",), "Take meter readings."),
-        Route("GET", "/v1/status", "status", PUBLIC, "Status of each zone."),
-        Route("GET", "/v1/promise", "promise", PUBLIC, "The promise to a zone's homes."),
-        Route("GET", "/v1/tradeoff", "tradeoff", PUBLIC, "What other promises would cost."),
-        Route("GET", "/v1/operator", "zones", operator, "All zones, for their operator.", True),
-        Route("GET", "/v1/operator/zone", "zone", operator, "Loads, noise and budget.", True),
-        Route(
-            "GET", "/v1/operator/certificate", "certificate", ("operate", "audit"),
-            "An audit of a zone's ledger.", True,
-        ),
-        Route(
-            "GET", "/v1/ledger", "ledger", ("audit",), "A zone's signed records, one a line.", True
-        ),
-        Route("GET", "/v1/openapi.json", "openapi", PUBLIC, "This description."),
-        Route("GET", "/v1/docs", "docs", PUBLIC, "This description as a page."),
-        Route("GET", "/healthz", "healthy", PUBLIC, "The process is up."),
-        Route("GET", "/readyz", "ready", PUBLIC, "Every zone is open and ticking."),
-        Route("GET", "/metrics", "figures", figures, "Metrics for Prometheus."),
-    )  # fmt: skip
 
 
 KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")

@@ -1,155 +1,147 @@
-"""ASGI middleware of the service: caller, rate limit, security headers, prepared price pages.
+"""ASGI middleware of the service, and the dependencies that check scopes.
 
-A prepared price page is answered with two messages, without routing or a request object.
+security headers -> trusted proxies (uvicorn's) -> callers and their rate -> prices in memory ->
+limits of bodies -> routes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
 from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 from anyio import to_thread
-from starlette.requests import Request
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyCookie, HTTPBearer, SecurityScopes
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushgrid.errors import AccessError
-from hushgrid.files.deployment import Http
 from hushgrid.service.access.clients import ANONYMOUS, Grant
-from hushgrid.service.access.tokens import Access, Sessions, sender_network
+from hushgrid.service.access.tokens import Access, sender_network
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import (
-    Headers,
+    COOKIE,
+    Refusal,
     access_problem,
-    on_failure,
+    conditional,
     openadr_problem,
     problem,
     same_origin,
-    security_headers,
     session_cookie,
-    with_headers,
 )
 from hushgrid.service.prices import FEEDS, Page, Pages
 
-BURST = 5.0  # [s] of its rate that a sender may save up
-KEPT = 10_000  # senders remembered; the one silent for longest is dropped first
-
-
-class Buckets:
-    """Token buckets by name, for at most `kept` names.
-
-    Args:
-        rate: tokens a second.
-        steady: monotonic clock [s].
-        kept: names remembered.
-
-    >>> now = [0.0]
-    >>> buckets = Buckets(2.0, lambda: now[0])
-    >>> [buckets.take("a") for _ in range(10)] == [0.0] * 10
-    True
-    >>> buckets.take("a"), buckets.take("b")
-    (0.5, 0.0)
-    """
-
-    def __init__(self, rate: float, steady: Callable[[], float], kept: int = KEPT) -> None:
-        self._rate, self._steady, self._kept = rate, steady, kept
-        self._most = max(rate * BURST, 1.0)
-        self._left: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # tokens, when
-
-    def take(self, name: Hashable) -> float:
-        """Take a token; return 0, or the time to wait [s] if there is none."""
-        now, left = self._steady(), self._most
-        known = self._left.get(name)
-        if known is not None:
-            left = min(known[0] + (now - known[1]) * self._rate, self._most)
-            self._left.move_to_end(name)
-        elif len(self._left) >= self._kept:
-            self._left.popitem(last=False)
-        if left < 1.0:
-            self._left[name] = (left, now)
-            return (1.0 - left) / self._rate
-        self._left[name] = (left - 1.0, now)
-        return 0.0
-
-
-class Senders:
-    """Addresses of senders behind known proxies.
-
-    Args:
-        proxies: networks whose X-Forwarded-For is trusted.
-    """
-
-    def __init__(self, proxies: Sequence[str]) -> None:
-        self._networks = [ip_network(one) for one in proxies]
-        self._known = lru_cache(maxsize=KEPT)(self._is_proxy)
-        self._near = lru_cache(maxsize=KEPT)(sender_network)
-
-    def of(self, peer: str | None, forwarded: str | None) -> str:
-        """Return the sender of a request: the last address that is not a known proxy.
-
-        >>> Senders(["10.0.0.0/8"]).of("10.0.0.1", "6.6.6.6, 192.0.2.7, 10.0.0.2")
-        '192.0.2.7'
-        >>> Senders([]).of("198.51.100.1", "192.0.2.7")
-        '198.51.100.1'
-        """
-        address = peer or ""
-        if forwarded is not None and self._networks:
-            named = [part.strip() for part in forwarded.split(",")[-20:]]
-            while named and self._known(address):
-                address = named.pop()[:60]
-        return self._near(address)
-
-    def _is_proxy(self, address: str) -> bool:
-        try:
-            found = ip_address(address)
-        except ValueError:
-            return False
-        return any(found in network for network in self._networks)
-
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-def merge_methods(handlers: Iterable[tuple[str, str, Handler]]) -> list[Route]:
-    """Make one route a path, so that Allow names all of its methods.
-
-    Args:
-        handlers: method, path and handler of each operation.
-
-    Returns:
-        The routes, in the order of the paths.
-    """
-    paths: dict[str, dict[str, Handler]] = {}
-    for method, path, handler in handlers:
-        paths.setdefault(path, {})[method] = handler
-    return [Route(path, _by_method(own), methods=list(own)) for path, own in paths.items()]
-
-
-def _by_method(own: Mapping[str, Handler]) -> Handler:
-    if len(own) == 1:
-        return next(iter(own.values()))
-
-    async def chosen(request: Request) -> Response:
-        return await own["GET" if request.method == "HEAD" else request.method](request)
-
-    return chosen
-
-
-LARGEST = 16_384  # [bytes] of a head
+NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for data: a browser runs no part of it
 OPENADR = "/openadr3/"  # its errors have another shape
 
-CALLER = "hushgrid.caller"  # key of the caller in a scope
+
+def security_headers(tls: bool) -> list[tuple[bytes, bytes]]:
+    """Return the security headers of an answer.
+
+    Args:
+        tls: the server has TLS of its own.
+
+    Returns:
+        Names and values; an answer may have its own values of the first two.
+    """
+    return [
+        (b"content-security-policy", NOTHING),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"x-frame-options", b"DENY"),
+        *([(b"strict-transport-security", b"max-age=31536000")] if tls else []),
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class SecurityHeaders:
+    """Adds the security headers to every answer, and no-store if it does not say otherwise.
+
+    Args:
+        app: the app.
+        tls: the server has TLS of its own.
+    """
+
+    def __init__(self, app: ASGIApp, *, tls: bool = False) -> None:
+        self._app, self._headers = app, security_headers(tls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; other protocols are not spoken."""
+        if scope["type"] != "http":
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name for name, _ in message["headers"]}
+                more = [one for one in self._headers if one[0] not in own]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+FORM = (10_000, 10.0)  # [bytes] and [s] of a form
+BODY = (1 << 20, 30.0)  # of any other body
+
+
+class BodyLimit:
+    """Refuses a body that is too large or too slow, when it is read.
+
+    Args:
+        app: the app.
+        usual: most bytes and seconds of a body.
+        paths: the same for some paths.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        usual: tuple[int, float] = BODY,
+        paths: Mapping[str, tuple[int, float]] = MappingProxyType({}),
+    ) -> None:
+        self._app, self._usual, self._paths = app, usual, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; reading its body raises Refusal beyond a limit."""
+        limit, patience = self._paths.get(scope["path"], self._usual)
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        taken, until, ended = int(declared) if declared.isdigit() else 0, 0.0, False
+        large = Refusal(413, f"The body is beyond {limit} bytes; send it in parts.", field="body")
+        if taken <= limit:
+            taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken, until, ended
+            if ended:
+                return await receive()
+            if taken > limit:
+                raise large
+            until = until or asyncio.get_running_loop().time() + patience
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                slow = f"The body took more than {patience:g} s; send less, or faster."
+                raise Refusal(408, slow, field="body") from None
+            taken += len(message.get("body", b""))
+            ended = not message.get("more_body", False)
+            if taken > limit:
+                raise large
+            return message
+
+        await self._app(scope, limited, send)
+
+
+class Caller(NamedTuple):
     """Sender of a request.
 
     Attributes:
@@ -161,117 +153,45 @@ class Caller:
     sender: str
 
 
-def caller_of(scope: Scope) -> Caller:
-    """Return the caller that the middleware found.
+BURST = 5  # [s] of its rate that a sender may use at once
+
+
+class Callers:
+    """Finds the caller of each request and limits its rate; a bad token opens nothing.
 
     Args:
-        scope: ASGI scope of the request.
-
-    Returns:
-        The caller; anonymous without middleware.
-    """
-    found = scope.get(CALLER)
-    return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
-
-
-class Middleware:
-    """The whole app: checks, prepared pages, then `inner` for the rest.
-
-    Args:
-        inner: the routed app.
-        pages: prepared price pages.
+        app: the app.
         access: grants of tokens.
-        http: section [http] of the service file.
-        clock: time of the pages' age.
-        steady: monotonic clock [s] of the rate limit.
-        direct: handlers by method and path that skip the router.
-        sessions: grants of cookies.
-        by_session: paths that a session's cookie may read.
+        rate: requests a second of one caller.
     """
 
-    def __init__(
-        self,
-        inner: ASGIApp,
-        pages: Pages,
-        access: Access,
-        http: Http,
-        clock: Clock,
-        steady: Callable[[], float] = time.monotonic,
-        direct: Mapping[tuple[str, str], Handler] = MappingProxyType({}),
-        sessions: Sessions | None = None,
-        by_session: Collection[str] = (),
-    ) -> None:
-        self._direct = direct
-        self._sessions, self._by_session = sessions, frozenset(by_session)
-        self._inner, self._pages, self._access, self._clock = inner, pages, access, clock
-        self._senders, self._buckets = Senders(http.proxies), Buckets(http.rate_limit, steady)
-        self._always = security_headers(http.tls_certificate is not None)
-        self._usual = _usual(pages)
-        self.ending: list[Callable[[], None]] = []  # called before the server stops
-
-    def end(self) -> None:
-        """End the open streams."""
-        for one in self.ending:
-            one()
+    def __init__(self, app: ASGIApp, access: Access, rate: float) -> None:
+        self._app, self._access = app, access
+        seconds = max(BURST, math.ceil(1 / rate))
+        self._rate = RateLimitItemPerSecond(max(int(rate * seconds), 1), seconds)
+        self._requests = FixedWindowRateLimiter(MemoryStorage())
+        self._sender = lru_cache(10_000)(sender_network)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            return
-        authorization = unless = forwarded = None
-        lengths = 0
-        length = len(scope["path"]) + len(scope["query_string"])
-        for name, value in scope["headers"]:
-            length += len(name) + len(value)
-            if name == b"if-none-match":
-                unless = value if unless is None else unless + b"," + value
-            elif name == b"authorization":
-                # two headers make a value that no token has
-                authorization = value if authorization is None else authorization + b"," + value
-            elif name in (b"content-length", b"transfer-encoding"):
-                lengths |= 1 if name == b"content-length" else 2
-            elif name == b"x-forwarded-for":
-                forwarded = value if forwarded is None else forwarded + b"," + value
+        """Pass a request on with its caller, or refuse it."""
         peer = scope["client"]
-        sender = self._senders.of(
-            peer[0] if peer else None, None if forwarded is None else forwarded.decode("latin-1")
-        )
-        grant, refusal = ANONYMOUS, None
+        sender, grant, refusal = self._sender(peer[0] if peer else None), ANONYMOUS, None
+        # two headers make a value that no token has
+        given = b",".join(value for name, value in scope["headers"] if name == b"authorization")
         try:
-            if authorization is not None:
-                grant = await self._grant(authorization.decode("latin-1"))
-            elif scope["path"] in self._by_session and scope["method"] in ("GET", "HEAD"):
-                grant = await self._session(scope)
+            if given:
+                grant = await self._grant(given.decode("latin-1"))
         except AccessError as error:
             refusal = access_problem(error)
-        wait = self._buckets.take(grant.client or sender)
-        if wait > 0:
-            refusal = _too_many(wait)
-        elif length > LARGEST:
-            refusal = problem(431, f"The head is beyond {LARGEST} bytes; send a shorter one.")
-        elif lengths == 3:  # request smuggling: a proxy may use the other one
-            refusal = problem(
-                400,
-                "Content-Length and Transfer-Encoding are both there; send one of them.",
-                headers={"Connection": "close"},
-            )
-        if refusal is not None:
-            if scope["path"].startswith(OPENADR):
-                refusal = openadr_problem(refusal)
-            await refusal(scope, receive, self._adorning(send))
-            return
-        if scope["method"] in ("GET", "HEAD"):
-            usual = self._usual.get((scope["path"], scope["query_string"]))
-            page = self._pages.ready(*usual) if usual is not None else None
-            if page is not None:
-                await self._give(page, unless, send)
-                return
-        scope[CALLER] = Caller(grant, sender)
-        handler = self._direct.get((scope["method"], scope["path"]))
-        if handler is None:
-            await self._inner(scope, receive, self._adorning(send))
+        if not self._requests.hit(self._rate, grant.client or sender):
+            refusal = self._too_many(grant.client or sender)
+        if refusal is None:
+            scope["caller"] = Caller(grant, sender)
+            await self._app(scope, receive, send)
+        elif scope["path"].startswith(OPENADR):
+            await openadr_problem(refusal)(scope, receive, send)
         else:
-            await _answered(handler, scope, receive, self._adorning(send))
+            await refusal(scope, receive, send)
 
     async def _grant(self, authorization: str) -> Grant:
         """Return the grant of a token; uses a thread only if the store must be read."""
@@ -280,125 +200,137 @@ class Middleware:
             return found
         return await to_thread.run_sync(self._access.grant, authorization)
 
-    async def _session(self, scope: Scope) -> Grant:
-        """Return the grant of a cookie; for reading only."""
-        found = session_cookie(scope["headers"])
-        if (
-            self._sessions is None
-            or found is None
-            or not same_origin(scope["headers"], required=False)
-        ):
-            return ANONYMOUS
-        grant = self._sessions.cached_grant(found)
-        return await to_thread.run_sync(self._sessions.grant, found) if grant is None else grant
-
-    async def _give(self, page: Page, unless: bytes | None, send: Send) -> None:
-        headers = page_headers(page, self._clock.now())
-        known = unless is not None and matches(unless, page.etag)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 304 if known else 200,
-                "headers": (headers[:2] if known else headers) + self._always,
-            }
+    def _too_many(self, name: str) -> Response:
+        reset = self._requests.get_window_stats(self._rate, name).reset_time
+        seconds = max(math.ceil(reset - time.time()), 1)
+        return problem(
+            429,
+            f"Too many requests; send the next one in {seconds} s.",
+            {"Retry-After": str(seconds)},
         )
-        await send({"type": "http.response.body", "body": b"" if known else page.body})
-
-    def _adorning(self, send: Send) -> Send:
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = with_headers(list(message.get("headers", [])), self._always)
-            await send(message)
-
-        return sent
 
 
-async def _answered(handler: Handler, scope: Scope, receive: Receive, send: Send) -> None:
-    request = Request(scope, receive, send)
-    try:
-        answer = await handler(request)
-    except Exception as error:
-        await (await on_failure(request, error))(scope, receive, send)
-        raise  # so that the server logs it
-    await answer(scope, receive, send)
-
-
-def page_headers(page: Page, now: float) -> Headers:
-    """Return the headers of an answer with a page.
+class ReadyPrices:
+    """Answers requests for prices that are in memory, without routing.
 
     Args:
-        page: the page.
-        now: UTC epoch [s].
-
-    Returns:
-        Names and values; the first two are those of a 304.
+        app: answers all other requests.
+        pages: the price feeds.
+        clock: time of the pages' age.
     """
-    return [
-        (b"etag", page.etag),
-        (b"cache-control", b"public, max-age=%d" % page.age(now)),
-        (b"content-type", page.media),
-        (b"content-length", b"%d" % len(page.body)),
-    ]
+
+    def __init__(self, app: ASGIApp, pages: Pages, clock: Clock) -> None:
+        self._app, self._pages, self._clock = app, pages, clock
+        self._usual = {
+            (feed.path, f"zone={name}".encode()): (feed.path, zone)
+            for feed in FEEDS
+            for zone in pages.zones
+            for name in (quote(zone), quote(zone, safe=""), quote_plus(zone))
+        }
+        if len(pages.zones) == 1:
+            self._usual |= {(feed.path, b""): (feed.path, pages.zones[0]) for feed in FEEDS}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer from memory, or pass the request on."""
+        usual = self._usual.get((scope["path"], scope["query_string"]))
+        page = None
+        if usual is not None and scope["method"] in ("GET", "HEAD"):
+            page = self._pages.ready(*usual)
+        app = self._app if page is None else page_answer(Request(scope), page, self._clock.now())
+        await app(scope, receive, send)
 
 
-def page_answer(page: Page, unless: str | None, now: float) -> Response:
-    """Make the answer with a page, or a 304.
+def page_answer(request: Request, page: Page, now: float) -> Response:
+    """Make the answer with a price page, or a 304.
 
     Args:
+        request: the request.
         page: the page.
-        unless: value of If-None-Match.
         now: UTC epoch [s].
 
     Returns:
         The response.
     """
-    headers = page_headers(page, now)
-    if unless is not None and matches(unless.encode("latin-1"), page.etag):
-        answer = Response(status_code=304)
-        answer.raw_headers = headers[:2]
-        return answer
-    answer = Response(page.body)
-    answer.raw_headers = headers
-    return answer
+    cache = f"public, max-age={page.age(now)}"
+    return conditional(request, page.body, page.media, page.etag, cache)
 
 
-def matches(unless: bytes, etag: bytes) -> bool:
-    """Compare If-None-Match with a tag.
+# ---- scopes
+
+BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
+SESSION = APIKeyCookie(name=COOKIE, scheme_name="session", auto_error=False)
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Return the caller that `Callers` found.
 
     Args:
-        unless: value of the header.
-        etag: tag of the page.
+        scope: ASGI scope of the request.
 
     Returns:
-        True if the header names the tag.
-
-    >>> matches(b'W/"a", "b"', b'"b"'), matches(b"*", b'"b"'), matches(b'"a"', b'"b"')
-    (True, True, False)
+        The caller; anonymous without the middleware.
     """
-    if unless == etag:
-        return True
-    named = (one.strip().removeprefix(b"W/") for one in unless.split(b","))
-    return any(one in (etag, b"*") for one in named)
+    found = scope.get("caller")
+    return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
 
 
-def _usual(pages: Pages) -> dict[tuple[str, bytes], tuple[str, str]]:
-    """Map path and query of the usual requests to path and zone."""
-    from urllib.parse import quote, quote_plus
+async def _by_token(
+    request: Request, needed: SecurityScopes, _: Annotated[Any, Depends(BEARER)]
+) -> None:
+    grant, scopes = caller_of(request.scope).grant, " or ".join(needed.scopes)
+    if needed.scopes and grant is ANONYMOUS:
+        raise Refusal(
+            401,
+            f"The bearer token is missing or unknown; send one that has the scope {scopes}.",
+            {"WWW-Authenticate": "Bearer"},
+        )
+    if needed.scopes and not grant.may(*needed.scopes):
+        raise Refusal(
+            403,
+            f"The bearer token lacks the scope {scopes}; ask for one that has it.",
+            {"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
+        )
 
-    found: dict[tuple[str, bytes], tuple[str, str]] = {}
-    for feed in FEEDS:
-        for zone in pages.zones:
-            for name in {quote(zone), quote(zone, safe=""), quote_plus(zone)}:
-                found[feed.path, f"zone={name}".encode()] = (feed.path, zone)
-        if len(pages.zones) == 1:
-            found[feed.path, b""] = (feed.path, pages.zones[0])
-    return found
+
+async def _by_session(
+    request: Request,
+    needed: SecurityScopes,
+    bearer: Annotated[Any, Depends(BEARER)],
+    _: Annotated[Any, Depends(SESSION)],
+) -> None:
+    caller, sessions = caller_of(request.scope), request.app.state.sessions
+    cookie = session_cookie(request.scope["headers"])
+    if (
+        caller.grant is ANONYMOUS
+        and cookie is not None
+        and same_origin(request.scope["headers"], required=False)
+    ):
+        grant = sessions.cached_grant(cookie)
+        if grant is None:
+            grant = await to_thread.run_sync(sessions.grant, cookie)
+        request.scope["caller"] = caller._replace(grant=grant)
+    await _by_token(request, needed, bearer)
 
 
-def _too_many(wait: float) -> Response:
-    seconds = max(math.ceil(wait), 1)
-    return problem(
-        429,
-        f"Too many requests; send the next one in {seconds} s.",
-        headers={"Retry-After": str(seconds)},
-    )
+def token_with(*scopes: str) -> Any:
+    """Make a dependency: the caller has a token with one of these scopes.
+
+    Args:
+        scopes: one of them is needed.
+
+    Returns:
+        The dependency of a route.
+    """
+    return Security(_by_token, scopes=list(scopes))
+
+
+def token_or_session_with(*scopes: str) -> Any:
+    """Make a dependency as `token_with`; a session's cookie is taken in place of a token.
+
+    Args:
+        scopes: one of them is needed; without any, only the caller is found.
+
+    Returns:
+        The dependency of a route.
+    """
+    return Security(_by_session, scopes=list(scopes))

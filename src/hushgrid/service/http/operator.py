@@ -6,20 +6,16 @@ than the readings themselves. No answer may be cached.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from anyio import CapacityLimiter, to_thread
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from fastapi import APIRouter, Query
 
 from hushgrid import report
 from hushgrid._numbers import Spent
@@ -31,9 +27,10 @@ from hushgrid.model.zone import public_rate, tally
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
-from hushgrid.service.http.common import NO_STORE, RETRY, ParameterError, ZoneStates, problem
-from hushgrid.service.http.middleware import Handler
-from hushgrid.service.http.prices import requested_zone
+from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
+from hushgrid.service.http.middleware import token_or_session_with
+from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
+from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.ports import Interval
@@ -530,8 +527,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-FORMATS = ("json", "html")
-
 Certify = Callable[[str], dict[str, Any]]
 
 
@@ -550,67 +545,61 @@ def without_ledger(zone: str) -> dict[str, Any]:
     raise HushgridError(f"zone {zone!r} has no ledger here; ask a running hushgrid serve.")
 
 
-class OperatorHandlers:
-    """Handlers of /v1/operator.
+OPERATOR = [token_or_session_with("operate")]
+Format = Annotated[Literal["json", "html"], Query(description="As JSON, or as a page.")]
+
+
+def add_operator(
+    router: APIRouter, operator: Operator, zones: Sequence[str], certify: Certify
+) -> None:
+    """Add the routes of operators. Each has threads of its own: a slow store delays no other.
 
     Args:
+        router: gets the routes.
         operator: figures.
         zones: ids of all zones.
         certify: makes the certificate of a zone, as JSON.
     """
+    few, some, one = CapacityLimiter(2), CapacityLimiter(4), CapacityLimiter(1)
 
-    def __init__(self, operator: Operator, zones: Iterable[str], certify: Certify) -> None:
-        self._operator, self._zones, self._certify = operator, tuple(zones), certify
-        self._threads: dict[str, CapacityLimiter] = {}
-        self.handlers: dict[str, Handler] = {
-            "zones": self._all,
-            "zone": self._zone,
-            "certificate": self._certificate,
-        }
-
-    async def _all(self, request: Request) -> Response:
-        del request
-        found = await to_thread.run_sync(self._operator.summary, limiter=self._limiter("zones", 2))
-        return JSONResponse(found, headers=NO_STORE)
-
-    async def _zone(self, request: Request) -> Response:
-        name = requested_zone(request.query_params, self._zones)
-        found = await to_thread.run_sync(
-            self._operator.zone, name, limiter=self._limiter("zone", 4)
-        )
-        return JSONResponse(found, headers=NO_STORE)
-
-    async def _certificate(self, request: Request) -> Response:
-        name = requested_zone(request.query_params, self._zones)
-        form = request.query_params.get("format", "json")
-        if form not in FORMATS:
-            raise ParameterError("format", form, f"give one of {', '.join(FORMATS)}")
-        try:
-            values = await to_thread.run_sync(
-                self._certify, name, limiter=self._limiter("certificate", 1)
-            )
-        except (HushgridError, OSError):  # a store's message may name a host or a file
-            return problem(503, "The ledger cannot be read now; try again.", headers=RETRY)
-        if form == "json":
-            return JSONResponse(values, headers=NO_STORE)
-        return await to_thread.run_sync(_page, values)
-
-    def _limiter(self, name: str, most: int) -> CapacityLimiter:
-        """Return the threads of a handler: a slow store delays no other handler."""
-        if name not in self._threads:
-            self._threads[name] = CapacityLimiter(most)
-        return self._threads[name]
-
-
-def _page(values: dict[str, Any]) -> Response:
-    from hushgrid.report.certificate import certificate_page
-
-    page = certificate_page(values)
-    styles = re.findall("<style>(.*?)</style>", page, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in styles]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
-    policy = (
-        f"default-src 'none'; style-src {allowed}; img-src data:; frame-ancestors 'none';"
-        " base-uri 'none'; form-action 'none'"
+    @router.get(
+        "/v1/operator",
+        summary="All zones, for their operator.",
+        response_model=OperatorSummary,
+        dependencies=OPERATOR,
     )
-    return HTMLResponse(page, headers={**NO_STORE, "Content-Security-Policy": policy})
+    async def summary() -> dict[str, Any]:
+        return await to_thread.run_sync(operator.summary, limiter=few)
+
+    @router.get(
+        "/v1/operator/zone",
+        summary="Loads, noise and budget.",
+        response_model=OperatorZone,
+        responses=OF_ZONE,
+        dependencies=OPERATOR,
+    )
+    async def figures(zone: ZoneName = None) -> dict[str, Any]:
+        name = requested_zone(zone, zones)
+        return await to_thread.run_sync(operator.zone, name, limiter=some)
+
+    @router.get(
+        "/v1/operator/certificate",
+        summary="An audit of a zone's ledger.",
+        response_description="The certificate; docs/certificate.md has its keys.",
+        response_model=dict[str, Any],
+        responses={
+            200: {"content": {"text/html": {}}},
+            **OF_ZONE,
+            **refusals({503: "The ledger cannot be read now."}),
+        },
+        dependencies=[token_or_session_with("operate", "audit")],
+    )
+    async def certificate(zone: ZoneName = None, format: Format = "json") -> Any:  # noqa: A002
+        name = requested_zone(zone, zones)
+        try:
+            values = await to_thread.run_sync(certify, name, limiter=one)
+        except (HushgridError, OSError):  # a store's message may name a host or a file
+            raise Refusal(503, "The ledger cannot be read now; try again.", RETRY) from None
+        if format == "json":
+            return values
+        return html_page(await to_thread.run_sync(report.certificate_page, values))

@@ -13,18 +13,21 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import nullcontext
+from typing import Annotated, Any, Literal, NamedTuple
 
-import anyio
-from anyio import from_thread, to_thread
+from anyio import CapacityLimiter, from_thread, to_thread
+from fastapi import APIRouter, Query
+from pydantic import create_model
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.readings import BY_MEDIA_TYPE, mapping_named
 from hushgrid.intake.readings import Parsed
-from hushgrid.service.http.common import Metrics, problem
-from hushgrid.service.ingest import Delivery, Ingest, take_each
+from hushgrid.service.http.common import RETRY, Metrics, Refusal
+from hushgrid.service.http.middleware import token_with
+from hushgrid.service.http.models import Answer, Count, refusals
+from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 
 MOST = 64  # bodies of a group
 
@@ -79,142 +82,111 @@ log = logging.getLogger("hushgrid.http")
 
 AT_ONCE = 16  # bodies parsed at the same time; more wait
 PATIENCE = 300.0  # [s] for a whole body, so that slow senders cannot keep the threads
-RETRY = "5"  # [s]
 FIRST = 1 << 17  # [bytes] of a body read before it waits for a thread
 MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
 PIECE = 1 << 18  # [bytes] of a longer body passed to the thread at a time
 PARQUET = "application/vnd.apache.parquet"
 
+_COUNTS: dict[str, Any] = dict.fromkeys(Receipt._fields, (Count, ...))
+ReceiptAnswer = create_model("Receipt", __base__=Answer, **_COUNTS, problems=(list[str], ...))
+MappingName = Annotated[
+    Literal["canonical", "lcl", "pecan"], Query(description="Meaning of the columns of a table.")
+]
+_ANY = {"schema": {"type": "string", "format": "binary"}}
 
-class _TooLarge(Exception):  # noqa: N818
-    """Not an OSError or ValueError: parsers raise those."""
 
-
-class _TooSlow(Exception):  # noqa: N818
-    pass
-
-
-class ReadingsHandler:
-    """Handler of POST /v1/readings.
+def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher:
+    """Add the route that takes readings.
 
     Args:
+        router: gets the route.
         ingest: stores readings.
         metrics: counts them.
-        limit: most bytes of a body.
+
+    Returns:
+        The batcher of small bodies.
     """
+    batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
+    one_parquet = threading.Lock()  # a Parquet body is in memory as a whole
 
-    def __init__(self, ingest: Ingest, metrics: Metrics, limit: int) -> None:
-        self._ingest, self._metrics, self._limit = ingest, metrics, limit
-        self._turns: anyio.Semaphore | None = None  # made inside the event loop
-        self._one_parquet = threading.Lock()  # a Parquet body is in memory as a whole
-        self._batcher = Batcher(ingest)
-
-    async def take(self, request: Request) -> Response:
-        """POST /v1/readings."""
-        delivery = Delivery()
-        answer = await self._answer(request, delivery)
-        self._metrics.received("http", delivery.receipt)
-        counts = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
-        log.info("readings", extra={"status": answer.status_code, **counts})
-        return answer
-
-    async def _answer(self, request: Request, delivery: Delivery) -> Response:
-        """Store the body. On an error, readings stored before it are durable and counted."""
-        refused = self._unfit(request)
-        if refused is not None:
-            return refused
-        try:
-            await self._take(request, delivery)
-        except IntakeError as error:
-            return problem(400, str(error), delivery)
-        except ExtraError as error:
-            return problem(415, str(error), delivery)
-        except _TooLarge:
-            return self._too_large(delivery)
-        except _TooSlow:
-            return problem(408, f"The body took more than {PATIENCE:g} s; send less.", delivery)
-        except ClientDisconnect:
-            return problem(400, "The body ended before its end; send it again.", delivery)
-        except (MeterError, OSError):
-            return problem(
-                503,
-                "The meter store cannot take readings now; send the same again later.",
-                delivery,
-                headers={"Retry-After": RETRY},
-            )
-        return JSONResponse(delivery.receipt._asdict() | {"problems": list(delivery.problems)})
-
-    def _unfit(self, request: Request) -> Response | None:
-        """Return a refusal if the headers already rule the body out."""
-        media = _media_type(request)
-        if media not in BY_MEDIA_TYPE:
-            known = ", ".join(BY_MEDIA_TYPE)
-            return problem(415, f"The content type is {media[:60]!r}; send one of {known}.")
-        if request.headers.get("content-encoding", "identity") != "identity":
-            return problem(415, "The body is compressed; send it as it is.")
-        try:
-            mapping_named(request.query_params.get("mapping", "canonical"))
-        except IntakeError as error:
-            return problem(400, str(error))
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:19]) > self._limit:
-            return self._too_large(Delivery())
-        return None
-
-    def _too_large(self, delivery: Delivery) -> Response:
-        return problem(413, f"The body is beyond {self._limit} bytes; send it in parts.", delivery)
-
-    async def _take(self, request: Request, delivery: Delivery) -> None:
-        media = _media_type(request)
-        mapping = mapping_named(request.query_params.get("mapping", "canonical"))
-        body = _Body(request, anyio.current_time() + PATIENCE)
+    async def store(request: Request, mapping: str, delivery: Delivery) -> None:
+        media, columns = _media_type(request), mapping_named(mapping)
+        body = _Body(request)
         first = await body.more(FIRST)
 
         def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
-            yield from BY_MEDIA_TYPE[media](self._pieces(body, first), mapping)
-
-        if body.ended and media != PARQUET:
-            await self._batcher.take(delivery, parsed())
-            return
+            yield from BY_MEDIA_TYPE[media](_pieces(body, first), columns)
 
         def work() -> None:
-            if media == PARQUET:
-                with self._one_parquet:
-                    delivery.take(self._ingest, parsed())
-            else:
-                delivery.take(self._ingest, parsed())
+            with one_parquet if media == PARQUET else nullcontext():
+                delivery.take(ingest, parsed())
 
-        if self._turns is None:
-            self._turns = anyio.Semaphore(AT_ONCE)
-        async with self._turns:
+        if body.ended and media != PARQUET:
+            await batcher.take(delivery, parsed())
+            return
+        async with turns:
             if not body.ended:
                 first += await body.more(MUCH)
             await to_thread.run_sync(work)
 
-    def _pieces(self, body: _Body, found: list[bytes]) -> Iterator[bytes]:
-        """Yield the body piece by piece in a worker thread; `found` are the first pieces.
+    @router.post(
+        "/v1/readings",
+        summary="Take meter readings.",
+        response_description="How many readings were accepted, and why others were not.",
+        response_model=ReceiptAnswer,
+        responses=refusals(
+            dict.fromkeys((400, 408, 413, 415, 503), "The body cannot be taken, or only in part.")
+        ),
+        dependencies=[token_with("write_readings")],
+        openapi_extra={
+            "requestBody": {"required": True, "content": dict.fromkeys(BY_MEDIA_TYPE, _ANY)}
+        },
+    )
+    async def take(request: Request, mapping: MappingName = "canonical") -> dict[str, Any]:
+        delivery, refusal = Delivery(), None
+        try:
+            await store(request, mapping, delivery)
+        except Refusal as error:
+            refusal = error
+        except IntakeError as error:
+            refusal = Refusal(400, str(error))
+        except ExtraError as error:
+            refusal = Refusal(415, str(error))
+        except ClientDisconnect:
+            refusal = Refusal(400, "The body ended before its end; send it again.")
+        except (MeterError, OSError):
+            detail = "The meter store cannot take readings now; send the same again later."
+            refusal = Refusal(503, detail, RETRY)
+        metrics.received("http", delivery.receipt)
+        counts = {k: v for k, v in delivery.receipt._asdict().items() if k != "clamped"}
+        status = 200 if refusal is None else refusal.status_code
+        log.info("readings", extra={"status": status, **counts})
+        receipt = delivery.receipt._asdict() | {"problems": list(delivery.problems)}
+        if refusal is None:
+            return receipt
+        if any(delivery.receipt):  # stored before the error, and durable
+            refusal.more |= receipt
+        raise refusal
 
-        Pieces are read in groups, because each change of thread takes time.
-        """
-        taken = 0
-        while True:
-            for piece in found:
-                taken += len(piece)
-                if taken > self._limit:
-                    raise _TooLarge
-                yield piece
-            if body.ended:
-                return
-            found = from_thread.run(body.more, PIECE)
+    return batcher
+
+
+def _media_type(request: Request) -> str:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in BY_MEDIA_TYPE:
+        known = ", ".join(BY_MEDIA_TYPE)
+        raise Refusal(415, f"The content type is {media[:60]!r}; send one of {known}.")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refusal(415, "The body is compressed; send it as it is.")
+    return media
 
 
 class _Body:
     """A body as it arrives; pieces before an error are returned before it is raised."""
 
-    def __init__(self, request: Request, deadline: float) -> None:
-        self._stream, self._deadline = request.stream(), deadline
+    def __init__(self, request: Request) -> None:
+        self._stream, self.ended = request.stream(), False
         self._error: Exception | None = None
-        self.ended = False
 
     async def more(self, enough: int) -> list[bytes]:
         """Return the next pieces, until there are `enough` bytes or no more."""
@@ -222,17 +194,22 @@ class _Body:
         try:
             if self._error is not None:
                 raise self._error
-            with anyio.fail_after(self._deadline - anyio.current_time()):
-                while sum(map(len, found)) < enough and not self.ended:
-                    piece = await anext(self._stream, None)
-                    self.ended = piece is None
-                    found += [piece] if piece else []
-        except (TimeoutError, ClientDisconnect) as error:
-            self._error = _TooSlow() if isinstance(error, TimeoutError) else error
+            while sum(map(len, found)) < enough and not self.ended:
+                piece = await anext(self._stream, None)
+                self.ended = piece is None
+                found += [piece] if piece else []
+        except (Refusal, ClientDisconnect) as error:
+            self._error = error
             if not found:
-                raise self._error from None
+                raise
         return found
 
 
-def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _pieces(body: _Body, found: list[bytes]) -> Iterator[bytes]:
+    """Yield the body piece by piece in a worker thread; `found` are the first pieces.
+
+    Pieces are read in groups, because each change of thread takes time.
+    """
+    yield from found
+    while not body.ended:
+        yield from from_thread.run(body.more, PIECE)

@@ -1,6 +1,6 @@
 """The HTTP server: uvicorn in a thread, limits on slow connections, and an exchangeable app.
 
-uvicorn alone has no time limit for the head of a request, nor for a client that does not read.
+uvicorn alone limits neither the head of a request nor a client that does not read.
 """
 
 from __future__ import annotations
@@ -13,115 +13,120 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import h11
 import uvicorn
-from starlette.routing import BaseRoute, Router
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
-from hushgrid.service.http.common import RETRY, problem, security_headers, with_headers
-from hushgrid.service.http.middleware import LARGEST, Middleware
+from hushgrid.service.http.common import ERRORS, RETRY, problem
+from hushgrid.service.http.middleware import FORM, BodyLimit, SecurityHeaders, security_headers
 
-HEAD = 10.0  # [s] for the whole head of a request
+if TYPE_CHECKING:
+    from hushgrid.service.http.app import App
+
+LARGEST = 16_384  # [bytes] of a head
+TOO_LARGE = f"The head is beyond {LARGEST} bytes; send a shorter one."
+HEAD = 10.0  # [s] for the whole head of a request, or for the rest of a body after its answer
 STALLED = 30.0  # [s] that a client may not read
 PARTING = 2.0  # [s] of that when the server stops
 
 log = logging.getLogger("hushgrid.http")
 
 
-class LimitedProtocol(H11Protocol):
-    """uvicorn's protocol with time limits for slow clients and a limit on connections.
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits on heads, on slow clients and on connections.
 
     Attributes:
         most: connections at the same time.
     """
 
     most = 4096
-    _head: asyncio.TimerHandle | None = None
+    _in_head, _size = False, 0  # a head has begun, and [bytes] of it after those of the first read
+    _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    _parting: asyncio.TimerHandle | None = None
-    _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the head; beyond the limit of connections, close."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.abort()
-            return
-        self._head = self.loop.call_later(HEAD, self._too_slow)
+        self._late = self.loop.call_later(HEAD, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on; restart or end the time limit of the head."""
+        """Pass bytes on; limit a head, and what comes while no request is being answered."""
+        begun = self._in_head
         super().data_received(data)
-        waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if not waiting:
-            _end(self._head)
-            self._head = None
-        elif self._head is None and self.timeout_keep_alive_task is None:
-            self._head = self.loop.call_later(HEAD, self._too_slow)
+        if self._in_head or self.cycle is None or self.cycle.response_complete:
+            self._late = self._late or self.loop.call_later(HEAD, self.transport.abort)
+            self._size += len(data) if begun else 0
+            if self._size > LARGEST:
+                self._refuse(431, TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._in_head, self._size = True, 0
+
+    def on_headers_complete(self) -> None:
+        """End the head and its time limit."""
+        self._in_head = False
+        _cancel(self._late)
+        self._late = None
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LARGEST:
+            self._refuse(431, TOO_LARGE)
+            raise ValueError(TOO_LARGE)  # ends the parser
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("HTTP/0.9")  # refused as no HTTP
+        super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all timers."""
-        for timer in (self._head, self._unread, self._parting, self._rest):
-            _end(timer)
+        """Cancel the timers."""
+        _cancel(self._late)
+        _cancel(self._unread)
         super().connection_lost(exc)
 
-    def on_response_complete(self) -> None:
-        """Limit the time of a body that goes on after its answer."""
-        super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY and self._rest is None:
-            self._rest = self.loop.call_later(HEAD, self._no_end)
+    def pause_writing(self) -> None:
+        """Start the time limit of a client that does not read."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(STALLED, self.transport.abort)
 
-    def _no_end(self) -> None:
-        self._rest = None
-        if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE:
-            self.transport.abort()
+    def resume_writing(self) -> None:
+        """End that time limit."""
+        _cancel(self._unread)
+        self._unread = None
+        super().resume_writing()
 
     def shutdown(self) -> None:
         """Finish open answers; close connections whose clients do not read."""
         super().shutdown()
         if self.transport.get_write_buffer_size() > 0:
-            self._parting = self.loop.call_later(PARTING, self.transport.abort)
-
-    def pause_writing(self) -> None:
-        """Start the time limit of a client that does not read."""
-        super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(STALLED, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """End that time limit."""
-        _end(self._unread)
-        self._unread = None
-        super().resume_writing()
+            self.loop.call_later(PARTING, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, with the security headers."""
-        body = msg.encode("ascii")
+        """Answer what is not HTTP; of two lengths a proxy may believe the other one."""
+        del msg
+        self._refuse(400, "This is no HTTP/1.1, or has Content-Length and Transfer-Encoding.")
+
+    def _refuse(self, status: int, text: str) -> None:
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", b"%d" % len(body)),
+            (b"content-length", b"%d" % len(text)),
             (b"connection", b"close"),
             *security_headers(self.scheme == "https"),
         ]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def _too_slow(self) -> None:
-        self._head = None
         if not self.transport.is_closing():
+            head = b"".join(b"%b: %b\r\n" % one for one in headers)
+            self.transport.write(STATUS_LINE[status] + head + b"\r\n" + text.encode("ascii"))
             self.transport.close()
 
 
-def _end(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
 
@@ -138,13 +143,14 @@ class SwappableApp:
     """
 
     def __init__(self, between: Sequence[BaseRoute] = (), *, stale: bool = False) -> None:
-        self._app: Middleware | None = None
-        self._between: ASGIApp = Router(routes=list(between))
+        self._app: App | None = None
+        limits = [Middleware(BodyLimit, usual=FORM)]
+        app = Starlette(routes=between, middleware=limits, exception_handlers=ERRORS)
+        self._between = SecurityHeaders(app)
         self._at_once = tuple(str(getattr(one, "path", "/")) for one in between)
-        self._stale = stale
-        self._ended = False
+        self._stale, self._ended = stale, False
 
-    def set_app(self, app: Middleware) -> None:
+    def set_app(self, app: App) -> None:
         """Let this app answer from now on."""
         self._app = app
 
@@ -161,32 +167,18 @@ class SwappableApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            return
         if self._app is None and scope["path"] in self._at_once:
-            await self._between(scope, receive, _plain(send))
+            await self._between(scope, receive, send)
             return
         until = time.monotonic() + PATIENCE
         while (app := self._app) is None:
             if self._ended or time.monotonic() > until:
-                gone = problem(503, "The service begins again; try later.", headers=RETRY)
-                await gone(scope, receive, _plain(send))
+                gone = problem(503, "The service begins again; try later.", RETRY)
+                await SecurityHeaders(gone)(scope, receive, send)
                 return
             await asyncio.sleep(LOOK)
         fresh = self._stale and scope["path"].startswith("/v1/")
         await app(scope, receive, _revalidated(send) if fresh else send)
-
-
-def _plain(send: Send) -> Send:
-    """Add the security headers."""
-
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            always = security_headers(False)
-            message["headers"] = with_headers(list(message.get("headers", [])), always)
-        await send(message)
-
-    return sent
 
 
 def _revalidated(send: Send) -> Send:
@@ -228,8 +220,7 @@ class Server:
             access_log=False,
             lifespan="off",
             server_header=False,
-            proxy_headers=False,  # the middleware knows the proxies
-            h11_max_incomplete_event_size=LARGEST,
+            proxy_headers=False,  # the app has the middleware, with the proxies it trusts
             timeout_keep_alive=30,
             timeout_graceful_shutdown=10,
             ssl_certfile=http.tls_certificate,

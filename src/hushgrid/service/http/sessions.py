@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
-from anyio import CapacityLimiter, fail_after, to_thread
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Depends
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hushgrid.errors import AccessError
 from hushgrid.service.access.clients import ANONYMOUS
 from hushgrid.service.access.tokens import Access, Sessions
+from hushgrid.service.http import models
 from hushgrid.service.http.common import (
-    BEARER,
     COOKIE,
-    NO_STORE,
     ParameterError,
-    access_problem,
-    problem,
+    Refusal,
     same_origin,
     session_cookie,
 )
-from hushgrid.service.http.middleware import caller_of
+from hushgrid.service.http.middleware import caller_of, token_or_session_with
+from hushgrid.service.http.models import refusals
 
-LARGEST = 10_000  # [bytes] of a form
-PATIENCE = 10.0  # [s] for a form to arrive
+NO_STORE = {"Cache-Control": "no-store"}
 AT_ONCE = 8
 STATUS = {"invalid_client": 401, "slow_down": 429, "server_error": 503}
 
@@ -69,14 +67,12 @@ class Tokens:
     ) -> None:
         self._access, self._refuse = access, refuse or token_error
         self._headers, self._echo = headers, echo
-        self._threads: CapacityLimiter | None = None
+        self._threads = CapacityLimiter(AT_ONCE)
 
     async def token(self, request: Request) -> Response:
         """POST of a client's credentials."""
         try:
             wanted = await read_token_request(request)
-            if self._threads is None:
-                self._threads = CapacityLimiter(AT_ONCE)
             made = await to_thread.run_sync(
                 self._access.token, *wanted, caller_of(request.scope).sender, limiter=self._threads
             )
@@ -125,15 +121,12 @@ async def read_token_request(request: Request) -> TokenRequest:
     Raises:
         AccessError: if the form is too large, late, malformed or incomplete.
     """
-    body = b""
     try:
-        with fail_after(PATIENCE):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > LARGEST:
-                    raise AccessError("invalid_request", f"The form is beyond {LARGEST} bytes.")
-    except (TimeoutError, ClientDisconnect):
-        raise AccessError("invalid_request", "The form did not come in time.") from None
+        body = await request.body()
+    except Refusal as error:
+        raise AccessError("invalid_request", error.detail) from None
+    except ClientDisconnect:
+        raise AccessError("invalid_request", "The form ended before its end.") from None
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/x-www-form-urlencoded":
         raise AccessError(
@@ -172,98 +165,112 @@ def _basic(header: str) -> tuple[str, str] | None:
     return (unquote_plus(client), unquote_plus(secret)) if colon else None
 
 
-class SessionHandlers:
-    """Handlers of /v1/session.
+def add_token(router: APIRouter, access: Access) -> None:
+    """Add the route of tokens.
 
     Args:
+        router: gets the route.
+        access: makes tokens.
+    """
+    form = {"application/x-www-form-urlencoded": {"schema": models.TokenForm.model_json_schema()}}
+    error: dict[str, Any] = {"model": models.TokenError, "description": "No token."}
+    router.post(
+        "/v1/token",
+        summary="A token for a client's id and secret.",
+        response_class=JSONResponse,
+        response_model=models.Token,
+        responses=dict.fromkeys((400, 401, 429, 503), error),
+        openapi_extra={"requestBody": {"required": True, "content": form}},
+    )(Tokens(access).token)
+
+
+def add_session(router: APIRouter, sessions: Sessions, tls: bool) -> None:
+    """Add the routes that log in and out.
+
+    Args:
+        router: gets the routes.
         sessions: the sessions of the process.
         tls: this server has TLS of its own.
     """
+    threads = CapacityLimiter(AT_ONCE)
 
-    def __init__(self, sessions: Sessions, tls: bool) -> None:
-        self._sessions, self._tls = sessions, tls
-        self._threads: CapacityLimiter | None = None
-
-    async def begin(self, request: Request) -> Response:
-        """POST: begin a session in a cookie and end the one of the request."""
-        if not same_origin(request.scope["headers"], required=False):
-            return _cross_site()
-        try:
-            client, secret = await _credentials(request)
-            if self._threads is None:
-                self._threads = CapacityLimiter(AT_ONCE)
-            made = await to_thread.run_sync(
-                self._sessions.begin,
-                client,
-                secret,
-                caller_of(request.scope).sender,
-                limiter=self._threads,
-            )
-        except AccessError as error:
-            return access_problem(error)
-        self._sessions.end(session_cookie(request.scope["headers"]))
-        answer = Response(status_code=204, headers=NO_STORE)
-        self._set(request, answer, made.text, made.expires_in)
-        return answer
-
-    async def see(self, request: Request) -> Response:
-        """GET: client and scopes of the session."""
-        grant = caller_of(request.scope).grant
-        if grant is ANONYMOUS:
-            return problem(401, "No session; log in with POST.", headers=BEARER)
-        return JSONResponse(
-            {"client": grant.client, "scopes": sorted(grant.scopes)}, headers=NO_STORE
-        )
-
-    async def end(self, request: Request) -> Response:
-        """DELETE: end the session, here and in the browser."""
-        found = session_cookie(request.scope["headers"])
-        if found is not None and not same_origin(request.scope["headers"], required=True):
-            return _cross_site()
-        self._sessions.end(found)
-        answer = Response(status_code=204, headers=NO_STORE)
-        self._set(request, answer, "", 0)
-        return answer
-
-    def _set(self, request: Request, answer: Response, text: str, seconds: int) -> None:
+    def with_cookie(request: Request, text: str, seconds: int) -> Response:
         # a proxy may have TLS; a false claim only withholds the sender's own cookie
         forwarded = request.headers.get("x-forwarded-proto", "").strip().lower() == "https"
+        answer = Response(status_code=204)
         answer.set_cookie(
             COOKIE,
             text,
             max_age=seconds,
             path="/",
-            secure=self._tls or forwarded,
+            secure=tls or forwarded,
             httponly=True,
             samesite="strict",
         )
+        return answer
+
+    @router.post(
+        "/v1/session",
+        summary="Log in: a session in a cookie.",
+        status_code=204,
+        responses=refusals(
+            dict.fromkeys((400, 403, 408, 413, 415, 503), "The body cannot be taken.")
+            | {401: "The id or the secret is wrong.", 429: "Too many wrong secrets."}
+        ),
+        dependencies=[Depends(_same_origin), Depends(json_only)],
+    )
+    async def log_in(request: Request, login: models.Login) -> Response:
+        sender = caller_of(request.scope).sender
+        made = await to_thread.run_sync(
+            sessions.begin, login.client, login.secret, sender, limiter=threads
+        )
+        sessions.end(session_cookie(request.scope["headers"]))
+        return with_cookie(request, made.text, made.expires_in)
+
+    @router.get(
+        "/v1/session",
+        summary="Who is logged in.",
+        response_model=models.Session,
+        dependencies=[token_or_session_with()],
+    )
+    async def session(request: Request) -> dict[str, Any]:
+        grant = caller_of(request.scope).grant
+        if grant is ANONYMOUS:
+            raise Refusal(401, "No session; log in with POST.", {"WWW-Authenticate": "Bearer"})
+        return {"client": grant.client, "scopes": sorted(grant.scopes)}
+
+    @router.delete(
+        "/v1/session",
+        summary="Log out.",
+        status_code=204,
+        responses=refusals({403: "Another site's page sent this."}),
+    )
+    async def log_out(request: Request) -> Response:
+        found = session_cookie(request.scope["headers"])
+        if found is not None:
+            _check_origin(request, required=True)
+        sessions.end(found)
+        return with_cookie(request, "", 0)
 
 
-def _cross_site() -> Response:
-    return problem(403, "Another site's page sent this; do it on the service's own page.")
+def _check_origin(request: Request, *, required: bool) -> None:
+    if not same_origin(request.scope["headers"], required=required):
+        raise Refusal(403, "Another site's page sent this; do it on the service's own page.")
 
 
-async def _credentials(request: Request) -> tuple[str, str]:
-    """Read id and secret from a JSON body."""
+async def _same_origin(request: Request) -> None:
+    _check_origin(request, required=False)
+
+
+async def json_only(request: Request) -> None:
+    """Refuse other bodies than JSON, which no other site's form can send.
+
+    Args:
+        request: the request.
+
+    Raises:
+        ParameterError: if its content type is another one.
+    """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":  # which no other site's form can send
+    if media != "application/json":
         raise ParameterError("Content-Type", media, "send application/json", status=415)
-    body = b""
-    try:
-        with fail_after(PATIENCE):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > LARGEST:
-                    raise ParameterError("body", "too long", f"send at most {LARGEST} bytes", 413)
-    except (TimeoutError, ClientDisconnect):
-        raise ParameterError("body", "incomplete", "send it at once", 408) from None
-    try:
-        found: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ParameterError("body", "no JSON object", 'send {"client": ..., "secret": ...}')
-    for name in ("client", "secret"):
-        if not isinstance(found.get(name), str) or not found[name]:
-            raise ParameterError(name, None, "give the text of hushgrid client add")
-    return found["client"], found["secret"]

@@ -14,21 +14,20 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Self
 
-import anyio
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
-from hushgrid.service.http.middleware import Handler as RequestHandler
-from hushgrid.service.http.middleware import caller_of, merge_methods
+from hushgrid.service.http.common import Refusal
+from hushgrid.service.http.middleware import caller_of
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
@@ -316,12 +315,11 @@ def _token() -> dict[str, Any]:
 log = logging.getLogger("hushgrid.openadr")
 
 BASE = "/openadr3/3.1.0"
-MOST_BYTES = 1 << 20  # [bytes] of a body
-PATIENCE = 30.0  # [s] for all of a body
 AT_ONCE = 16  # requests answered at the same time; more wait
 RETRY = {"Retry-After": "5"}
 
 Handler = Callable[[Call], Any]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
 def make_vtn(
@@ -366,7 +364,22 @@ def make_vtn(
         AccessError: _unknown,
         Exception: _failed,
     }
-    return Starlette(routes=merge_methods(operations), exception_handlers=errors)
+    return Starlette(routes=_merge_methods(operations), exception_handlers=errors)
+
+
+def _merge_methods(handlers: Iterable[tuple[str, str, RequestHandler]]) -> list[Route]:
+    """Make one route a path, so that Allow names all of its methods."""
+    paths: dict[str, dict[str, RequestHandler]] = {}
+    for method, path, handler in handlers:
+        paths.setdefault(path, {})[method] = handler
+    return [Route(path, _by_method(own), methods=list(own)) for path, own in paths.items()]
+
+
+def _by_method(own: dict[str, RequestHandler]) -> RequestHandler:
+    async def chosen(request: Request) -> Response:
+        return await own["GET" if request.method == "HEAD" else request.method](request)
+
+    return chosen
 
 
 def mount_vtn(app: Starlette) -> Mount:
@@ -440,7 +453,7 @@ class _Dispatcher:
     def __init__(self, clock: Clock, anonymous: bool, url: str | None) -> None:
         self._clock, self._anonymous = clock, anonymous
         self._url = url.rstrip("/") if url else None
-        self._threads: anyio.CapacityLimiter | None = None  # made inside the event loop
+        self._threads = CapacityLimiter(AT_ONCE)
 
     async def answer(self, one: Operation, handler: Handler | None, request: Request) -> Response:
         """Answer an operation of the table."""
@@ -452,10 +465,13 @@ class _Dispatcher:
             query = query_of(one, request)
             body = None
             if one.body is not None:
-                given = parse_json(await read_body(request, MOST_BYTES))
-                body = validate(REQUESTS[one.body], given)
+                if request.headers.get("content-encoding", "identity") != "identity":
+                    raise SchemaError("The body is compressed; send it as it is.")
+                body = validate(REQUESTS[one.body], parse_json(await request.body()))
         except SchemaError as error:
             raise VtnRefusal(400, str(error)) from None
+        except ClientDisconnect:
+            raise VtnRefusal(400, "The body ended before its end; send it again.") from None
         path = {name: str(value) for name, value in request.path_params.items()}
         if not all(re.fullmatch(OBJECT_ID["pattern"], each) for each in path.values()):
             raise VtnRefusal(
@@ -463,7 +479,7 @@ class _Dispatcher:
             )
         call = Call(grant, path, query, int(self._clock.now()), body)
         kept = "no-cache" if one.public else "no-store"  # objects of clients are not cached
-        made = await self._in_thread(handler, call)
+        made = await to_thread.run_sync(handler, call, limiter=self._threads)
         return answer(made, one.status, {"Cache-Control": kept})
 
     def _check(self, one: Operation, grant: Grant) -> None:
@@ -473,11 +489,6 @@ class _Dispatcher:
         if grant.client is None:
             raise VtnRefusal(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
         raise VtnRefusal(403, f"The token has not {needed}; ask the operator for it.")
-
-    async def _in_thread(self, work: Callable[..., Any], *values: Any) -> Any:
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(AT_ONCE)
-        return await to_thread.run_sync(work, *values, limiter=self._threads)
 
     async def server(self, request: Request) -> Response:
         """GET /auth/server."""
@@ -493,39 +504,6 @@ class _Dispatcher:
 
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """Read a whole body.
-
-    Args:
-        request: the request.
-        limit: most bytes.
-
-    Returns:
-        The body.
-
-    Raises:
-        VtnRefusal: if it is too large, compressed, too slow or incomplete.
-    """
-    declared = request.headers.get("content-length", "")
-    large = VtnRefusal(413, f"The body is beyond {limit} bytes; send less.")
-    if declared.isdecimal() and int(declared[:19]) > limit:
-        raise large
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise VtnRefusal(400, "The body is compressed; send it as it is.")
-    body = bytearray()
-    try:
-        with anyio.fail_after(PATIENCE):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > limit:
-                    raise large
-    except TimeoutError:
-        raise VtnRefusal(408, f"The body took more than {PATIENCE:g} s; send less.") from None
-    except ClientDisconnect:
-        raise VtnRefusal(400, "The body ended before its end; send it again.") from None
-    return bytes(body)
 
 
 def query_of(one: Operation, request: Request) -> dict[str, Any]:
@@ -572,6 +550,8 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
     del request
     details = {404: "There is nothing here.", 405: "This method is not for this path."}
     detail = details.get(error.status_code, "The request cannot be answered.")
+    if isinstance(error, Refusal):
+        detail = error.detail
     return problem(error.status_code, detail, error.headers)
 
 

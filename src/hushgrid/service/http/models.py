@@ -1,0 +1,604 @@
+"""Pydantic models of what the service answers: they are its OpenAPI description."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Count = Annotated[int, Field(ge=0)]
+Source = Literal["readings", "forecast", "fallback"]
+
+PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def refusals(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route.
+
+    Args:
+        texts: what each status means.
+
+    Returns:
+        The argument `responses` of a route.
+    """
+    return {status: {"description": text, "content": PROBLEM} for status, text in texts.items()}
+
+
+OF_ZONE = refusals({400: "A parameter cannot be used.", 404: "No such zone, or nothing of it yet."})
+
+
+class Answer(BaseModel):
+    """An answer without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457).
+
+    Attributes:
+        type: about:blank.
+        status: HTTP status.
+        detail: one sentence with the fix.
+        field: name of the parameter that cannot be used.
+        value: its value.
+        fix: what to give instead.
+    """
+
+    type: str
+    status: int
+    detail: str
+    field: str = ""
+    value: str | None = None
+    fix: str = ""
+
+
+class Price(Answer):
+    """The newest price of a zone.
+
+    Attributes:
+        zone: id of the zone.
+        start: when it begins.
+        end: when it ends.
+        price: [currency/kWh]
+        currency: of the price.
+        rule: how it was computed, for people.
+        source: what it is made from.
+        simulated: its noise is simulated.
+        head: digest of its record in the ledger.
+        signature: of that record.
+    """
+
+    zone: str
+    start: Time
+    end: Time
+    price: float
+    currency: str
+    rule: str
+    source: Source
+    simulated: bool
+    head: str
+    signature: str
+
+
+class Expected(Answer):
+    """An expected price.
+
+    Attributes:
+        start: when it begins.
+        end: when it ends.
+        price: [currency/kWh]
+        low: the exact price is above, with 97.5 per cent.
+        high: the exact price is below, with 97.5 per cent.
+    """
+
+    start: Time
+    end: Time
+    price: float
+    low: float = 0.0
+    high: float = 0.0
+
+
+class Published(Expected):
+    """A published price.
+
+    Attributes:
+        source: what it is made from.
+    """
+
+    source: Source
+
+
+class Prices(Answer):
+    """Published and expected prices.
+
+    Attributes:
+        zone: id of the zone.
+        currency: of the prices.
+        unit: currency/kWh.
+        interval_s: length of an interval [s].
+        simulated: noise is simulated.
+        head: digest of the newest record.
+        published: in order of time.
+        forecast: in order of time.
+        next: where the rest begins that the limit left out.
+    """
+
+    zone: str
+    currency: str
+    unit: str
+    interval_s: Count
+    simulated: bool
+    head: str
+    published: list[Published]
+    forecast: list[Expected]
+    next: Time | None
+
+
+class EvccRate(Answer):
+    """A price as evcc reads it.
+
+    Attributes:
+        start: when it begins.
+        end: when it ends.
+        value: [currency/kWh]
+    """
+
+    start: Time
+    end: Time
+    value: float
+
+
+class Evcc(RootModel[list[EvccRate]]):
+    """Prices as evcc reads them."""
+
+
+class Emhass(Answer):
+    """Prices as EMHASS reads them.
+
+    Attributes:
+        load_cost_forecast: [currency/kWh] by time.
+    """
+
+    load_cost_forecast: dict[str, float]
+
+
+class OctopusRate(Answer):
+    """A unit rate as Octopus lists it.
+
+    Attributes:
+        value_exc_vat: [currency/kWh]
+        value_inc_vat: the same: VAT is unknown.
+        valid_from: when it begins.
+        valid_to: when it ends.
+    """
+
+    value_exc_vat: float
+    value_inc_vat: float
+    valid_from: Time
+    valid_to: Time
+
+
+class Octopus(Answer):
+    """Unit rates as Octopus lists them, newest first, all on one page.
+
+    Attributes:
+        count: number of rates.
+        next: always null.
+        previous: always null.
+        results: the rates.
+    """
+
+    count: Count
+    next: None
+    previous: None
+    results: list[OctopusRate]
+
+
+class ZoneStatus(Answer):
+    """Status of a zone.
+
+    Attributes:
+        zone: id of the zone.
+        t: last step.
+        spent: loss of the epoch's releases.
+        left: budget left; null without a budget.
+        missing: meters without a reading in the last interval; for operators only.
+        state: in words.
+        curator: which one runs the zone.
+        leakage: of the epoch's releases, over time.
+    """
+
+    zone: str
+    t: int
+    spent: float
+    left: float | None
+    missing: Count | None = None
+    state: str
+    curator: str | None
+    leakage: float | None
+
+
+class StatusList(Answer):
+    """Status of all zones.
+
+    Attributes:
+        zones: one entry a zone.
+    """
+
+    zones: list[ZoneStatus]
+
+
+class Health(Answer):
+    """State of the process.
+
+    Attributes:
+        status: ok, ready or waiting.
+        zones: those that are not ready.
+        forecast_until_resumed: zones whose ledger lacks releases.
+    """
+
+    status: str
+    zones: list[str] = []
+    forecast_until_resumed: list[str] = []
+
+
+class Login(BaseModel):
+    """Credentials of a client.
+
+    Attributes:
+        client: its id.
+        secret: its secret.
+    """
+
+    client: Annotated[str, Field(min_length=1)]
+    secret: Annotated[str, Field(min_length=1)]
+
+
+class Session(Answer):
+    """Who is logged in.
+
+    Attributes:
+        client: id of the client.
+        scopes: what it may do.
+    """
+
+    client: str
+    scopes: list[str]
+
+
+class TokenForm(BaseModel):
+    """Form of a token request (RFC 6749, 4.4.2).
+
+    Attributes:
+        grant_type: client_credentials.
+        client_id: in place of HTTP Basic.
+        client_secret: in place of HTTP Basic.
+        scope: wanted scopes, separated by spaces.
+    """
+
+    grant_type: Literal["client_credentials"]
+    client_id: str = ""
+    client_secret: str = ""
+    scope: str = ""
+
+
+class Token(Answer):
+    """A token (RFC 6749, 5.1).
+
+    Attributes:
+        access_token: value of the Authorization header after "Bearer".
+        token_type: Bearer.
+        expires_in: [s]
+        scope: granted scopes.
+    """
+
+    access_token: str
+    token_type: Literal["Bearer"]
+    expires_in: Count
+    scope: str
+
+
+class TokenError(Answer):
+    """An error of the token endpoint (RFC 6749, 5.2).
+
+    Attributes:
+        error: its kind.
+        error_description: one sentence with the fix.
+    """
+
+    error: str
+    error_description: str
+
+
+class Promised(Answer):
+    """What is promised to the homes of a zone.
+
+    Attributes:
+        sentence: the promise in words.
+        assumptions: what it assumes.
+        secret: what is protected.
+        epsilon: bound of the loss.
+        delta: added to the bound on probabilities.
+        eta: share of each reading's law that may differ from the published one.
+    """
+
+    sentence: str
+    assumptions: list[str]
+    secret: Literal["step", "interval", "trajectory", "window"]
+    epsilon: float
+    delta: float
+    eta: float
+
+
+class TariffTerms(Answer):
+    """Terms of a tariff.
+
+    Attributes:
+        alpha: slope.
+        beta: rate at no load.
+        floor: lowest rate.
+        cap: highest rate.
+    """
+
+    alpha: float
+    beta: float
+    floor: float
+    cap: float | None
+
+
+class PromiseTerms(Promised):
+    """The promise to the homes of a zone, and its terms.
+
+    Attributes:
+        zone: id of the zone.
+        mode: simulation or production.
+        horizon: releases of an epoch.
+        houses: number of homes.
+        interval_s: length of an interval [s].
+        time_zone: of the zone.
+        currency: of the prices.
+        error: expected error of a price; null if models are private.
+        tariff: terms of the tariff.
+    """
+
+    zone: str
+    mode: str
+    horizon: Count
+    houses: Count
+    interval_s: Count
+    time_zone: str
+    currency: str
+    error: float | None
+    tariff: TariffTerms
+
+
+class TradeoffPoint(Answer):
+    """Errors of the price at one epsilon.
+
+    Attributes:
+        epsilon: the promise.
+        raw: error of the noisy price.
+        estimated: error of the public's best estimate.
+    """
+
+    epsilon: float
+    raw: float
+    estimated: float
+
+
+class ChosenPoint(TradeoffPoint):
+    """The point of the zone's own policy.
+
+    Attributes:
+        eta: the dial.
+    """
+
+    eta: float
+
+
+class TradeoffCurve(Answer):
+    """Errors by epsilon at one eta.
+
+    Attributes:
+        eta: the dial.
+        points: in order of epsilon.
+    """
+
+    eta: float
+    points: list[TradeoffPoint]
+
+
+class Tradeoff(Answer):
+    """What other promises would cost.
+
+    Attributes:
+        zone: id of the zone.
+        secret: what is protected.
+        unit: of the errors.
+        chosen: the zone's own policy.
+        curves: one for each eta.
+        forecast: error of a forecast without readings.
+    """
+
+    zone: str
+    secret: str
+    unit: str
+    chosen: ChosenPoint
+    curves: list[TradeoffCurve]
+    forecast: float
+
+
+class OperatorLine(Answer):
+    """One line of figures of a zone.
+
+    Attributes:
+        zone: id of the zone.
+        state: in words.
+        t: last step.
+        missing: meters without a reading in the last interval.
+        alerts: number of alerts.
+    """
+
+    zone: str
+    state: str
+    t: Count | None
+    missing: Count | None
+    alerts: Count
+
+
+class OperatorSummary(Answer):
+    """All zones, for their operator.
+
+    Attributes:
+        now: time of the service.
+        zones: one entry a zone.
+    """
+
+    now: Time
+    zones: list[OperatorLine]
+
+
+class OperatorPromise(Promised):
+    """The promise, for an operator.
+
+    Attributes:
+        eta_set_by: who answers for eta.
+    """
+
+    eta_set_by: str | None
+
+
+class NoiseFigures(Answer):
+    """Noise of the next release, and why it is so much.
+
+    Attributes:
+        scale: [Wh]
+        house: the home that decides it.
+        model: the model that decides it.
+        epsilon: loss of the release.
+        epsilon_any: loss of a release that protects all homes.
+        protected: number of protected homes.
+        why: in words.
+    """
+
+    scale: float | None
+    house: Count | None
+    model: Count | None
+    epsilon: float | None
+    epsilon_any: float | None
+    protected: Count | None
+    why: str
+
+
+class BudgetFigures(Answer):
+    """Budget of an epoch.
+
+    Attributes:
+        spent: loss of its releases.
+        total: the budget.
+        left: what is left.
+        runs_out: first price that it does not cover.
+        per_release: loss of the next release.
+        horizon_ends: end of the epoch.
+    """
+
+    spent: float | None
+    total: float | None
+    left: float | None
+    runs_out: Time | None
+    per_release: float | None
+    horizon_ends: Time
+
+
+class MissingFigures(Answer):
+    """Meters without a reading in the last interval.
+
+    Attributes:
+        meters: number.
+        share: share of all meters.
+    """
+
+    meters: Count | None
+    share: float | None
+
+
+class SeriesRow(Answer):
+    """A release with its true load. Secret.
+
+    Attributes:
+        t: step.
+        start: start of its interval.
+        applies_from: when its rate begins.
+        load: [Wh]; null once readings are deleted.
+        optimal: exact rate of the load.
+        rate: published rate.
+        load_hat: published load [Wh].
+        scale: of the noise [Wh].
+        missing: meters without a reading.
+        source: what it is made from.
+    """
+
+    t: Count
+    start: Time
+    applies_from: Time
+    load: Count | None
+    optimal: float | None
+    rate: float
+    load_hat: int | None
+    scale: float
+    missing: Count | None
+    source: Source
+
+
+class AlertLine(Answer):
+    """A problem of a zone.
+
+    Attributes:
+        level: error or warning.
+        text: one sentence with the fix.
+    """
+
+    level: Literal["error", "warning"]
+    text: str
+
+
+class OperatorZone(Answer):
+    """All figures of a zone, for its operator.
+
+    Attributes:
+        zone: id of the zone.
+        mode: simulation or production.
+        state: in words.
+        now: time of the service.
+        t: last step.
+        interval_s: length of an interval [s].
+        time_zone: of the zone.
+        currency: of the prices.
+        houses: number of homes.
+        promise: what is promised.
+        noise: of the next release.
+        budget: of the epoch.
+        missing: meters without a reading.
+        series: last releases.
+        alerts: errors first.
+        head: digest of the newest record.
+    """
+
+    zone: str
+    mode: str
+    state: str
+    now: Time
+    t: Count | None
+    interval_s: Count
+    time_zone: str
+    currency: str
+    houses: Count
+    promise: OperatorPromise
+    noise: NoiseFigures
+    budget: BudgetFigures
+    missing: MissingFigures
+    series: list[SeriesRow]
+    alerts: list[AlertLine]
+    head: str | None
