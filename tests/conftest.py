@@ -91,7 +91,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], str
     """Where `open_meters` finds an empty store of a kind."""
 
     def find(kind: str) -> str:
-        if kind == "segments":
+        if kind == "file":
             return str(tmp_path / "meters")
         if kind == "sqlite":
             return f"sqlite:///{tmp_path / 'meters.db'}"

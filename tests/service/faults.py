@@ -63,6 +63,13 @@ def service(folder: Path, *zones: ZoneService, **more: Any) -> Deployment:
     return deployment(folder, *(zones or (zone(),)), **(own | more))
 
 
+def lose_meters(made: Deployment) -> None:
+    """Delete the meter store, with the log and the lock next to it."""
+    path = Path(made.meters)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
 Story = Callable[["World"], Iterator[None]]
 
 

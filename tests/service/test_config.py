@@ -60,7 +60,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert zone.meters[39] == "elm-0040"
     assert (zone.begins, zone.seconds, zone.grace, zone.retention) == (BEGINS, 900, 60, 604_800)
     assert found.ledger == str(tmp_path / "ledger.sqlite")
-    assert found.meters == str(tmp_path / "meters")
+    assert found.meters == str(tmp_path / "meters.sqlite")
     assert found.http is not None
     assert (found.http.host, found.http.port, found.http.tokens) == ("127.0.0.1", 8080, ())
     assert found.http.limit == 64 << 20
@@ -375,7 +375,7 @@ URL = f"postgresql://me:{SECRET}@db.example/grid"
 BASE = (
     EXAMPLE.replace('"ledger.sqlite"', f'"{URL}"')
     .replace("horizon = 672", "horizon = 12")
-    .replace('"meters"   ', f'"{URL}"   ')
+    .replace('"meters.sqlite"   ', f'"{URL}"   ')
     .replace("# [mqtt]", "[mqtt]")
     .replace('# host = "127.0.0.1"', 'host = "b"')
     .replace('# prices = "', 'prices = "')
@@ -469,7 +469,7 @@ def test_curators_share_databases_alone(tmp_path: Path) -> None:
     assert f"stores.meters {fix}" in found[1]
     databases = (
         ('"ledger.sqlite"', f'"{DATABASE}"'),
-        ('meters = "meters"', f'meters = "{DATABASE}"'),
+        ('meters = "meters.sqlite"', f'meters = "{DATABASE}"'),
     )
     (clients,) = mistakes(
         put(tmp_path, SHARED, *databases, ("[http]", 'clients = "clients.sqlite"\n[http]'))

@@ -29,7 +29,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.writer import create, load, verify_signature
-from hushgrid.service.meters.folder import SegmentMeters
+from hushgrid.service.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service
 
 FIRST = BEGINS // 900
@@ -65,7 +65,7 @@ def curator(
     key = load(folder / "key") if (folder / "key").exists() else create(folder / "key")
     with (
         open_store(str(folder / "ledger.db")) as store,
-        SegmentMeters(folder / "meters") as meters,
+        MeterStore(folder / "meters") as meters,
         Curator.open(
             zone,
             store,

@@ -36,7 +36,7 @@ from hushgrid.service.process import make_noise
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move, spent_by
 from tests.bodies import gap, resume
-from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
+from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, zone
 from tests.service.http.test_access import KEPT
 
 __all__ = ["no_pauses"]
@@ -512,7 +512,7 @@ def test_what_shows_a_loss_stays_until_it_is_judged(tmp_path: Path) -> None:
     world = older_copy(World(service(tmp_path)), lost=3, new_machine=False)
     (file,) = world.made.witness_folder.glob("1/????????????????")
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
-    shutil.rmtree(world.made.meters)
+    lose_meters(world.made)
     other = replace(world.made.zones[0], policy=replace(world.made.zones[0].policy, epsilon=0.6))
     with pytest.raises(LedgerError, match="not those of its epoch"):
         looked(World(replace(world.made, zones=(other,)), world.t))
@@ -621,7 +621,7 @@ class Fuzzed:
                 if self.chance.random() < 0.5:
                     file.unlink()
         if left != "meters" and self.chance.random() < 0.5:
-            shutil.rmtree(self.made.meters)
+            lose_meters(self.made)
         if left != "small":
             small.unlink()
 

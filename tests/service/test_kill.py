@@ -29,7 +29,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.witness import Witnesses
 from hushgrid.service.ledger.writer import create, load, verify_signature
-from hushgrid.service.meters.folder import SegmentMeters
+from hushgrid.service.meters import MeterStore
 from tests.service.setups import BEGINS, reading, service
 
 KILLS = int(os.environ.get("HUSHGRID_KILLS", "20"))
@@ -62,7 +62,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
 
     with (
         open_store(str(folder / "ledger.db")) as store,
-        SegmentMeters(folder / "meters") as meters,
+        MeterStore(folder / "meters") as meters,
         Witnesses(folder / "witness") as witnesses,
         Curator.open(
             ZONE,
@@ -156,7 +156,7 @@ class Witness:
         return max(stored, default=BEGINS // 900 - 1)
 
     def _look_at_readings(self, last: int) -> None:
-        with SegmentMeters(self._folder / "meters") as meters:
+        with MeterStore(self._folder / "meters") as meters:
             meters.open_zone(ZONE.id, ZONE.meters, ZONE.seconds)
             kept = {t for t, _ in self.accepted if t > last - 5}  # older ones are purged
             for t in kept:

@@ -22,7 +22,7 @@ from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move
 from tests.service.batch.batches import write
-from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, wh, zone
+from tests.service.faults import FIRST, QUARTER, World, lose_meters, no_pauses, service, wh, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
 
 __all__ = ["no_pauses"]
@@ -48,7 +48,7 @@ def lose(made: Deployment, *what: str) -> None:
     if "witness" in what:
         shutil.rmtree(made.witness_folder)
     if "meters" in what:
-        shutil.rmtree(made.meters)
+        lose_meters(made)
     if "small" in what:
         for one in made.zones:
             sidecar_path(Path(made.ledger), one.id).unlink(missing_ok=True)

@@ -27,7 +27,7 @@ from hushgrid.service.clock import SystemClock
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters.folder import SegmentMeters
+from hushgrid.service.meters import MeterStore
 from hushgrid.service.readiness import example
 from hushgrid.service.run import serve
 from tests.bodies import transfer
@@ -182,8 +182,8 @@ BROKEN: dict[str, Callable[[Folder], Any]] = {
     "a ledger that is text": lambda made: (made.path / "ledger.sqlite").write_text("x" * 5000),
     "a ledger that is a folder": lambda made: (made.path / "ledger.sqlite").mkdir(),
     "a database of something else": lambda made: database(made.path / "ledger.sqlite"),
-    "a file for meters": lambda made: (made.path / "meters").write_text("x"),
-    "meters below a file": lambda made: made.edit(('"meters"', '"service.toml/meters"')),
+    "a file for meters": lambda made: (made.path / "meters.sqlite").write_text("x" * 5000),
+    "meters below a file": lambda made: made.edit(('"meters.sqlite"', '"service.toml/meters"')),
     "clients of something else": lambda made: database(made.path / "clients.sqlite"),
     "vtn of something else": lambda made: (made.path / "vtn.sqlite").write_text("x" * 5000),
     "a certificate that is none": with_tls,
@@ -417,7 +417,7 @@ def test_stores_in_a_database(
             query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
             return session.execute(query).fetchall()
 
-    folder.edit(('"ledger.sqlite"', f'"{url}"'), ('"meters"', f'"{url}"'))
+    folder.edit(('"ledger.sqlite"', f'"{url}"'), ('"meters.sqlite"', f'"{url}"'))
     folder.edit(('secret = "step"', 'secret = "interval"'))
     assert folder.check() == 0
     assert tables() == []
@@ -443,7 +443,7 @@ def publish(folder: Folder, steps: int, brought: float = 0.0) -> int:
     (zone,) = made.zones
     with (
         open_store(made.ledger) as store,
-        SegmentMeters(Path(made.meters)) as meters,
+        MeterStore(made.meters) as meters,
         Curator.open(
             zone, store, meters, SimulatedNoise(1), load(made.key), [], made.mode, now=zone.begins
         ) as it,

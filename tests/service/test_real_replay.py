@@ -42,8 +42,7 @@ from hushgrid.service.ingest import Delivery, Ingest, Receipt
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.writer import create, verify_signature
-from hushgrid.service.meters.folder import SegmentMeters
-from hushgrid.service.meters.ports import MeterStore
+from hushgrid.service.meters import MeterStore
 from hushgrid.service.mqtt import MqttReadings
 from tests.service.brokers import Broker, until
 from tests.service.http.test_web import AUTH, DIGEST
@@ -112,7 +111,7 @@ def zone_of(week: Week) -> ZoneService:
 
 @contextmanager
 def store(folder: Path, zone: ZoneService) -> Iterator[MeterStore]:
-    with SegmentMeters(folder / "meters") as meters:
+    with MeterStore(folder / "meters") as meters:
         meters.open_zone(zone.id, zone.meters, zone.seconds)
         yield meters
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from hushgrid import Policy
-from hushgrid.errors import LedgerError, MeterError, MeterRetryError
+from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Mqtt
 from hushgrid.service import process as serving
 from hushgrid.service.clock import FastClock
@@ -27,8 +27,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState
 from hushgrid.service.ledger.writer import verify_signature
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.disk import HeldMeters
+from hushgrid.service.meters import MeterStore, open_meters
 from hushgrid.service.process import ZoneRun
 from hushgrid.service.readiness import from_ledger, from_service
 from hushgrid.service.run import serve
@@ -36,7 +35,7 @@ from tests.service.brokers import Broker, free_port, until
 from tests.service.http.test_web import NDJSON, as_ndjson
 from tests.service.served import SECONDS, described
 from tests.service.test_mqtt import heard, send
-from tests.service.worlds import START, TOKEN, MemoryMeters, deployment, service
+from tests.service.worlds import START, TOKEN, deployment, service
 
 ROOT = Path(__file__).parents[2]
 
@@ -256,47 +255,21 @@ def test_a_zone_is_tried_again_after_a_pause_that_grows() -> None:
     assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
-def test_a_meter_store_that_failed_is_opened_again() -> None:
-    made: list[MemoryMeters] = []
-
-    def make() -> MemoryMeters:
-        made.append(MemoryMeters())
-        return made[-1]
-
-    zone = service()
-    held = HeldMeters(make)
-    held.open_zone(zone.id, zone.meters, zone.seconds)
-    one = ([0], [START], [900], [7])
-    made[0].fail = MeterRetryError("not now.")
-    with pytest.raises(MeterRetryError):
-        held.put(zone.id, *one)
-    assert not held.doubtful, "the store itself says that it will come back"
-    made[0].fail = MeterError("failed to sync; shut and open it again.")
-    with pytest.raises(MeterRetryError, match="send them again"):
-        held.put(zone.id, *one)
-    assert held.doubtful
-    held.renew()
-    assert not held.doubtful
-    assert held.put(zone.id, *one).accepted == 1
-    assert len(made) == 2
-
-
-def test_a_meter_store_that_cannot_be_opened_again_lets_go_of_its_lock(tmp_path: Path) -> None:
-    zone, folder = service(), tmp_path / "meters"
-    held = HeldMeters(lambda: open_meters(folder))
-    held.open_zone(zone.id, zone.meters, zone.seconds)
-    for house in (0, 1):
-        held.put(zone.id, [house], [START], [900], [7])
-    (log,) = folder.rglob("*.log")
-    whole = log.read_bytes()
-    log.write_bytes(whole[:100] + b"?" + whole[101:])
-    for _ in range(2):
-        with pytest.raises(MeterError, match="damaged"):
-            held.renew()
-    log.write_bytes(whole)
-    held.renew()
-    assert held.put(zone.id, [0, 1], [START] * 2, [900] * 2, [7, 7]).duplicate == 2
-    held.shut()
+def test_a_meter_store_that_is_put_back_is_used_again(tmp_path: Path) -> None:
+    zone, file = service(), tmp_path / "meters"
+    readings = ([0, 1], [START] * 2, [900] * 2, [7, 7])
+    with MeterStore(file) as store:
+        assert not file.exists(), "it is opened with the first call"
+        store.open_zone(zone.id, zone.meters, zone.seconds)
+        assert store.put(zone.id, *readings).accepted == 2
+        store.open().close()  # all is in the file
+        whole = file.read_bytes()
+        file.write_bytes(b"?" * len(whole))
+        for _ in range(2):
+            with pytest.raises(MeterError, match="damaged"):
+                store.put(zone.id, *readings)
+        file.write_bytes(whole)
+        assert store.put(zone.id, *readings).duplicate == 2
 
 
 def test_two_services_on_one_broker_have_names_of_their_own(

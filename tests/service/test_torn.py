@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hushgrid.errors import HushgridError, LedgerError
+from hushgrid.errors import LedgerError
 from hushgrid.service.ledger.sqlite import SLOT, sidecar_path
-from tests.service.faults import FIRST, World, judge_logs, service
+from tests.service.faults import FIRST, World, service
 
 STEPS = 3
 
@@ -38,7 +38,8 @@ def crashed(tmp_path: Path) -> tuple[World, Path, bytes]:
 
 def again(before: World, left: Path) -> World:
     """The service on what is left."""
-    (left / "ledger.db-shm").unlink(missing_ok=True)
+    for name in ("ledger.db-shm", "meters-shm"):
+        (left / name).unlink(missing_ok=True)
     world = World(service(left), before.t)
     world.accepted, world.shown = set(before.accepted), dict(before.shown)
     world.missing = dict(before.missing)
@@ -135,32 +136,36 @@ def test_a_damaged_page_is_refused(crashed: tuple[World, Path, bytes]) -> None:
     assert "\n" not in str(refused.value)
 
 
-def logs(left: Path) -> list[Path]:
-    return sorted((left / "meters" / "zone-elm").glob("*.log"))
-
-
-def test_a_frame_torn_before_it_was_acknowledged_is_cut(
-    crashed: tuple[World, Path, bytes], caplog: pytest.LogCaptureFixture
+def test_a_commit_of_readings_torn_before_it_was_acknowledged_is_left_out(
+    crashed: tuple[World, Path, bytes],
 ) -> None:
     before, left, _ = crashed
-    last = logs(left)[-1]
-    frames = last.read_bytes()
-    with last.open("ab") as file:
-        file.write(frames[-50:-7])  # part of another frame, as a crash may leave it
-    caplog.set_level(logging.INFO)
+    log = left / "meters-wal"
+    frames = log.read_bytes()
+    log.write_bytes(frames + frames[-4120:-7])  # part of another page, as a crash may leave it
     world = again(before, left)
     world.play(two_more)
     world.judge()
     assert list(world.releases()) == list(range(FIRST, FIRST + STEPS + 2))
-    (told,) = [line for line in judge_logs(world, caplog) if line["event"] == "torn end cut"]
-    assert (told["zone"], told["reason"]) == ("elm", f"43 bytes behind byte {len(frames)}")
 
 
-def test_a_frame_damaged_in_the_middle_is_refused(crashed: tuple[World, Path, bytes]) -> None:
-    before, left, _ = crashed
-    last = logs(left)[-1]
-    content = bytearray(last.read_bytes())
-    content[100] ^= 1  # of the first frame, with another one behind it
-    last.write_bytes(content)
-    with pytest.raises(HushgridError, match=r"log .* is damaged at byte \d+; restore it"):
-        again(before, left).play(two_more)
+def test_damaged_readings_are_not_published(crashed: tuple[World, Path, bytes]) -> None:
+    before, _, _ = crashed
+    with sqlite3.connect(before.made.meters) as link:
+        query = "SELECT rowid, readings FROM hushgrid_meter_delivery ORDER BY opens DESC, number"
+        row, content = link.execute(query).fetchone()
+        content = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+        link.execute(
+            "UPDATE hushgrid_meter_delivery SET readings = ? WHERE rowid = ?", (content, row)
+        )
+
+    def story(world: World) -> Iterator[None]:
+        assert world.send(houses=(3,)) == 503
+        world.ahead()
+        yield
+        yield
+        assert world.get("/readyz").status_code == 503
+
+    world = again(before, Path(before.made.ledger).parent)
+    world.play(story)
+    assert list(world.releases()) == list(range(FIRST, FIRST + STEPS))

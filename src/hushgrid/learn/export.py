@@ -426,7 +426,7 @@ def service_text(offer: ZoneSettings, begins: str) -> str:
             [
                 "# A service for the learned zone: hushgrid check service.toml, hushgrid serve.",
                 head,
-                _table("stores", {"ledger": "ledger.sqlite", "meters": "meters"}),
+                _table("stores", {"ledger": "ledger.sqlite", "meters": "meters.sqlite"}),
                 _table("http", {"host": "127.0.0.1", "port": 8080, "token_digests": []}),
                 _table("publish", {"file": "prices.json"}),
             ]

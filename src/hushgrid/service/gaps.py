@@ -31,6 +31,7 @@ from hushgrid.service.ledger.witness import Witness, open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.ports import IntervalSource
+from hushgrid.service.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
 
@@ -404,14 +405,11 @@ def closed_intervals(deployment: Deployment) -> Iterator[IntervalSource | None]:
     Yields:
         The store; None where it does not exist yet.
     """
-    place = deployment.meters
-    scheme, found, rest = place.partition("://")
-    if scheme == "sqlite" or not found:
-        path = Path(rest[1:] if found else place)
-        if not path.exists():
-            yield None
-            return
-    with open_meters(place) as meters:
+    path = file_of(deployment.meters)
+    if path is not None and not path.exists() and not Path(deployment.meters).is_dir():
+        yield None
+        return
+    with open_meters(deployment.meters) as meters:
         yield meters
 
 

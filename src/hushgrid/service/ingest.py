@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._kernels.readings import pick_houses
-from hushgrid._numbers import Bools, Int32s, Ints
+from hushgrid._numbers import Int32s
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
-from hushgrid.service.meters.ports import Counts, MeterStore
+from hushgrid.service.meters import Counts, MeterStore
+from hushgrid.service.meters.columns import Columns
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 
@@ -140,8 +140,7 @@ class Ingest:
         for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
             self._places.setdefault(name, place)
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
-        bounds = [np.ascontiguousarray(z.scenario.zone.bound, np.int32) for z in self._zones]
-        self._bounds = [(bound, int(bound.min()) if bound.size else 0) for bound in bounds]
+        self._bounds = [np.asarray(zone.scenario.zone.bound) for zone in self._zones]
 
     def take(self, *parsed: Parsed) -> Receipt:
         """Store parsed readings; durable on return."""
@@ -164,7 +163,7 @@ class Ingest:
             for each, size in zip(deliveries, sizes, strict=True)
         ]
         if parts:
-            columns = _Placed(
+            columns = Columns(
                 _joined([self._place(part) for part in parts]),
                 _joined([part.start for part in parts]),
                 _joined([part.duration for part in parts]),
@@ -178,49 +177,26 @@ class Ingest:
         find = self._places.get
         return np.array([find(name, -1) for name in readings.ids], np.int32)[readings.code]
 
-    def _put(self, columns: _Placed, ends: list[int], results: list[_DeliveryResult]) -> None:
-        for zone, first, (bound, least) in zip(
-            self._zones, self._first, self._bounds, strict=False
-        ):
-            mine, outside, upto = columns.of_zone(first, bound, least, ends)
-            if not mine.place.size:
-                continue
+    def _put(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
+        """Store readings of which `house` is the place among the meters of all zones."""
+        zone_of = np.searchsorted(self._first, columns.house, side="right") - 1
+        for k in np.unique(zone_of[columns.house >= 0]).tolist():
+            zone, first, bound = self._zones[k], self._first[k], self._bounds[k]
+            mine = zone_of == k
+            house, start, duration, wh = columns.at(mine)
+            house = house - np.int32(first)
+            outside = (wh < 0) | (wh > bound[house])
+            upto = np.concatenate([[0], np.cumsum(mine)])[ends].tolist()
             try:
-                counts = self._store.put_each(zone.id, *mine, ends=upto, marked=outside)
+                counts = self._store.put_each(
+                    zone.id, house, start, duration, wh, ends=upto, marked=outside
+                )
             except (MeterError, OSError) as error:
                 for each, size in zip(results, _sizes(upto), strict=True):
                     each.error = error if size else each.error
                 continue
             for each, found, size in zip(results, counts, _sizes(upto), strict=True):
                 each.receipt += _receipt(found, size)
-
-
-class _Placed(NamedTuple):
-    """Readings of known meters: the place of each meter, then start, duration and Wh."""
-
-    place: Int32s
-    start: Ints
-    duration: Int32s
-    wh: Ints
-
-    def of_zone(
-        self, first: int, bound: Int32s, least: int, ends: list[int]
-    ) -> tuple[_Placed, Bools | None, list[int]]:
-        """Readings of one zone, places counted from `first` on.
-
-        Returns:
-            The readings, which of them are outside 0..bound (None: none), and where each delivery
-            ends that ended at `ends`.
-        """
-        place, start, duration, wh = self
-        house, outside = np.empty(place.size, np.int32), np.empty(place.size, np.bool_)
-        many, cut = pick_houses(place, wh, first, bound, least, house, outside)
-        if many < place.size:
-            mine = house >= 0
-            house, start, duration, wh = house[mine], start[mine], duration[mine], wh[mine]
-            outside = outside[mine]
-            ends = np.concatenate([[0], np.cumsum(mine)])[ends].tolist()
-        return _Placed(house, start, duration, wh), outside if cut else None, ends
 
 
 @dataclass(slots=True)

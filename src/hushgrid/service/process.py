@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
 
-from hushgrid.errors import HushgridError, MeterError
+from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access import open_clients
@@ -30,8 +30,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.disk import HeldMeters
+from hushgrid.service.meters import MeterStore
 from hushgrid.service.mqtt import MqttPrices, MqttReadings
 from hushgrid.service.openadr.app import MqttEvents, Vtn, mount_vtn
 from hushgrid.service.openadr.store import VtnStore
@@ -162,7 +161,7 @@ class Process:
         self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
         self._key = load(deployment.key)
         self._witnesses = stack.enter_context(open_witnesses(deployment))
-        self._meters = stack.enter_context(HeldMeters(lambda: open_meters(deployment.meters)))
+        self._meters = stack.enter_context(MeterStore(deployment.meters))
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
@@ -174,7 +173,6 @@ class Process:
         self._operator: Operator | None = None
         self._zones = self._make_zones()
         self._ingest = Ingest(deployment.zones, self._meters)
-        self._renew_at, self._pause = 0.0, FIRST_PAUSE
         self.server: Server | None = None
 
     @property
@@ -321,7 +319,6 @@ class Process:
 
     def turn(self, clock: Clock) -> None:
         """One pass over all zones."""
-        self._reopen_meters()
         for zone in self._zones:
             self._pass(zone, clock)
         self._passed()
@@ -355,18 +352,6 @@ class Process:
         """How long to sleep [s]: until the next interval closes, within `LEAST`..`WAKE`."""
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
         return min(max(due - clock.now(), LEAST), WAKE)
-
-    def _reopen_meters(self) -> None:
-        """Reopen a meter store that failed."""
-        if not self._meters.doubtful or time.monotonic() < self._renew_at:
-            return
-        try:
-            self._meters.renew()
-            self._pause = FIRST_PAUSE
-        except (MeterError, OSError) as error:
-            log.error("meter store away", extra={"error": type(error).__name__})
-            self._pause = min(2 * self._pause, LAST_PAUSE)
-        self._renew_at = time.monotonic() + self._pause
 
 
 def _price_file(deployment: Deployment) -> PriceFile | None:

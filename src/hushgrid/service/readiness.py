@@ -45,8 +45,9 @@ from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
 from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
-from hushgrid.service.meters.folder import ZoneFolder
 from hushgrid.service.meters.ports import Roster, RosterEpoch
+from hushgrid.service.meters.store import stored_rosters
+from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.promise import Running
 from hushgrid.service.transfer import check_arrived
@@ -285,36 +286,21 @@ def _witness(folder: Path) -> None:
 
 
 def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
-    """Check that a folder or database can be used, and the rosters in it."""
+    """Check that a file or database can be used, and the rosters in it."""
     url = deployment.meters
-    if _is_postgres(url):
-        if _in_database(url, "hushgrid_meter_zone") and not new_epoch:
-            _check_rosters(deployment, _rosters(url), found)
+    path = file_of(url)
+    if path is not None:
+        there = next(one for one in (path, *path.absolute().parents) if one.exists())
+        if not os.access(there, os.W_OK) or not (there == path or there.is_dir()):
+            raise MeterError(f"meter store {path} cannot be written; give a path that can.")
+    elif not _in_database(url, "hushgrid_meter_zone"):
         return
-    folder = Path(url)
-    if folder.exists() and not folder.is_dir():
-        raise MeterError(f"meter store {folder} is not a folder; give one that can be written.")
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise MeterError(f"meter store {folder} cannot be written; give a folder that can.")
-    kept = {}
+    kept = stored_rosters(url)
     for zone in deployment.zones:
-        with found.at("stores.meters"):
-            epoch = ZoneFolder(folder, zone.id).read_epoch()
-            if epoch is not None:
-                kept[zone.id] = (epoch.roster.houses, epoch.roster.interval, epoch.roster.digest)
-    if not new_epoch:
-        _check_rosters(deployment, kept, found)
-
-
-def _check_rosters(
-    deployment: Deployment, kept: dict[str, tuple[int, int, str]], found: _Found
-) -> None:
-    for zone in deployment.zones:
-        if zone.id in kept:
+        if zone.id in kept and not new_epoch:
             with found.at("stores.meters"):
                 roster = Roster.of(zone.id, zone.meters, zone.seconds)
-                RosterEpoch(Roster(*kept[zone.id])).check_same(roster, zone.id)
+                RosterEpoch(kept[zone.id]).check_same(roster, zone.id)
 
 
 # ---- databases
@@ -358,12 +344,6 @@ def _in_database(url: str, table: str) -> bool:
         if not session.execute(allowed).fetchone()[0]:
             raise ServiceError(f"the database has no table {table} and lets none be made.")
     return False
-
-
-def _rosters(url: str) -> dict[str, tuple[int, int, str]]:
-    with _session(url) as session:
-        rows = session.execute("SELECT zone, houses, interval_s, roster FROM hushgrid_meter_zone")
-        return {zone: (houses, seconds, roster) for zone, houses, seconds, roster in rows}
 
 
 # ---- files

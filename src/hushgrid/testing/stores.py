@@ -33,7 +33,7 @@ from hushgrid.service.ledger.records import (
     ScheduleRecord,
     seal,
 )
-from hushgrid.service.meters.ports import Counts, MeterStore
+from hushgrid.service.meters import Counts, MeterStore
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
 MakeLedgerStore = Callable[[], LedgerStore]

@@ -17,7 +17,7 @@ from hushgrid.service.batch.run import Aggregated, Aggregator, Sums
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import load
-from hushgrid.service.meters.folder import SegmentMeters
+from hushgrid.service.meters import MeterStore
 
 Row = tuple[Any, ...]  # meter, start, duration, wh[, received]
 STAMP = pa.timestamp("s", "UTC")
@@ -72,7 +72,7 @@ def live(
     house = {meter: number for number, meter in enumerate(zone.meters)}
     with (
         open_store(deployment.ledger) as store,
-        SegmentMeters(deployment.meters) as meters,
+        MeterStore(deployment.meters) as meters,
         Curator.open(
             zone,
             store,

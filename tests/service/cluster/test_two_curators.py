@@ -75,7 +75,7 @@ def first(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Runn
     if request.param == "postgres":
         server: Postgres = request.getfixturevalue("postgres")
         url = server.fresh()
-        edits = [('"ledger.sqlite"', f'"{url}"'), ('meters = "meters"', f'meters = "{url}"')]
+        edits = [('"ledger.sqlite"', f'"{url}"'), ('meters = "meters.sqlite"', f'meters = "{url}"')]
     file = service_file(tmp_path, *edits)
     running = Running(file)
     try:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.errors import MeterRetryError
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.ports import Counts
+from hushgrid.service.meters import Counts, open_meters
 
 HOUSES, INTERVAL, INTERVALS, WORKERS = 5000, 900, 4, 2
 METERS = [f"m{k}" for k in range(HOUSES)]

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.ports import Counts
+from hushgrid.service.meters import Counts, open_meters
 from tests.service.meters import meter_writer
 from tests.service.meters.meter_writer import (
     HOUSES,
@@ -32,9 +31,7 @@ from tests.service.meters.meter_writer import (
 from tests.services import Postgres
 
 SPAWN = multiprocessing.get_context("forkserver")  # forks from a process without threads
-SPAWN.set_forkserver_preload(
-    ["tests.service.meters.meter_writer", "hushgrid.service.meters.folder"]
-)
+SPAWN.set_forkserver_preload(["tests.service.meters.meter_writer", "hushgrid.service.meters"])
 
 
 @contextmanager
@@ -110,7 +107,7 @@ class Ledger:
             assert counts == Counts(duplicate=len(self.accepted))
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("segments", 20), ("sqlite", 20), ("postgres", 5)])
+@pytest.mark.parametrize(("kind", "kills"), [("file", 20), ("postgres", 5)])
 def test_no_kill_loses_an_accepted_reading(
     kind: str, kills: int, place: Callable[[str], str]
 ) -> None:
@@ -134,19 +131,6 @@ def whole(pieces: set[tuple[int, int, int]]) -> set[tuple[int, int]]:
 def expected(house: int, start: int) -> int:
     starts = np.array([start] if house % 5 else [start, start + 300, start + 600])
     return int(truth(np.full(starts.size, house, np.int32), starts).sum())
-
-
-def test_a_killed_close_is_closed_or_not(tmp_path: Path) -> None:
-    """`close` replaces a small file: what is left of an unfinished one is ignored."""
-    with open_meters(tmp_path) as store:
-        store.open_zone("z", ["a"], 900)
-        store.close("z", 900)
-    (tmp_path / "zone-z" / "zone.tmp").write_text('{"format": "hushgr')
-    with open_meters(tmp_path) as store:
-        store.open_zone("z", ["a"], 900)
-        assert store.last_closed("z") == 900
-        store.close("z", 1800)
-        assert store.last_closed("z") == 1800
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
@@ -234,13 +218,13 @@ def test_a_lost_connection_leaves_nothing_half_done(postgres: Postgres) -> None:
             " PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
         )
         other.execute(
-            "CREATE TRIGGER cut AFTER INSERT ON hushgrid_meter_reading"
+            "CREATE TRIGGER cut AFTER INSERT ON hushgrid_meter_delivery"
             " FOR EACH STATEMENT EXECUTE FUNCTION cut()"
         )
         for _ in range(2):
-            with pytest.raises(MeterRetryError, match="try again"):
+            with pytest.raises(MeterRetryError, match="open it again"):
                 store.put(ZONE, *readings)
-        other.execute("DROP TRIGGER cut ON hushgrid_meter_reading")
+        other.execute("DROP TRIGGER cut ON hushgrid_meter_delivery")
         assert not store.get(ZONE, 0).present.any()
         assert store.put(ZONE, *readings) == Counts(HOUSES)
 

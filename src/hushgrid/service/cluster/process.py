@@ -474,7 +474,6 @@ class SharedProcess(Process):
 
     def turn(self, clock: Clock) -> None:
         """Take and give leases, follow others, and one pass over the zones run here."""
-        self._reopen_meters()
         try:
             if self._sharing.turn():
                 self._disown()

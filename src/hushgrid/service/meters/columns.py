@@ -1,0 +1,329 @@
+"""Readings as columns: how they are stored, which of them are accepted, what they add up to."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushgrid._numbers import Bools, Indices, Int8s, Int32s, Ints
+from hushgrid.errors import MeterError
+from hushgrid.service.meters.ports import END, Counts, Interval, Roster, RosterEpoch
+
+ACCEPTED, DUPLICATE, CONFLICTING, LATE, MALFORMED = range(5)  # in the order of Counts
+
+
+class Columns(NamedTuple):
+    """Readings as columns of equal length.
+
+    Attributes:
+        house: Place in the roster.
+        start: [epoch s]
+        duration: [s]
+        wh: Energy [Wh].
+    """
+
+    house: Int32s
+    start: Ints
+    duration: Int32s
+    wh: Ints
+
+    @classmethod
+    def of(cls, house: ArrayLike, start: ArrayLike, duration: ArrayLike, wh: ArrayLike) -> Columns:
+        """Check and convert columns; numbers too large for one become such that are refused."""
+        made = cls(
+            _column(house, "house", np.int32),
+            _column(start, "start", np.int64),
+            _column(duration, "duration", np.int32),
+            _column(wh, "wh", np.int64),
+        )
+        sizes = [column.size for column in made]
+        if len(set(sizes)) != 1:
+            raise MeterError(f"columns have lengths {sizes}; give one entry for each reading.")
+        return made
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns]) -> Columns:
+        """One or more batches, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def at(self, rows: NDArray[Any]) -> Columns:
+        """Some of the readings."""
+        return Columns(*(column[rows] for column in self))
+
+    def pack(self) -> bytes:
+        """As they are stored, little-endian; other columns than house once if all are equal.
+
+        CRC-32 of the rest, the number of values of each column, then start, Wh, house, duration.
+        """
+        columns = (self.start, self.wh, self.house, self.duration)
+        parts = [
+            column if column is self.house or (column != column[0]).any() else column[:1]
+            for column in columns
+        ]
+        sizes = np.array([part.size for part in parts], "<u4")
+        typed = (part.astype(t, copy=False) for part, t in zip(parts, _TYPES, strict=True))
+        data = b"".join(part.tobytes() for part in (sizes, *typed))
+        return zlib.crc32(data).to_bytes(8, "little") + data
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Columns:
+        """What `pack` made, read-only."""
+        if zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[:8], "little"):
+            raise MeterError("the meter store is damaged; restore it from a copy.")
+        columns, at = [], 24
+        sizes = np.frombuffer(data, "<u4", 4, 8).tolist()
+        for size, dtype in zip(sizes, _TYPES, strict=True):
+            columns.append(np.frombuffer(data, dtype, size, at))
+            at += columns[-1].nbytes
+        start, wh, house, duration = np.broadcast_arrays(*columns)
+        return cls(house, start, duration, wh)
+
+
+_TYPES = ("<i8", "<i8", "<i4", "<i4")
+
+
+def _column(values: ArrayLike, what: str, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
+    column = np.asarray(values)
+    if not column.size:
+        column = column.astype(dtype)
+    if column.ndim != 1 or column.dtype.kind not in "iu" or column.dtype == np.uint64:
+        raise MeterError(f"{what} is no list of whole numbers of 64 bits; give one per reading.")
+    if column.dtype != dtype:
+        limits = np.iinfo(dtype)
+        column = np.clip(column.astype(np.int64), limits.min, limits.max).astype(dtype)
+    return np.ascontiguousarray(column)
+
+
+def marks_of(marked: ArrayLike | None, readings: int) -> Bools | None:
+    """Marks as an array.
+
+    Args:
+        marked: True or False for each reading, or None.
+        readings: Number of readings.
+
+    Returns:
+        The marks; None where no reading is marked.
+
+    Raises:
+        MeterError: There is not one for each reading.
+    """
+    if marked is None:
+        return None
+    marks = np.asarray(marked)
+    if marks.shape != (readings,) or (readings and marks.dtype != np.bool_):
+        raise MeterError(f"marked is not {readings} times True or False; give one per reading.")
+    return marks if marks.any() else None
+
+
+def check_ends(ends: Sequence[int], readings: int) -> None:
+    """Refuse ends of deliveries that leave readings out or decrease.
+
+    Args:
+        ends: Where each delivery ends.
+        readings: Number of readings.
+
+    Raises:
+        MeterError: They do.
+    """
+    if not ends or list(ends) != sorted(ends) or ends[0] < 0 or ends[-1] != readings:
+        raise MeterError(
+            f"ends are no rising numbers up to {readings}; say where each delivery ends."
+        )
+
+
+def counts_of(codes: Int8s, ends: Sequence[int], marks: Bools | None) -> list[Counts]:
+    """Counts of each delivery.
+
+    Args:
+        codes: The code of every reading.
+        ends: Where each delivery ends.
+        marks: Which readings are marked; None: none.
+
+    Returns:
+        For each delivery how many readings have each code, and how many accepted ones are marked.
+    """
+    made, begin = [], 0
+    for end in ends:
+        some = codes[begin:end]
+        marked = 0 if marks is None else int((some[marks[begin:end]] == ACCEPTED).sum())
+        made.append(Counts(*np.bincount(some, minlength=5).tolist())._replace(marked=marked))
+        begin = end
+    return made
+
+
+# ---- which are accepted
+
+
+def first_codes(columns: Columns, epoch: RosterEpoch) -> Int8s:
+    """Judge each reading without the others.
+
+    Args:
+        columns: The readings.
+        epoch: The roster and which intervals are closed.
+
+    Returns:
+        ACCEPTED, LATE or MALFORMED for each.
+    """
+    house, start, duration, _ = columns
+    houses, interval = epoch.roster.houses, epoch.roster.interval
+    length = np.maximum(duration, 1)
+    bad = (house < 0) | (house >= houses) | (duration < 1) | (start < 0) | (start >= END)
+    bad |= (interval % length != 0) | (start % length != 0)
+    late = start - start % interval < epoch.closed_end
+    return np.where(bad, MALFORMED, np.where(late, LATE, ACCEPTED)).astype(np.int8)
+
+
+def by_interval(start: Ints, rows: Indices, interval: int) -> Iterator[tuple[int, Indices]]:
+    """Group readings by interval.
+
+    Args:
+        start: Start of every reading [epoch s].
+        rows: The readings to group.
+        interval: Length of an interval [s].
+
+    Yields:
+        Start of an interval [epoch s] and its readings, in their order.
+    """
+    opens = start[rows] - start[rows] % interval
+    if rows.size and opens.min() == opens.max():
+        yield int(opens[0]), rows
+        return
+    order = np.argsort(opens, kind="stable")
+    for some in np.split(order, np.flatnonzero(np.diff(opens[order])) + 1):
+        if some.size:
+            yield int(opens[some[0]]), rows[some]
+
+
+class OpenInterval:
+    """What was accepted for each house in an open interval.
+
+    The first reading of a house decides how long its readings are, and so how many pieces it has.
+    25 bytes a house, and 13 for each further piece.
+
+    Args:
+        opens: Start of the interval [epoch s].
+        roster: The zone's roster.
+
+    Attributes:
+        deliveries: How many stored deliveries are included.
+    """
+
+    def __init__(self, opens: int, roster: Roster) -> None:
+        self._opens, self._roster, houses = opens, roster, roster.houses
+        self._length = np.zeros(houses, np.int32)  # [s] of each reading of a house; 0: none came
+        self._shift = np.zeros(houses, np.int64)  # from a house to its first place below
+        self._wh, self._taken = np.zeros(houses, np.int64), np.zeros(houses, np.bool_)
+        self._scratch = np.zeros(houses, np.int32)
+        self._used, self.deliveries = houses, 0  # a place for each house, then those of pieces
+
+    def merge(self, columns: Columns) -> Int8s:
+        """Keep the readings that are accepted; the code of each."""
+        house, start, duration, wh = columns
+        unknown = np.flatnonzero(self._length[house] == 0)
+        new = unknown[self._firsts(house[unknown])]
+        self._begin(house[new], duration[new])
+        codes = np.full(house.size, CONFLICTING, np.int8)
+        rows = np.flatnonzero(duration == self._length[house])
+        house, wh = house[rows], wh[rows]
+        place = house + self._shift[house] + (start[rows] - self._opens) // duration[rows]
+        accepted = self._firsts(place) & ~self._taken[place]
+        self._wh[place[accepted]], self._taken[place[accepted]] = wh[accepted], True
+        again = np.where(self._wh[place] == wh, DUPLICATE, CONFLICTING)
+        codes[rows] = np.where(accepted, ACCEPTED, again)
+        return codes
+
+    def load(self, data: bytes) -> None:
+        """Include a stored delivery; MeterError where its readings cannot have been accepted."""
+        columns = Columns.unpack(data)
+        here = columns.start - columns.start % self._roster.interval == self._opens
+        if not here.all() or first_codes(columns, RosterEpoch(self._roster)).any():
+            raise not_accepted()
+        if self.merge(columns).any():
+            raise not_accepted()
+        self.deliveries += 1
+
+    def _firsts(self, places: NDArray[Any]) -> Bools:
+        """Which of some places come for the first time."""
+        order = np.arange(places.size, dtype=np.int32)
+        self._scratch[places] = places.size
+        np.minimum.at(self._scratch, places, order)
+        return np.asarray(self._scratch[places] == order)
+
+    def _begin(self, new: Int32s, length: Int32s) -> None:
+        """Note how long the readings of houses are, with places for their pieces."""
+        self._length[new] = length
+        new, length = new[length < self._roster.interval], length[length < self._roster.interval]
+        pieces = self._roster.interval // length
+        self._shift[new] = self._used + np.cumsum(pieces) - pieces - new
+        self._used += int(pieces.sum())
+        if (more := self._used - self._wh.size) > 0:
+            more = max(more, self._wh.size)
+            self._wh = np.append(self._wh, np.zeros(more, np.int64))
+            self._taken = np.append(self._taken, np.zeros(more, np.bool_))
+            self._scratch = np.zeros(self._wh.size, np.int32)
+
+
+# ---- what they add up to
+
+_LOW, _MOST = 0xFFFFFFFF, 0x7FFFFFFF
+
+
+def add_up(parts: Iterable[Columns], roster: Roster) -> Interval:
+    """Add up the accepted readings of one interval.
+
+    Args:
+        parts: The readings, in batches.
+        roster: The zone's roster.
+
+    Returns:
+        Each house's Wh where its readings cover the interval. A sum beyond 64 bits becomes the
+        nearest number that fits.
+
+    Raises:
+        MeterError: They cannot have been accepted.
+    """
+    wh, present = np.zeros(roster.houses, np.int64), np.zeros(roster.houses, np.bool_)
+    pieces = []
+    for columns in parts:
+        if not 0 <= columns.house.min() <= columns.house.max() < roster.houses:
+            raise not_accepted()
+        whole = columns.duration == roster.interval
+        wh[columns.house[whole]], present[columns.house[whole]] = columns.wh[whole], True
+        if not whole.all():
+            pieces.append(columns.at(~whole))
+    if pieces:
+        house, total, covers = _sums(Columns.joined(pieces), roster.interval)
+        wh[house], present[house] = np.where(covers, total, 0), covers
+    wh.flags.writeable = present.flags.writeable = False
+    return Interval(wh, present)
+
+
+def _sums(columns: Columns, interval: int) -> tuple[Int32s, Ints, Bools]:
+    """Houses, their sums, and whether they cover the interval."""
+    house, of = np.unique(columns.house, return_inverse=True)
+    covered, low, high = (np.zeros(house.size, np.int64) for _ in range(3))
+    np.add.at(covered, of, columns.duration)
+    np.add.at(low, of, columns.wh & _LOW)  # halves of 32 bits keep the sum exact
+    np.add.at(high, of, columns.wh >> 32)
+    if (covered > interval).any():
+        raise not_accepted()
+    high += low >> 32
+    rest = np.where(high > _MOST, _LOW, np.where(high < -_MOST - 1, 0, low & _LOW))
+    return house, np.clip(high, -_MOST - 1, _MOST) << 32 | rest, covered == interval
+
+
+def not_accepted() -> MeterError:
+    """The error for stored readings that contradict each other or the roster.
+
+    Returns:
+        The error, to be raised.
+    """
+    return MeterError(
+        "the meter store holds readings that cannot have been accepted; restore it from a copy."
+    )

@@ -1,0 +1,424 @@
+"""The meter store: readings, durable, in an SQLite file or a PostgreSQL database.
+
+Callers that wait for the disk share a transaction. It locks the zone's row, reads what other
+processes have added to the interval, decides in memory and inserts what is accepted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from hushgrid._numbers import Int8s
+from hushgrid.errors import MeterError, MeterRetryError
+from hushgrid.files.results import sync_folder
+from hushgrid.service.database import Database
+from hushgrid.service.meters.columns import (
+    ACCEPTED,
+    MALFORMED,
+    Columns,
+    OpenInterval,
+    add_up,
+    by_interval,
+    check_ends,
+    counts_of,
+    first_codes,
+    marks_of,
+)
+from hushgrid.service.meters.earlier import convert_rows, import_folder, read_epoch, remove_imported
+from hushgrid.service.meters.ports import Counts, Interval, Roster, RosterEpoch
+from hushgrid.service.meters.tables import (
+    DELIVERY,
+    SCHEMA,
+    ZONE,
+    add_zone,
+    columns_of,
+    file_of,
+    find_zone,
+)
+
+MOST_OPEN = 1000  # intervals of a zone that may be open at a time
+
+
+class MeterStore:
+    """Readings of one or more zones, durable. Safe for threads.
+
+    Accepted means durable: when `put` has returned, no crash loses what it counted as accepted. A
+    reading counted otherwise has changed nothing. MeterRetryError: nothing was counted, and the
+    same should be sent again. Every other fault is a MeterError. The database is opened with the
+    first call, and again after a failure.
+
+    Args:
+        place: As for `open_meters`.
+    """
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self._place, self._mutex = os.fspath(place), threading.Lock()
+        self._zones: dict[str, _Zone] = {}
+        self._stack, self._opened, self._shut = ExitStack(), None, False
+
+    _opened: Database | None
+
+    def open(self) -> Database:
+        """Open the database, unless it is."""
+        with self._mutex:
+            if self._shut:
+                raise MeterError("the meter store is shut; open it again.")
+            if self._opened is None:
+                try:
+                    with ExitStack() as stack:
+                        self._opened = _opened(self._place, stack)
+                        self._stack = stack.pop_all()
+                except OSError as error:
+                    raise MeterError(
+                        f"meter store {self._place} cannot be opened ({error.strerror}); give a"
+                        " path that can be written."
+                    ) from None
+            return self._opened
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Connection]:
+        database = self.open()
+        try:
+            with database.begin() if write else database.read() as link:
+                yield link
+        except MeterError:
+            database.close()  # its connections: the file may have been put back meanwhile
+            raise
+
+    # ---- zones
+
+    def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
+        """Fix a zone's roster (meter ids in house order) and interval length [s].
+
+        The first call starts the zone; every later one must give the same. MeterError otherwise.
+        """
+        roster = Roster.of(zone, meters, interval)
+        with self._transaction(write=True) as link:
+            add_zone(link, zone, RosterEpoch(roster))
+            _found(link, zone)[1].check_same(roster, zone)
+        self._know(zone, roster)
+
+    def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
+        """Start a new epoch with another roster at `begins` [epoch s].
+
+        Intervals that start before are closed with it. Refused while one that stays open holds
+        readings. What is closed stays closed; readings of the old epoch can only be purged.
+        """
+        roster = Roster.of(zone, meters, interval)
+        with self._transaction(write=True) as link:
+            key, epoch = _found(link, zone, lock=True)
+            if roster != epoch.roster:
+                epoch = epoch.ended(begins)
+                for opens in _intervals(link, key, epoch):
+                    raise MeterError(
+                        f"zone {zone!r} cannot be reopened while interval {opens} is open;"
+                        " close every interval that holds readings first, or begin after them."
+                    )
+                _update(link, key, epoch.renewed(roster))
+        self._know(zone, roster)
+
+    def _know(self, zone: str, roster: Roster) -> None:
+        with self._mutex:
+            if zone not in self._zones or self._zones[zone].roster != roster:
+                self._zones[zone] = _Zone(roster, lambda own, parts: self._store(zone, own, parts))
+
+    def _zone(self, zone: str) -> _Zone:
+        found = self._zones.get(zone)
+        if found is None:
+            raise MeterError(f"zone {zone!r} is not open; call open_zone with its roster first.")
+        return found
+
+    # ---- readings
+
+    def put(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        marked: ArrayLike | None = None,
+    ) -> Counts:
+        """Store readings: house (place in the roster), start [epoch s], duration [s], Wh.
+
+        `marked`: True or False for each; how many marked ones are accepted is counted, with no
+        other effect. Durable on return. The first reading for a house and time is kept.
+        """
+        everything = [np.size(house)]
+        return self.put_each(zone, house, start, duration, wh, ends=everything, marked=marked)[0]
+
+    def put_each(
+        self,
+        zone: str,
+        house: ArrayLike,
+        start: ArrayLike,
+        duration: ArrayLike,
+        wh: ArrayLike,
+        *,
+        ends: Sequence[int],
+        marked: ArrayLike | None = None,
+    ) -> list[Counts]:
+        """Store several deliveries, each ending before `ends[i]`; counts of each.
+
+        As `put` for one after the other, but all or none of them are counted.
+        """
+        columns = Columns.of(house, start, duration, wh)
+        marks = marks_of(marked, columns.house.size)
+        check_ends(ends, columns.house.size)
+        return counts_of(self._zone(zone).put(columns), ends, marks)
+
+    def _store(self, name: str, zone: _Zone, batches: Sequence[Columns]) -> Int8s:
+        """Store batches in one transaction; the code of every reading."""
+        columns = Columns.joined(batches)
+        with self._transaction(write=True) as link:
+            key, epoch = self._known(link, name, lock=True)
+            for opens in [opens for opens in zone.intervals if opens < epoch.closed_end]:
+                del zone.intervals[opens]
+            codes = first_codes(columns, epoch)
+            fine = np.flatnonzero(codes == ACCEPTED)
+            for opens, rows in by_interval(columns.start, fine, epoch.roster.interval):
+                interval = _loaded(link, key, zone, opens)
+                if not interval.deliveries and len(_intervals(link, key, epoch)) >= MOST_OPEN:
+                    codes[rows] = MALFORMED
+                    continue
+                zone.intervals[opens] = interval
+                codes[rows] = interval.merge(columns.at(rows))
+                accepted = rows[codes[rows] == ACCEPTED]
+                if accepted.size:
+                    readings = columns.at(accepted).pack()
+                    _insert(link, key, opens, interval.deliveries, readings)
+                    interval.deliveries += 1
+        return codes
+
+    def _known(self, link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
+        """A zone with the roster that it was opened with here."""
+        roster = self._zone(zone).roster
+        key, epoch = _found(link, zone, lock=lock)
+        epoch.check_same(roster, zone)
+        return key, epoch
+
+    def get(self, zone: str, start: int) -> Interval:
+        """The readings of an interval, open or closed. MeterError when they are purged."""
+        with self._transaction(write=False) as link:
+            key, epoch = self._known(link, zone)
+            opens = epoch.roster.interval_at(start, zone)
+            if opens >= epoch.floor:
+                return add_up(map(Columns.unpack, _deliveries(link, key, opens)), epoch.roster)
+        raise MeterError(  # so that its readings are not taken for missing
+            f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
+            f" ask for one from {epoch.floor} on."
+        )
+
+    def peek(self, zone: str, start: int) -> Interval | None:
+        """The readings of an interval for display; None where they cannot be read."""
+        try:
+            return self.get(zone, start)
+        except MeterError:
+            return None
+
+    def close(self, zone: str, start: int) -> None:
+        """Close an interval and all before it, durably: later readings of them are late."""
+        with self._transaction(write=True) as link:
+            key, epoch = self._known(link, zone, lock=True)
+            _update(link, key, epoch.closed(epoch.roster.interval_at(start, zone)))
+
+    def last_closed(self, zone: str) -> int | None:
+        """Start of the last closed interval [epoch s]; None before the first.
+
+        Also of a zone that is not open here, whatever its roster.
+        """
+        with self._transaction(write=False) as link:
+            if zone in self._zones:
+                return self._known(link, zone)[1].last_closed
+            found = find_zone(link, zone)
+            return None if found is None else found[1].last_closed
+
+    def open_intervals(self, zone: str) -> tuple[int, ...]:
+        """Starts of the intervals that hold readings and are not closed, in order [epoch s]."""
+        with self._transaction(write=False) as link:
+            return tuple(_intervals(link, *self._known(link, zone)))
+
+    def purge(self, zone: str, before: int) -> int:
+        """Delete the readings of closed intervals that ended by `before` [epoch s]; how many."""
+        with self._transaction(write=True) as link:
+            key, epoch = self._known(link, zone, lock=True)
+            epoch = epoch.purged(before)
+            old = (DELIVERY.c.zone == key) & (DELIVERY.c.opens < epoch.floor)
+            many = link.scalar(select(func.count(DELIVERY.c.opens.distinct())).where(old)) or 0
+            _update(link, key, epoch)
+            link.execute(delete(DELIVERY).where(old))
+        if (path := self.open().path) is not None:
+            remove_imported(path.parent, zone, epoch.floor)
+        return many
+
+    def shut(self) -> None:
+        """Close files and connections; the store cannot be used afterwards."""
+        with self._mutex:
+            self._shut = True
+            self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut()
+
+
+class _Zone:
+    """A zone that is open in this process, with its open intervals. Safe for threads.
+
+    Callers share one transaction: the thread that gets the lock stores the batches of all that
+    wait; the others then find theirs stored.
+    """
+
+    def __init__(self, roster: Roster, store: Callable[[_Zone, Sequence[Columns]], Int8s]) -> None:
+        self.roster, self._store, self._lock = roster, store, threading.Lock()
+        self.intervals: dict[int, OpenInterval] = {}
+        self._waiting: deque[tuple[Columns, Future[Int8s]]] = deque()
+
+    def put(self, columns: Columns) -> Int8s:
+        """Store a batch, alone or with those of other threads; the code of each reading."""
+        mine = Future[Int8s]()
+        self._waiting.append((columns, mine))
+        with self._lock:
+            if not mine.done():
+                self._put([self._waiting.popleft() for _ in range(len(self._waiting))])
+        return mine.result()
+
+    def _put(self, group: Sequence[tuple[Columns, Future[Int8s]]]) -> None:
+        try:
+            codes = self._store(self, [columns for columns, _ in group])
+        except BaseException as error:
+            self.intervals.clear()  # they may hold what was not stored
+            for _, result in group:
+                result.set_exception(_own(error))
+            if not isinstance(error, Exception):
+                raise
+            return
+        ends = np.cumsum([columns.house.size for columns, _ in group])
+        for (_, result), own in zip(group, np.split(codes, ends[:-1]), strict=True):
+            result.set_result(own)
+
+
+def _own(error: BaseException) -> Exception:
+    """An error for each caller: one object raised in two threads would mix their traces."""
+    if isinstance(error, MeterError):
+        return type(error)(*error.args)
+    if isinstance(error, Exception):
+        return error
+    return MeterRetryError("the thread that stored for others was stopped; send again.")
+
+
+def stored_rosters(place: str) -> dict[str, Roster]:
+    """The rosters of a store, which is left as it is.
+
+    Args:
+        place: As for `open_meters`.
+
+    Returns:
+        Rosters by zone; none where the store is not there yet.
+
+    Raises:
+        MeterError: The store cannot be read.
+    """
+    path = file_of(place)
+    old = [] if path is None or path == Path(place) else sorted(path.parent.glob("zone-*"))
+    found = {zone: epoch.roster for zone, epoch in map(read_epoch, old)}
+    if path is not None and (not path.exists() or not path.stat().st_size):
+        return found
+    reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
+    with reading, reading.read() as link:
+        for row in link.execute(select(ZONE)):
+            found[row.zone] = Roster(row.houses, row.interval_s, row.roster)
+    return found
+
+
+# ---- the database
+
+
+def _opened(place: str, stack: ExitStack) -> Database:
+    """Open and lock a store, and convert what an earlier version wrote."""
+    path = file_of(place)
+    if path is not None:
+        _make_folder(path.absolute().parent)
+        if not place.startswith("sqlite:"):
+            stack.callback(os.close, _lock(Path(place), path))
+    database = stack.enter_context(Database(place if path is None else path, SCHEMA))
+    convert_rows(database)
+    if path is not None and path != Path(place):
+        import_folder(database, path.parent)
+    return database
+
+
+def _make_folder(path: Path) -> None:
+    """Create a folder for its owner alone, with those above it, durably."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(path.parent)
+
+
+def _lock(place: Path, path: Path) -> int:
+    """Lock a store for this process until the descriptor is closed: two services with the same
+    readings and ledgers of their own would spend twice what each promises."""
+    name = place / "lock" if place.is_dir() else path.with_name(f"{path.name}.lock")
+    held = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        raise MeterError(
+            f"meter store {place} is in use by another process; stop that one first."
+        ) from None
+    return held
+
+
+def _found(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
+    found = find_zone(link, zone, lock=lock)
+    if found is None:
+        raise MeterError(f"zone {zone!r} is new; call open_zone.")
+    return found
+
+
+def _update(link: Connection, key: int, epoch: RosterEpoch) -> None:
+    link.execute(update(ZONE).where(ZONE.c.key == key).values(**columns_of(epoch)))
+
+
+def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
+    """Starts of the open intervals."""
+    opens = DELIVERY.c.opens
+    query = select(opens).distinct().where(DELIVERY.c.zone == key, opens >= epoch.closed_end)
+    return link.scalars(query.order_by(opens)).all()
+
+
+def _deliveries(link: Connection, key: int, opens: int, after: int = 0) -> Iterator[bytes]:
+    """The deliveries of an interval from a number on."""
+    own = DELIVERY.c
+    query = select(own.readings).where(own.zone == key, own.opens == opens, own.number >= after)
+    yield from link.scalars(query.order_by(own.number))
+
+
+def _insert(link: Connection, key: int, opens: int, number: int, readings: bytes) -> None:
+    values = {"zone": key, "opens": opens, "number": number, "readings": readings}
+    link.execute(insert(DELIVERY), values)
+
+
+def _loaded(link: Connection, key: int, zone: _Zone, opens: int) -> OpenInterval:
+    """An open interval with what other processes have added."""
+    interval = zone.intervals.get(opens) or OpenInterval(opens, zone.roster)
+    for readings in _deliveries(link, key, opens, interval.deliveries):
+        interval.load(readings)
+    return interval

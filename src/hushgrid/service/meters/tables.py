@@ -1,0 +1,131 @@
+"""The tables of a meter store, and the file of one that is not in PostgreSQL.
+
+A row of `hushgrid_meter_delivery` holds accepted readings of one zone and interval as columns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Identity,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    select,
+    text,
+)
+
+from hushgrid.errors import MeterError, MeterRetryError
+from hushgrid.service.database import Schema, is_postgres
+from hushgrid.service.meters.ports import Roster, RosterEpoch
+
+_TABLES = MetaData()
+ZONE = Table(
+    "hushgrid_meter_zone",
+    _TABLES,
+    Column("key", Integer, Identity(always=True), primary_key=True),
+    Column("zone", Text, nullable=False, unique=True),
+    Column("houses", Integer, nullable=False),
+    Column("interval_s", Integer, nullable=False),
+    Column("roster", Text, nullable=False),
+    Column("closed_end", BigInteger, nullable=False),
+    Column("floor_s", BigInteger, nullable=False),
+)
+DELIVERY = Table(
+    "hushgrid_meter_delivery",
+    _TABLES,
+    Column("zone", Integer, primary_key=True, autoincrement=False),
+    Column("opens", BigInteger, primary_key=True, autoincrement=False),  # start of the interval
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... in an interval
+    Column("readings", LargeBinary, nullable=False),  # Columns.pack
+)
+SCHEMA = Schema(
+    "meter store",
+    MeterError,
+    {"sqlite": (ZONE, DELIVERY), "postgresql": (ZONE, DELIVERY)},
+    retry=MeterRetryError,
+)
+# both databases know this, SQLAlchemy has a word for it in each dialect only
+_NEW_ZONE = text(
+    "INSERT INTO hushgrid_meter_zone (zone, houses, interval_s, roster, closed_end, floor_s)"
+    " VALUES (:zone, :houses, :interval_s, :roster, :closed_end, :floor_s)"
+    " ON CONFLICT (zone) DO NOTHING"
+)
+
+
+def columns_of(epoch: RosterEpoch) -> dict[str, int | str]:
+    """An epoch as columns of `ZONE`.
+
+    Args:
+        epoch: The epoch.
+
+    Returns:
+        Values by column.
+    """
+    roster = epoch.roster
+    return {
+        "houses": roster.houses,
+        "interval_s": roster.interval,
+        "roster": roster.digest,
+        "closed_end": epoch.closed_end,
+        "floor_s": epoch.floor,
+    }
+
+
+def add_zone(link: Connection, zone: str, epoch: RosterEpoch) -> None:
+    """Insert a zone unless it is there.
+
+    Args:
+        link: A transaction.
+        zone: The zone.
+        epoch: Its first epoch.
+    """
+    link.execute(_NEW_ZONE, {"zone": zone, **columns_of(epoch)})
+
+
+def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch] | None:
+    """Look a zone up.
+
+    Args:
+        link: A transaction.
+        zone: The zone.
+        lock: Lock its row until the transaction ends.
+
+    Returns:
+        Its key and epoch; None where it is not there.
+    """
+    query = select(ZONE).where(ZONE.c.zone == zone)
+    row = link.execute(query.with_for_update() if lock else query).first()
+    if row is None:
+        return None
+    roster = Roster(row.houses, row.interval_s, row.roster)
+    return row.key, RosterEpoch(roster, row.closed_end, row.floor_s)
+
+
+def file_of(place: str) -> Path | None:
+    """The SQLite file of a meter store.
+
+    Args:
+        place: A path, `sqlite:PATH`, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`.
+
+    Returns:
+        The file, `meters.db` within a path that is a folder; None for PostgreSQL.
+
+    Raises:
+        MeterError: The scheme is unknown.
+    """
+    if is_postgres(place):
+        return None
+    path = place.removeprefix("sqlite:///").removeprefix("sqlite:")
+    if "://" in path:
+        raise MeterError(
+            f"meter store has scheme {place.partition('://')[0]!r};"
+            " give a path, sqlite:///path or postgresql://user@host/name."
+        )
+    return Path(path, "meters.db") if Path(path).is_dir() else Path(path)
