@@ -1,4 +1,4 @@
-"""Whoever sends readings in the benchmarks of intake, in a process of its own.
+"""Sends readings in the benchmarks of intake, in a process of its own.
 
     python -m benchmarks.sender WAY PORT SIZE DELIVERIES CONNECTIONS
 
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-INTERVAL, TOKEN, TOPIC, BARE = 900, "a-token", "readings/bench", "bare/bench"
+INTERVAL, TOKEN, TOPIC = 900, "a-token", "readings/bench"
 MEDIA = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 
 
@@ -112,10 +112,9 @@ class Mqtt:
 
 def main() -> None:
     way, port, size, deliveries, connections = sys.argv[1], *map(int, sys.argv[2:])
-    topics = {"mqtt": TOPIC, "mqtt-bare": BARE}
-    sender = Mqtt(port, topics[way]) if way in topics else Http(way, port, connections)
+    sender = Mqtt(port, TOPIC) if way == "mqtt" else Http(way, port, connections)
     for line in sys.stdin:
-        made = bodies("ndjson" if way in topics else way, int(line), size, deliveries)
+        made = bodies("ndjson" if way == "mqtt" else way, int(line), size, deliveries)
         print("ready", flush=True)
         sys.stdin.readline()
         begin = time.perf_counter()
