@@ -28,7 +28,7 @@ from hushgrid.service.gaps import book, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
-from hushgrid.service.ledger.sqlite import sidecar_path
+from hushgrid.service.ledger.sidecar import sidecar_path
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters

@@ -5,6 +5,7 @@
         connection.execute(insert(table).values(...))
     with database.read() as connection:  # one snapshot for all statements of the block
         rows = connection.execute(select(table)).all()
+    rows = database.rows(select(table))  # one statement
 
 SQLite: write-ahead log, synced at every commit, on a local disk only (locks and shared memory do
 not work over network file systems). Removed rows are overwritten. PostgreSQL: a commit waits for
@@ -33,6 +34,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Executable,
     Integer,
     MetaData,
     Table,
@@ -134,6 +136,7 @@ class Database:
         create: Make the tables where they are absent.
         read_only: Open an SQLite file for reading alone; on a read-only disk it is read as it is.
         still: Reading an SQLite file that nothing writes leaves no further file.
+        check: Look for the tables; False: those of a PostgreSQL database may be absent.
 
     Attributes:
         path: The SQLite file; None for PostgreSQL.
@@ -154,6 +157,7 @@ class Database:
         create: bool = True,
         read_only: bool = False,
         still: bool = False,
+        check: bool = True,
     ) -> None:
         self.schema, self._create, self._read_only = schema, create, read_only
         self._writing = threading.Lock()
@@ -162,13 +166,16 @@ class Database:
             self._url = str(url)
             self.place = self._url.partition("://")[2].rpartition("@")[2].partition("?")[0]
             self.engine = self._server_engine()
-            prepare = self._prepare_server
         else:
             self.place = str(self.path)
             self.engine = self._file_engine(self.path, still)
-            prepare = self._prepare_file
+        options = {"begin": ""} if self.path else {"isolation_level": "AUTOCOMMIT"}
+        self._at_once = self.engine.execution_options(**options)
         try:
-            prepare()
+            if self.path is not None:
+                self._prepare_file(self.path)
+            elif check:
+                self._prepare_server()
         except BaseException:
             self.close()
             raise
@@ -191,6 +198,11 @@ class Database:
         with alone, self.errors(), self.engine.begin() as connection:
             yield connection
 
+    def rows(self, statement: Executable, **values: Any) -> list[Any]:
+        """The rows of one statement that only reads."""
+        with self.errors(), self._at_once.connect() as connection:
+            return list(connection.execute(statement, values))
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads: all its statements see the same moment."""
@@ -199,6 +211,35 @@ class Database:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self.errors(), self.engine.connect() as connection:
             yield connection.execution_options(**options)
+
+    def session(self) -> Connection:
+        """A connection that is its holder's until it is closed; use it inside `on`."""
+        if self._read_only:
+            raise self.schema.error(
+                f"{self.schema.name} {self.place} is open for reading; open it for writing."
+            )
+        with self.errors():
+            connection = self.engine.connect()
+            connection.detach()
+            return connection
+
+    @contextmanager
+    def on(self, session: Connection, *, at_once: bool = False) -> Iterator[Connection]:
+        """A transaction on a session; with `at_once` each statement is one of its own.
+
+        A session that was lost is closed. It is never replaced: its locks are gone with it.
+        """
+        with self.errors():
+            try:
+                # on the driver: SQLAlchemy sets no isolation level of a detached connection
+                link: Any = session.connection.dbapi_connection
+                if link.autocommit != at_once and not link.closed:
+                    link.autocommit = at_once
+                with session.begin():
+                    yield session
+            finally:
+                if session.invalidated:
+                    session.close()
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -260,7 +301,8 @@ class Database:
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
             word = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
-            connection.exec_driver_sql(word)
+            if word:
+                connection.exec_driver_sql(word)
 
         return engine
 
@@ -323,23 +365,22 @@ class Database:
                 " a local disk."
             )
 
-    def _prepare_file(self) -> None:
-        assert self.path is not None
-        new = not self.path.exists()
+    def _prepare_file(self, path: Path) -> None:
+        new = not path.exists()
         if new and self.schema.private:
             try:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             except OSError as error:
                 raise self._failure(error) from None
         with self.read() as connection:
             missing = _missing(connection, self.tables)
         if missing and self._create and not self._read_only:
             with self.begin() as connection:
-                _make(connection, self.tables)
+                make_tables(connection, self.tables)
                 connection.exec_driver_sql(f"PRAGMA application_id = {self.schema.application}")
                 connection.exec_driver_sql(f"PRAGMA user_version = {self.schema.version}")
         if new:
-            sync_folder(self.path.parent)
+            sync_folder(path.parent)
 
     # ---- PostgreSQL
 
@@ -388,7 +429,7 @@ class Database:
                     f"{self.place} has no {schema.name}; give the database that has it."
                 )
             if self._create:
-                _make(connection, missing)
+                make_tables(connection, missing)
             if schema.version:
                 if versions in missing:
                     connection.execute(insert(versions).values(version=schema.version))
@@ -434,11 +475,22 @@ def _engine(dialect: str, connect: Callable[[], Any], **options: Any) -> Engine:
     )
 
 
+def make_tables(connection: Connection, tables: Sequence[Table]) -> list[Table]:
+    """Make tables that are absent.
+
+    Args:
+        connection: In a transaction that no other process has at the same time.
+        tables: The tables.
+
+    Returns:
+        Those that were absent.
+    """
+    absent = _missing(connection, tables)
+    for table in absent:
+        table.create(connection, checkfirst=False)
+    return absent
+
+
 def _missing(connection: Connection, tables: Sequence[Table]) -> list[Table]:
     found = inspect(connection)
     return [table for table in tables if not found.has_table(table.name)]
-
-
-def _make(connection: Connection, tables: Sequence[Table]) -> None:
-    for table in tables:
-        table.create(connection, checkfirst=True)

@@ -42,7 +42,8 @@ from hushgrid.service.epoch import check_all_here, check_new, check_same
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
+from hushgrid.service.ledger.sidecar import sidecar_path
+from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.ports import Roster, RosterEpoch
@@ -413,7 +414,7 @@ def _http(deployment: Deployment, found: _Found) -> None:
 def _running(deployment: Deployment) -> bool:
     """Whether a process holds the ledger of one of the zones."""
     if _is_postgres(deployment.ledger):
-        from hushgrid.service.ledger.postgres import lock_of
+        from hushgrid.service.ledger.store import lock_of
 
         with suppress(HushgridError), _session(deployment.ledger) as session:
             query = (

@@ -15,7 +15,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism.release import Release
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.records import NOTHING, Record, seal
-from hushgrid.service.ledger.sqlite import SqliteLedger
+from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.writer import Key, Ledger, verify_signature
 from tests import bodies
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 from hushgrid.errors import LedgerError
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import ChainReport, check
-from hushgrid.service.ledger.postgres import PostgresLedger
+from hushgrid.service.ledger.store import PostgresLedger
 from hushgrid.service.ledger.writer import Ledger, verify_signature
 from hushgrid.testing.stores import chain_of, check_ledger_store
 from tests.proxy import Proxy
@@ -59,9 +60,12 @@ def test_commits_are_durable_even_where_the_server_says_otherwise(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER ROLE hushgrid SET synchronous_commit = off")
     try:
-        with PostgresLedger(url) as store, store.writer(ZONE):
-            found = store._held[ZONE].execute("SHOW synchronous_commit").fetchone()
-            assert found == ("on",)
+        with (
+            PostgresLedger(url) as store,
+            store.writer(ZONE),
+            store._database.on(store._held[ZONE]) as session,
+        ):
+            assert session.scalar(text("SHOW synchronous_commit")) == "on"
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER ROLE hushgrid RESET synchronous_commit")
@@ -239,9 +243,9 @@ def test_a_row_of_one_who_ignores_the_lock_is_not_waited_for_forever(
 ) -> None:
     url = postgres.in_schema(schema)
     with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
-        found = store._held[ZONE].execute("SHOW lock_timeout").fetchone()
-        assert found == ("10s",)
-        store._held[ZONE].execute("SET lock_timeout = '100ms'")
+        with store._database.on(store._held[ZONE]) as session:
+            assert session.scalar(text("SHOW lock_timeout")) == "10s"
+            session.execute(text("SET lock_timeout = '100ms'"))
         with psycopg.connect(url) as rude:
             rude.execute(
                 "INSERT INTO hushgrid_ledger SELECT zone, 2, kind, t, body, prev, digest, signature"

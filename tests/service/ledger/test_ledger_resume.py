@@ -27,7 +27,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.mechanism.policy import Gaussian
 from hushgrid.mechanism.release import State
 from hushgrid.service.ledger import writer as keys
-from hushgrid.service.ledger.sqlite import SqliteLedger
+from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.writer import Ledger
 from tests import bodies
 from tests.service.ledger.ledgers import KEY, epoch, opened, times

@@ -15,7 +15,8 @@ import pytest
 from hushgrid.errors import LedgerError
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.sqlite import SqliteLedger, sidecar_path
+from hushgrid.service.ledger.sidecar import sidecar_path
+from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.writer import Ledger, verify_signature
 from hushgrid.testing.stores import check_ledger_store
 from tests.service.ledger.ledgers import (
@@ -35,10 +36,9 @@ def test_it_is_a_ledger_store(tmp_path: Path) -> None:
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "ledger.db") as store:
-        database = store._database
-        assert database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with SqliteLedger(tmp_path / "ledger.db") as store, store._database.read() as database:
+        assert database.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+        assert database.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
 def test_records_are_never_changed_or_removed(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_is_new_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_lock_file_made_anew_while_it_was_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hushgrid.service.ledger.sqlite import Sidecar
+    from hushgrid.service.ledger.sidecar import Sidecar
 
     monkeypatch.setattr(Sidecar, "is_mine", lambda _: False)
     assert "has a writer" in (refusal(tmp_path / "ledger.db") or "")

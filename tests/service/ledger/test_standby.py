@@ -151,6 +151,6 @@ def test_check_warns_where_a_standby_is_not_waited_for(
     standby.hold_back()
     assert until(lambda: "no standby follows" in str(remark(standby.both())))
     away = str(remark("postgresql://hushgrid:hunter2@127.0.0.1:1/postgres"))
-    assert "cannot be asked" in away
+    assert "cannot be used" in away
     assert "hunter2" not in away
     assert remark(str(tmp_path / "ledger.sqlite")) is None

@@ -67,7 +67,7 @@ class ClientStore:
         }
         with self._database.begin() as connection:
             try:
-                connection.execute(insert(self._table).values(values))
+                connection.execute(insert(self._table), values)
             except IntegrityError:
                 raise AccessError(
                     "invalid_client",
@@ -78,16 +78,13 @@ class ClientStore:
         """Return the client with this id, revoked or not, or None."""
         if not is_client_id(client):
             return None
-        with self._database.read() as connection:
-            row = connection.execute(select(self._table).where(self._table.c.id == client)).first()
-        return _from_row(row) if row else None
+        rows = self._database.rows(select(self._table).where(self._table.c.id == client))
+        return _from_row(rows[0]) if rows else None
 
     def all(self) -> list[Client]:
         """Return all clients, sorted by id."""
-        with self._database.read() as connection:
-            return list(
-                map(_from_row, connection.execute(select(self._table).order_by(self._table.c.id)))
-            )
+        rows = self._database.rows(select(self._table).order_by(self._table.c.id))
+        return [_from_row(row) for row in rows]
 
     def revoke(self, client: str, at: int) -> bool:
         """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""

@@ -14,7 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hushgrid.service.ledger.postgres import SharedLedger
+from sqlalchemy import Column, DateTime, Integer, MetaData, Table, Text, delete, inspect, text
+
+from hushgrid.service.database import SORTED_TEXT, Database
+from hushgrid.service.ledger.shared import SharedLedger
+from hushgrid.service.ledger.store import LEDGER
 
 
 class LeasePace(NamedTuple):
@@ -158,56 +162,67 @@ def _reach(
 
 
 # a curator's row is written many times a minute and worth nothing after a crash, so it has no log
-_SCHEMA = """
-CREATE UNLOGGED TABLE IF NOT EXISTS hushgrid_curator (
-  id text COLLATE "C" PRIMARY KEY, service text NOT NULL,
-  pid integer NOT NULL, started timestamptz NOT NULL, until timestamptz NOT NULL
-);
-CREATE TABLE IF NOT EXISTS hushgrid_lease (name text COLLATE "C" PRIMARY KEY, curator text);
-"""
-_JOIN = """
+CURATORS = Table(
+    "hushgrid_curator",
+    MetaData(),
+    Column("id", SORTED_TEXT, primary_key=True),
+    Column("service", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started", DateTime(timezone=True), nullable=False),
+    Column("until", DateTime(timezone=True), nullable=False),
+    prefixes=["UNLOGGED"],
+)
+LEASES = Table(
+    "hushgrid_lease",
+    MetaData(),
+    Column("name", SORTED_TEXT, primary_key=True),
+    Column("curator", Text),
+)
+_JOIN = text("""
 INSERT INTO hushgrid_curator
-SELECT %s, %s, pid, backend_start, clock_timestamp() + make_interval(secs => %s)
+SELECT :me, :service, pid, backend_start, clock_timestamp() + make_interval(secs => :lease)
 FROM pg_stat_get_activity(pg_backend_pid())
 ON CONFLICT (id) DO UPDATE SET service = excluded.service, pid = excluded.pid,
   started = excluded.started, until = excluded.until
-"""
-_NAMES = """
-INSERT INTO hushgrid_lease SELECT * FROM unnest(%s::text[]) ORDER BY 1 ON CONFLICT DO NOTHING
-"""
-_LOOK = """
-SELECT true, id, service, extract(epoch FROM until)::float8, EXISTS (
+""")
+_NAMES = text("""
+INSERT INTO hushgrid_lease SELECT * FROM unnest(CAST(:names AS text[])) ORDER BY 1
+ON CONFLICT DO NOTHING
+""")
+_LOOK = text("""
+SELECT true, id, service, CAST(extract(epoch FROM until) AS float8), EXISTS (
   SELECT FROM pg_stat_get_activity(pid) AS session WHERE session.backend_start = started
-), extract(epoch FROM clock_timestamp())::float8 FROM hushgrid_curator
+), CAST(extract(epoch FROM clock_timestamp()) AS float8) FROM hushgrid_curator
 UNION ALL
-SELECT false, name, curator, NULL, NULL, NULL FROM hushgrid_lease WHERE name = ANY(%s)
-"""
-_TAKE = """
-UPDATE hushgrid_lease SET curator = %s WHERE name IN (
-  SELECT name FROM hushgrid_lease JOIN unnest(%s::text[], %s::text[]) AS free (name, of)
+SELECT false, name, curator, NULL, NULL, NULL FROM hushgrid_lease WHERE name = ANY(:names)
+""")
+_TAKE = text("""
+UPDATE hushgrid_lease SET curator = :me WHERE name IN (
+  SELECT name FROM hushgrid_lease
+  JOIN unnest(CAST(:names AS text[]), CAST(:owners AS text[])) AS free (name, of)
   USING (name) WHERE curator IS NOT DISTINCT FROM free.of
   ORDER BY name FOR UPDATE OF hushgrid_lease SKIP LOCKED
 ) RETURNING name
-"""
-_GIVE = "UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(%s) AND curator = %s"
-_BEAT = """
+""")
+_GIVE = text("UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(:names) AND curator = :me")
+_BEAT = text("""
 WITH renewed AS (
-  UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => %s)
-  WHERE id = %s AND pid = pg_backend_pid()
+  UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => :lease)
+  WHERE id = :me AND pid = pg_backend_pid()
 ), ended AS (
-  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> %s RETURNING id
+  DELETE FROM hushgrid_curator WHERE until < clock_timestamp() AND id <> :me RETURNING id
 )
 SELECT pg_terminate_backend(session.pid) FROM pg_stat_activity AS session
 JOIN ended ON session.application_name = 'hushgrid-' || ended.id
 WHERE session.usename = current_user
-"""
-_WHO = """
+""")
+_WHO = text("""
 SELECT lease.name, lease.curator FROM hushgrid_lease AS lease
 JOIN hushgrid_curator AS one ON one.id = lease.curator
 WHERE one.until > clock_timestamp() AND EXISTS (
   SELECT FROM pg_stat_get_activity(one.pid) AS session WHERE session.backend_start = one.started
 )
-"""
+""")
 
 
 class Leases:
@@ -227,26 +242,20 @@ class Leases:
 
     def join(self) -> None:
         """Register this curator with the present session."""
-        store = self._store
-        store.run("SELECT pg_advisory_lock(%s)", _SCHEMA_LOCK)
-        try:
-            if not store.run("SELECT to_regclass('hushgrid_lease')")[0][0]:
-                store.run(_SCHEMA)
-        finally:
-            store.run("SELECT pg_advisory_unlock(%s)", _SCHEMA_LOCK)
-        store.run(_NAMES, self._names)
-        store.run(_JOIN, self._me, self._service, self._pace.lease)
+        self._store.make("hushgrid-lease/1", CURATORS, LEASES)
+        self._store.run(_NAMES, names=self._names)
+        self._store.run(_JOIN, me=self._me, service=self._service, lease=self._pace.lease)
 
     def beat(self) -> None:
         """Renew this curator's row, and end every session of curators whose row has expired.
 
         Such a session may be suspended while it holds locks.
         """
-        self._store.run(_BEAT, self._pace.lease, self._me, self._me)
+        self._store.run(_BEAT, lease=self._pace.lease, me=self._me)
 
     def look(self) -> LeaseTable:
         """All curators and the leases of this service."""
-        rows = self._store.run(_LOOK, self._names)
+        rows = self._store.run(_LOOK, names=self._names)
         curators = sorted(row[1:] for row in rows if row[0])
         now = max((row[4] for row in curators), default=0.0)
         leases = {name: curator for is_peer, name, curator, *_ in rows if not is_peer}
@@ -257,19 +266,17 @@ class Leases:
         if not names:
             return frozenset()
         before = [seen.leases.get(name) for name in names]
-        return frozenset(row[0] for row in self._store.run(_TAKE, self._me, list(names), before))
+        rows = self._store.run(_TAKE, me=self._me, names=list(names), owners=before)
+        return frozenset(row.name for row in rows)
 
     def give(self, names: Collection[str]) -> None:
         """Give leases back."""
-        self._store.run(_GIVE, list(names), self._me)
+        self._store.run(_GIVE, names=list(names), me=self._me)
 
     def leave(self) -> None:
         """Give back all leases and unregister."""
         self.give(self._names)
-        self._store.run("DELETE FROM hushgrid_curator WHERE id = %s", self._me)
-
-
-_SCHEMA_LOCK = int.from_bytes(hashlib.sha256(b"hushgrid-lease/1").digest()[:8], "big", signed=True)
+        self._store.run(delete(CURATORS).where(CURATORS.c.id == self._me))
 
 
 def session_url(url: str, me: str) -> str:
@@ -297,7 +304,7 @@ def owners(url: str) -> dict[str, str]:
     Returns:
         Curators by lease; empty where there are no leases.
     """
-    with SharedLedger(url, create=False) as store:
-        if not store.run("SELECT to_regclass('hushgrid_lease')")[0][0]:
+    with Database(url, LEDGER, create=False, read_only=True) as database, database.read() as link:
+        if not inspect(link).has_table(LEASES.name):
             return {}
-        return dict(store.run(_WHO))
+        return {row.name: row.curator for row in link.execute(_WHO)}

@@ -29,8 +29,9 @@ from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, plan,
 from hushgrid.service.curator import Curator, Status, status_of
 from hushgrid.service.epoch import check_all_here, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
-from hushgrid.service.ledger.postgres import PAGE, SharedLedger
 from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
+from hushgrid.service.ledger.shared import SharedLedger
+from hushgrid.service.ledger.store import PAGE
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import recover, refold, verify_signature
 from hushgrid.service.mqtt import MqttReadings

@@ -22,24 +22,12 @@ def open_store(url: str, *, create: bool = True) -> LedgerStore:
         ExtraError: PostgreSQL is asked for and psycopg is not installed.
         LedgerError: The scheme is unknown, or the store cannot be opened.
     """
-    scheme, colon, rest = url.partition(":")
-    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        try:
-            from hushgrid.service.ledger.postgres import PostgresLedger
-        except ImportError:
-            raise ExtraError(
-                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
-            ) from None
-        return PostgresLedger(url, create=create)
-    from hushgrid.service.ledger.sqlite import SqliteLedger
+    from hushgrid.service.database import is_postgres
+    from hushgrid.service.ledger.store import PostgresLedger, SqliteLedger
 
-    if colon and scheme == "sqlite":
-        return SqliteLedger(rest.removeprefix("//"), create=create)
-    if rest.startswith("//"):
-        raise LedgerError(
-            f"store has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://..."
-        )
-    return SqliteLedger(url, create=create)
+    return (
+        PostgresLedger(url, create=create) if is_postgres(url) else SqliteLedger(url, create=create)
+    )
 
 
 def standby_remark(url: str) -> str | None:
@@ -51,14 +39,15 @@ def standby_remark(url: str) -> str | None:
     Returns:
         One sentence; None for a file, or where commits wait for a standby.
     """
-    if not url.startswith(("postgresql://", "postgres://")):
+    from hushgrid.service.database import is_postgres
+    from hushgrid.service.ledger.store import standbys
+
+    if not is_postgres(url):
         return None
     try:
-        from hushgrid.service.ledger.postgres import standbys
-    except ImportError:
-        return None  # opening the ledger will say so
-    try:
         names, connected = standbys(url)
+    except ExtraError:
+        return None  # opening the ledger will say so
     except LedgerError as error:
         return (
             f"stores.ledger: {str(error).partition(';')[0]}, so it is not known whether commits"

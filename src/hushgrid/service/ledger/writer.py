@@ -47,7 +47,8 @@ from hushgrid.service.ledger.records import (
     seal,
     signed_text,
 )
-from hushgrid.service.ledger.sqlite import Sidecar, SqliteLedger, read_witness, sidecar_path
+from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
+from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import KEPT, Witness
 
 if TYPE_CHECKING:

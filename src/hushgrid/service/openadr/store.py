@@ -134,15 +134,14 @@ class VtnStore:
         values = {"kind": one.kind, "id": one.id, "created": one.created, **_changing(one)}
         with self._database.begin() as connection:
             try:
-                connection.execute(insert(OBJECTS).values(values))
+                connection.execute(insert(OBJECTS), values)
             except IntegrityError:
                 raise _taken() from None
 
     def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Return the object with this id, or None."""
-        with self._database.read() as connection:
-            row = connection.execute(select(*_ROW).where(_is(kind, id))).first()
-        return _from_row(row) if row else None
+        rows = self._database.rows(select(*_ROW).where(_is(kind, id)))
+        return StoredObject(*rows[0]) if rows else None
 
     def find(
         self,
@@ -162,15 +161,13 @@ class VtnStore:
             query = query.where(OBJECTS.c[name] == value)
         if such is None and limit is not None:
             query, skip = query.limit(limit).offset(skip), 0
-        with self._database.read() as connection:
-            found = filter(such, map(_from_row, connection.execute(query)))
-            return list(islice(found, skip, None if limit is None else skip + limit))
+        found = filter(such, (StoredObject(*row) for row in self._database.rows(query)))
+        return list(islice(found, skip, None if limit is None else skip + limit))
 
     def count(self, kind: Kind, client: str) -> int:
         """Return the number of objects of a client."""
         query = select(func.count()).where(OBJECTS.c.kind == kind, OBJECTS.c.client == client)
-        with self._database.read() as connection:
-            return connection.execute(query).scalar_one()
+        return int(self._database.rows(query)[0][0])
 
     def replace(self, one: StoredObject) -> bool:
         """Replace the object with the same id; False if there is none.
@@ -199,7 +196,7 @@ class VtnStore:
             if kind == "VEN":
                 connection.execute(delete(OBJECTS).where(_resources(id)))
             row = connection.execute(delete(OBJECTS).where(_is(kind, id)).returning(*_ROW)).first()
-        return _from_row(row) if row else None
+        return StoredObject(*row) if row else None
 
     def close(self) -> None:
         """Close the connections."""
@@ -238,7 +235,3 @@ def _changing(one: StoredObject) -> dict[str, Any]:
 
 def _taken() -> TakenError:
     return TakenError("the name is another's; give another one.")
-
-
-def _from_row(row: Any) -> StoredObject:
-    return StoredObject(*row)

@@ -1,0 +1,439 @@
+"""Records in an SQLite file or a PostgreSQL database: one table that only grows.
+
+A file is read by anyone at any time; the writer of a zone holds its small file (`sidecar.py`).
+
+On a server the writer of a zone holds a session with an advisory lock on it. The lock ends with its
+session, and a session ends only after its transaction did. So a process that gets the lock back
+after a lost connection reads the final outcome of an append that was cut off. Connect to the server
+itself: a pooler that shares sessions shares their locks.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    Connection,
+    Executable,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    bindparam,
+    event,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+
+from hushgrid.errors import LedgerError
+from hushgrid.service.database import SORTED_TEXT, Database, Schema, lock_key
+from hushgrid.service.ledger.ports import check_next, held_elsewhere, not_held, twice
+from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
+from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
+
+PAGE = 500  # records read at once
+PATIENCE = 30.0  # [s] to wait for a server that went away
+PAUSE = 0.2  # [s] between attempts
+
+
+def _records(name: str, *rules: str) -> Table:
+    """The table of records; triggers against slips, the chain is there against intent."""
+    table = Table(
+        name,
+        MetaData(),
+        Column("zone", SORTED_TEXT, primary_key=True),
+        Column("seq", BigInteger, primary_key=True),
+        Column("kind", Text, nullable=False),
+        Column("t", BigInteger),
+        Column("body", Text, nullable=False),
+        Column("prev", Text, nullable=False),
+        Column("digest", Text, nullable=False),
+        Column("signature", Text, nullable=False),
+        UniqueConstraint("zone", "t"),
+    )
+    for rule in rules:
+        event.listen(table, "after_create", DDL(rule))  # type: ignore[no-untyped-call]
+    return table
+
+
+IN_FILE = _records(
+    "records",
+    "CREATE TRIGGER records_stay BEFORE UPDATE ON records"
+    " BEGIN SELECT RAISE(ABORT, 'records are never changed'); END",
+    "CREATE TRIGGER records_remain BEFORE DELETE ON records"
+    " BEGIN SELECT RAISE(ABORT, 'records are never removed'); END",
+)
+ON_SERVER = _records(
+    "hushgrid_ledger",
+    "CREATE FUNCTION hushgrid_ledger_grows() RETURNS trigger LANGUAGE plpgsql AS"
+    " $$ BEGIN RAISE EXCEPTION 'records are never changed or removed'; END $$",
+    "CREATE TRIGGER hushgrid_ledger_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON hushgrid_ledger"
+    " FOR EACH STATEMENT EXECUTE FUNCTION hushgrid_ledger_grows()",
+)
+# which server a zone was last opened on; a promoted standby has another timeline, and a dump that
+# was restored has another number of the table. Earlier versions did not note the number.
+HOME = Table(
+    "hushgrid_ledger_home",
+    MetaData(),
+    Column("zone", SORTED_TEXT, primary_key=True),
+    Column("server", Text, nullable=False),
+)
+SERVER = text("""
+SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+  || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)
+FROM pg_control_system()
+""")
+LEDGER = Schema(
+    "ledger",
+    LedgerError,
+    {"sqlite": [IN_FILE], "postgresql": [ON_SERVER, HOME]},
+    application=0x48474C31,  # "HGL1"
+    version=1,
+    private=False,
+)
+COLUMNS = ("zone", "seq", "kind", "body", "prev", "digest", "signature")
+
+
+class SqlLedger:
+    """A LedgerStore: what files and servers have in common. Threads may share it.
+
+    Args:
+        database: Where the records are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database, table = database, database.tables[0]
+        self._mutex = threading.RLock()
+        every = select(*(table.c[name] for name in COLUMNS)).where(
+            table.c.zone == bindparam("zone")
+        )
+        self._page = every.where(table.c.seq > bindparam("after")).order_by(table.c.seq).limit(PAGE)
+        self._last = every.order_by(table.c.seq.desc()).limit(1)
+        self._zones = select(table.c.zone).distinct().order_by(table.c.zone)
+        self._add = insert(table)
+
+    def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
+        """A zone's records in order, a page at a time: no long read holds up the log."""
+        while True:
+            page = self._rows(self._page, zone=zone, after=after_seq)
+            for row in page:
+                yield from_fields(*row)
+            if len(page) < PAGE:
+                return
+            after_seq = page[-1].seq
+
+    def head(self, zone: str) -> Record | None:
+        """A zone's last record."""
+        rows = self._rows(self._last, zone=zone)
+        return from_fields(*rows[0]) if rows else None
+
+    def zones(self) -> tuple[str, ...]:
+        """The zones that have records, sorted."""
+        return tuple(row.zone for row in self._rows(self._zones))
+
+    def _rows(self, statement: Executable, **values: Any) -> list[Any]:
+        return self._database.rows(statement, **values)
+
+    def _insert(self, connection: Connection, record: Record) -> None:
+        """Add the next record in a transaction of its zone's writer."""
+        row = connection.execute(self._last, {"zone": record.zone}).first()
+        check_next(record.zone, from_fields(*row) if row else None, record)
+        try:
+            connection.execute(self._add, row_of(record))
+        except IntegrityError:  # the number was free, so it is the step
+            raise twice(record) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def row_of(record: Record) -> dict[str, Any]:
+    """The columns of a record.
+
+    Args:
+        record: The record.
+
+    Returns:
+        Values by column.
+    """
+    row = {name: getattr(record, name) for name in COLUMNS}
+    return {**row, "t": record.t, "body": canonical(record.body)}
+
+
+class SqliteLedger(SqlLedger):
+    """A LedgerStore in a file: one for all zones of a publisher.
+
+    Args:
+        path: The file.
+        create: Make it where it is absent; otherwise it is only read.
+        still: Where nothing is written at the time, reading leaves no further file of SQLite.
+
+    Raises:
+        LedgerError: The file is absent, no ledger, or cannot be used.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
+        super().__init__(Database(path, LEDGER, create=create, read_only=not create, still=still))
+        assert self._database.path is not None
+        self.path = self._database.path
+        self._held: dict[str, Sidecar] = {}
+        self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
+
+    def append(self, record: Record) -> None:
+        """Add the next record; in the log and on the disk before it returns."""
+        with self._mutex:
+            sidecar = self._sidecar(record.zone)
+            with self._database.begin() as connection:
+                self._insert(connection, record)
+            if self._missing.get(record.zone) == record.digest:
+                del self._missing[record.zone]
+            if record.zone not in self._missing:
+                sidecar.note(Head(record.seq, record.digest))
+
+    def settle(self, zone: str) -> None:
+        """Note the last record in the small file, also where a later one is missing."""
+        with self._mutex:
+            sidecar = self._sidecar(zone)
+            head = self.head(zone)
+            if self._missing.pop(zone, None) is not None and head is not None:
+                sidecar.note(Head(head.seq, head.digest))
+
+    def _sidecar(self, zone: str) -> Sidecar:
+        sidecar = self._held.get(zone)
+        if sidecar is None or not sidecar.is_mine():
+            raise not_held(zone)
+        return sidecar
+
+    def witness(self, zone: str) -> str | None:
+        """The last record noted in the small file."""
+        noted = read_witness(sidecar_path(self.path, zone))
+        return noted.digest if noted else None
+
+    def copy_to(self, path: Path) -> None:
+        """Write all of it as it is at one moment to a new file, synced; writers need not wait."""
+        try:
+            with self._database.read() as connection:
+                source: Any = connection.connection.driver_connection
+                copy = sqlite3.connect(path, isolation_level=None)
+                try:
+                    source.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
+                finally:
+                    copy.close()
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{path} cannot be written ({error}); see that its disk is writable and not full."
+            ) from None
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+
+    @contextmanager
+    def writer(self, zone: str) -> Iterator[None]:
+        """The lock of a zone, on its small file."""
+        with self._mutex:
+            sidecar = Sidecar(sidecar_path(self.path, zone), zone)
+            self._held[zone] = sidecar
+        try:
+            self._look_for_noted(zone)
+            yield
+        finally:
+            with self._mutex:
+                del self._held[zone]
+                self._missing.pop(zone, None)
+                sidecar.release()
+
+    def _look_for_noted(self, zone: str) -> None:
+        """A record that was durable and is missing stays noted until that is judged."""
+        noted = read_witness(sidecar_path(self.path, zone))
+        there = next(self.records(zone, noted.seq - 1), None) if noted else None
+        if noted and (there is None or there.digest != noted.digest):
+            self._missing[zone] = noted.digest
+
+
+class PostgresLedger(SqlLedger):
+    """A LedgerStore on a server.
+
+    Args:
+        url: `postgresql://USER@HOST/DATABASE`.
+        create: Make its tables where they are absent; otherwise it is only read.
+        patience: How long to wait for a server that went away [s].
+
+    Raises:
+        LedgerError: The server cannot be reached, or has no ledger or one of another version.
+    """
+
+    _schema = LEDGER
+
+    def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
+        super().__init__(Database(url, self._schema, create=create, read_only=not create))
+        self._patience = patience
+        self._held: dict[str, Connection] = {}
+
+    def append(self, record: Record) -> None:
+        """Add the next record; committed to the server's disk before it returns."""
+        with self._mutex:
+            if record.zone not in self._held:
+                raise not_held(record.zone)
+            deadline = time.monotonic() + self._patience
+            try:
+                self._append(record)
+            except LedgerError:
+                if not self._held[record.zone].closed:
+                    raise
+                self._resolve(record, deadline)
+
+    def _append(self, record: Record) -> None:
+        with self._database.on(self._held[record.zone]) as session:
+            self._insert(session, record)
+
+    def _resolve(self, record: Record, deadline: float) -> None:
+        """Whether an append took place whose connection died: ask, and only then do it again."""
+        while True:
+            self._held[record.zone] = self._relocked(record.zone, deadline)
+            try:
+                with self._database.on(self._held[record.zone]) as session:
+                    row = session.execute(self._last, {"zone": record.zone}).first()
+                if row is None or row.digest != record.digest:
+                    self._append(record)
+                return
+            except LedgerError:
+                if not self._held[record.zone].closed or time.monotonic() > deadline:
+                    raise
+
+    def _relocked(self, zone: str, deadline: float) -> Connection:
+        """A new session with the zone's lock, as soon as the server has ended the old one."""
+        self._held[zone].close()
+        while True:
+            try:
+                return self._locked(zone)
+            except LedgerError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+
+    def _locked(self, zone: str) -> Connection:
+        session = self._database.session()
+        try:
+            with self._database.on(session):
+                if not session.scalar(select(func.pg_try_advisory_lock(lock_of(zone)))):
+                    raise held_elsewhere(zone)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def witness(self, zone: str) -> str | None:  # noqa: ARG002
+        """None is kept: the server checks its log itself."""
+        return None
+
+    def server(self) -> str | None:
+        """Which server answers, on which timeline, with which table; None where it does not say."""
+        try:
+            return str(self._rows(SERVER)[0][0])
+        except LedgerError:
+            self._rows(select(literal(1)))  # raises where the server is away
+            return None
+
+    def moved(self, zone: str) -> bool | None:
+        """Whether another server answers than when the zone was last opened."""
+        if not self._rows(select(func.to_regclass(HOME.name)))[0][0]:
+            return None
+        noted = self._rows(select(HOME.c.server).where(HOME.c.zone == zone))
+        now = self.server()
+        return None if not noted or now is None else noted[0].server not in names_of(now)
+
+    def settle(self, zone: str) -> None:
+        """Note the server that answers now as the zone's."""
+        now = self.server()
+        with self._mutex:
+            if zone not in self._held:
+                raise not_held(zone)
+            if now is None:
+                return
+            note = postgresql.insert(HOME).values(zone=zone, server=now)
+            note = note.on_conflict_do_update(
+                index_elements=["zone"], set_={"server": now}, where=HOME.c.server != now
+            )
+            with self._database.on(self._held[zone]) as session:
+                session.execute(note)
+
+    @contextmanager
+    def writer(self, zone: str) -> Iterator[None]:
+        """The lock of a zone, on a session of its own."""
+        with self._mutex:
+            if zone in self._held:
+                raise held_elsewhere(zone)
+            self._held[zone] = self._locked(zone)
+        try:
+            yield
+        finally:
+            with self._mutex:
+                session = self._held.pop(zone)
+                # the server ends a session when it comes to it, so the lock is given up first
+                with suppress(LedgerError), self._database.on(session):
+                    session.execute(select(func.pg_advisory_unlock(lock_of(zone))))
+                session.close()
+
+
+def names_of(server: str) -> list[str]:
+    """A server as it is noted, and as earlier versions did.
+
+    Args:
+        server: As `PostgresLedger.server` says it.
+
+    Returns:
+        Both texts.
+    """
+    return [server, server.rpartition("/")[0]]
+
+
+def standbys(url: str) -> tuple[str, int]:
+    """How a server is followed by standbys.
+
+    Args:
+        url: The database.
+
+    Returns:
+        `synchronous_standby_names`, and how many standbys follow the server now.
+
+    Raises:
+        LedgerError: The server cannot be asked.
+    """
+    query = "SELECT current_setting('synchronous_standby_names'), count(*) FROM pg_stat_replication"
+    with Database(url, LEDGER, read_only=True, check=False) as database, database.read() as link:
+        names, connected = link.execute(text(query)).one()
+    return str(names).strip(), int(connected)
+
+
+def lock_of(zone: str) -> int:
+    """The number of a zone's advisory lock, the same in every process and version.
+
+    Args:
+        zone: The zone's name.
+
+    Returns:
+        A signed number of 64 bits.
+    """
+    return lock_key(f"hushgrid-ledger/1 writer\n{zone}\n")
