@@ -1,4 +1,4 @@
-"""Conformance checks of ledger stores and meter stores, built-in or third-party.
+"""Conformance checks of stores, one for each kind: ledger, meters, clients, OpenADR objects.
 
     from hushgrid.testing.stores import check_ledger_store, check_meter_store
     check_ledger_store(lambda: MyStore(address))
@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.errors import LedgerError, MeterError
+from hushgrid.errors import AccessError, LedgerError, MeterError
+from hushgrid.service.access.clients import Client
+from hushgrid.service.access.store import ClientStore
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import (
@@ -34,6 +36,7 @@ from hushgrid.service.ledger.records import (
     seal,
 )
 from hushgrid.service.meters import Counts, MeterStore
+from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore
 
 ZONES = ("elm-street", 'Zur "Linde" 7, Köln 灯', "z")
 MakeLedgerStore = Callable[[], LedgerStore]
@@ -580,3 +583,186 @@ def _bad_input(make: MakeMeterStore, zone: str) -> None:
         store.get(zone, 0)
     with _meter_refused("a store that is shut"):
         _put(store, zone, (0, 0, 900, _SECRET))
+
+
+# texts that a store must keep as they are, or refuse
+TEXTS = (
+    "'; DROP TABLE clients; --", "x' OR '1'='1", 'x" OR ""="', "%s %(a)s ?1 :a $1", "{0} {a}",
+    "\r\nSet-Cookie: a=b", "../../etc/passwd", "a\0b", "\ud800", "ｆｕｌｌ", "", " ", "a" * 128,
+    "a" * 5000,
+)  # fmt: skip
+
+
+def check_client_store(make: Callable[[], ClientStore]) -> None:
+    """Check every property of `ClientStore`, with two sessions and a new one at the end.
+
+    Args:
+        make: Opens the store, empty at first, as another process would.
+
+    Raises:
+        AssertionError: If a check fails.
+    """
+
+    def client(name: str, *scopes: str, ven: str | None = None) -> Client:
+        return Client(name, scopes, "a hash", 1_750_000_000, ven)
+
+    meters = client("b-meters", "write_readings")
+    ven = client("a.ven", "read_targets", "write_reports", ven="VEN 'seven' \"é\"")
+    with make() as store, make() as other:
+        _expect(store.all(), [], "clients of a new store")
+        store.add(meters)
+        store.add(ven)
+        _expect(store.all(), [ven, meters], "all clients, sorted")
+        _expect(other.find("b-meters"), meters, "a client found by another session")
+        _expect(other.find("no-client"), None, "a client that is not there")
+        for text in TEXTS:
+            _expect(store.find(text), None, f"client {text[:20]!r}")
+            _expect(store.revoke(text, 1), False, f"revoked {text[:20]!r}")
+            for wrong in (client(text, "audit"), client("other", text)):
+                _expect(_client_refused(store, wrong), True, f"refused {text[:20]!r}")
+        _expect(_client_refused(store, client("other")), True, "refused a client without scopes")
+        kept = [text for text in TEXTS if text.isprintable() and 0 < len(text) <= 128]
+        for i, text in enumerate(kept):
+            named = client(f"z{i}", "audit", ven=text)
+            store.add(named)
+            _expect(other.find(named.id), named, f"a ven's name {text[:20]!r}")
+        _expect(other.revoke("a.ven", 7), True, "revoked")
+        _expect(store.revoke("a.ven", 8), False, "revoked a second time")
+        _expect(store.find("a.ven"), replace(ven, revoked=7), "a revoked client")
+        _expect(store.find("b-meters"), meters, "a client that is not revoked")
+        for one in (meters, ven):
+            _expect(_client_refused(store, one), True, f"refused a second {one.id}")
+    with make() as again:
+        _expect(len(again.all()), 2 + len(kept), "clients of a new session")
+
+
+def _client_refused(store: ClientStore, client: Client) -> bool:
+    try:
+        store.add(client)
+    except AccessError:
+        return True
+    return False
+
+
+def check_vtn_store(make: Callable[[], VtnStore]) -> None:
+    """Check every property of `VtnStore`, with two sessions.
+
+    Args:
+        make: Opens the store, empty at first, as another process would.
+
+    Raises:
+        AssertionError: If a check fails.
+    """
+    with make() as store, make() as other:
+        _lists(store, other)
+        _changes(store)
+        _vens(store, other)
+        for text in TEXTS:
+            _any_text(store, text)
+        _parallel(store)
+
+
+def _report(number: int, client: str = "c", **body: Any) -> StoredObject:
+    return StoredObject("REPORT", f"report-{number}", client, number, number, body)
+
+
+def _ven(name: str, client: str = "c") -> StoredObject:
+    return StoredObject("VEN", f"ven-{name}", client, 5, 7, {"venName": name, "x": [1.5, None]})
+
+
+def _resource(name: str, ven: str, client: str = "c") -> StoredObject:
+    body = {"resourceName": name, "venID": f"ven-{ven}"}
+    return StoredObject("RESOURCE", f"{name}-of-{ven}", client, 0, 0, body)
+
+
+def _lists(store: VtnStore, other: VtnStore) -> None:
+    kept = [_report(i, f"c{i % 2}", programID=f"p{i % 3}", eventID="e") for i in range(7)]
+    for one in kept:
+        store.add(one)
+    _expect(store.get("REPORT", "report-3"), kept[3], "an object")
+    _expect(store.get("VEN", "report-3"), None, "an object of another kind")
+    _expect(other.find("REPORT"), kept, "all objects, by another session")
+    _expect(store.find("REPORT", client="c1"), kept[1::2], "objects of a client")
+    _expect(store.find("REPORT", where={"program": "p0"}), kept[::3], "objects of a program")
+    both = {"program": "p0", "event": "other"}
+    _expect(store.find("REPORT", where=both), [], "objects with two columns")
+    _expect(store.find("REPORT", skip=2, limit=3), kept[2:5], "a page")
+    _expect(store.find("REPORT", limit=0), [], "an empty page")
+    _expect(store.find("REPORT", skip=2**31 - 1, limit=50), [], "a page after the last")
+    odd = store.find("REPORT", such=lambda one: one.created % 2 == 1, skip=1, limit=1)
+    _expect(odd, [kept[3]], "a page of those that satisfy a condition")
+    _expect(store.count("REPORT", "c1"), 3, "count of a client")
+
+
+def _changes(store: VtnStore) -> None:
+    first, second = _ven("first"), _ven("second")
+    store.add(first)
+    store.add(second)
+    changed = replace(first, modified=9, body={"venName": "changed"}, client="d")
+    _expect(store.replace(changed), True, "replaced")
+    _expect(store.find("VEN"), [changed, second], "order after a change")
+    _expect(store.replace(replace(first, id="none")), False, "replaced what is not there")
+    _expect(store.remove("VEN", "none"), None, "removed what is not there")
+    _expect(store.remove("REPORT", first.id), None, "removed as another kind")
+    _expect(store.remove("VEN", first.id), changed, "removed")
+    _expect(store.remove("VEN", second.id), second, "removed")
+    _expect(store.find("VEN"), [], "vens after all were removed")
+
+
+def _vens(store: VtnStore, other: VtnStore) -> None:
+    """Names are unique, and resources follow their ven."""
+    for name in "ab":
+        store.add(_ven(name))
+        store.add(_resource("r", name))
+    store.add(_resource("of-business-logic", "a", "someone"))
+    same = replace(_resource("r", "a"), id="another")
+    for taken in (replace(_ven("a", "other"), id="another"), same):
+        _expect(_taken(store.add, taken), True, f"a second {taken.kind} of that name")
+    subscriptions = [
+        StoredObject("SUBSCRIPTION", f"s{i}", "c", 0, 0, {"clientName": "same"}) for i in (1, 2)
+    ]
+    for one in subscriptions:
+        store.add(one)
+    _expect(other.find("SUBSCRIPTION"), subscriptions, "subscriptions of one name")
+    _expect(store.replace(_ven("a", "d")), True, "a ven that becomes another client's")
+    clients = {one.id: one.client for one in other.find("RESOURCE")}
+    wanted = {"r-of-a": "d", "r-of-b": "c", "of-business-logic-of-a": "someone"}
+    _expect(clients, wanted, "clients of resources")
+    renamed = replace(_ven("b", "e"), body={"venName": "a"})
+    _expect(_taken(store.replace, renamed), True, "a ven that takes another's name")
+    _expect(store.find("VEN"), [_ven("a", "d"), _ven("b")], "vens after a refused change")
+    _expect(store.get("RESOURCE", "r-of-b"), _resource("r", "b"), "a resource after it")
+    store.remove("VEN", "ven-a")
+    _expect(other.find("RESOURCE"), [_resource("r", "b")], "resources of a removed ven")
+
+
+def _any_text(store: VtnStore, text: str) -> None:
+    body = {"venName": text, "venID": text, text: [text]}
+    one = StoredObject("VEN", text, text, 1, 2, body)
+    store.add(one)
+    _expect(store.get("VEN", text), one, "an object of any text")
+    found = store.find("VEN", client=text, where={"name": text, "ven": text})
+    _expect(found, [one], "objects found by any text")
+    _expect(store.replace(replace(one, body={"venName": text + "x"})), True, "changed")
+    _expect(store.remove("VEN", text) is None, False, "removed nothing")
+    _expect(store.find("VEN"), [_ven("b")], "other objects")
+
+
+def _parallel(store: VtnStore) -> None:
+    def work(which: int) -> None:
+        for i in range(10):
+            store.add(_report(100 * which + i, f"thread-{which}"))
+            store.find("REPORT", client=f"thread-{which}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(1, 5)))
+    counts = [store.count("REPORT", f"thread-{which}") for which in range(1, 5)]
+    _expect(counts, [10] * 4, "objects of threads")
+
+
+def _taken(act: Callable[[StoredObject], object], one: StoredObject) -> bool:
+    try:
+        act(one)
+    except TakenError:
+        return True
+    return False

@@ -8,6 +8,7 @@ import json
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from hushgrid.service.access.clients import (
 )
 from hushgrid.service.access.store import ClientStore
 from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
+from hushgrid.testing.stores import check_client_store
 
 KEY = b"k" * 32
 NOW = 1_750_000_000.0
@@ -54,12 +56,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres").fresh())
 
 
-@pytest.fixture
-def store(url: str) -> Iterator[ClientStore]:
-    with open_clients(url) as made:
-        yield made
-
-
 def refused(call: Callable[[], Any], kind: str) -> AccessError:
     with pytest.raises(AccessError) as caught:
         call()
@@ -74,50 +70,43 @@ def refused(call: Callable[[], Any], kind: str) -> AccessError:
 # stores
 
 
-def test_a_store_gives_back_what_it_was_given(store: ClientStore, url: str) -> None:
-    first = client("b-meters", "write_readings")
-    second = client("a.ven", ven="VEN 'seven' \"\u00e9\"")
-    store.add(first)
-    store.add(second)
-    assert store.find("b-meters") == first
-    assert store.all() == [second, first]
-    assert store.find("nobody") is None
-    with open_clients(url, create=False) as other:
-        assert other.find("a.ven") == second, "another process sees it"
-        assert other.revoke("a.ven", 7)
-    found = store.find("a.ven")
-    assert found is not None
-    assert found.revoked == 7
-    assert not store.revoke("a.ven", 8), "once"
-    assert not store.revoke("nobody", 8)
+def test_it_is_a_client_store(url: str) -> None:
+    check_client_store(lambda: open_clients(url))
 
 
-def test_an_id_is_used_once(store: ClientStore) -> None:
-    store.add(client())
-    refused(lambda: store.add(client()), "invalid_client")
-    store.revoke("ven-7", 5)
-    assert "used before" in str(refused(lambda: store.add(client()), "invalid_client"))
+class Reborn(ClientStore):
+    """Gives the id of a revoked client away again."""
+
+    def add(self, client: Client) -> None:
+        before = self.find(client.id)
+        if before is None or before.revoked is None:
+            super().add(client)
+
+
+class Slow(ClientStore):
+    """Finds what it found first."""
+
+    def find(self, client: str) -> Client | None:
+        found = super().find(client)
+        return found and replace(found, revoked=None)
+
+
+@pytest.mark.parametrize("broken", [Reborn, Slow])
+def test_a_store_that_breaks_a_rule_is_found(broken: type[ClientStore], tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_client_store(lambda: broken(tmp_path / "clients.sqlite"))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_is_more_than_text(store: ClientStore, text: str) -> None:
-    store.add(client())
-    refused(lambda: store.add(client(text)), "invalid_client")
-    refused(lambda: store.add(client("other", text)), "invalid_scope")
-    if not text.isprintable() or len(text) > 128 or not text:
-        refused(lambda: store.add(client("other", ven=text)), "invalid_client")
-    else:
-        store.add(client("other", ven=text))
-        assert store.find("other") == client("other", ven=text)
-    assert store.find(text) is None
-    assert not store.revoke(text, 1)
-    found = store.find("ven-7")
-    assert found == client()
-
-
-def test_a_client_without_scopes_is_none(store: ClientStore) -> None:
-    none = Client("ven-7", (), KEPT, int(NOW))
-    refused(lambda: store.add(none), "invalid_scope")
+def test_why_a_client_is_refused(text: str, tmp_path: Path) -> None:
+    with open_clients(str(tmp_path / "clients.sqlite")) as store:
+        refused(lambda: store.add(client(text)), "invalid_client")
+        refused(lambda: store.add(client("other", text)), "invalid_scope")
+        refused(lambda: store.add(Client("ven-7", (), KEPT, int(NOW))), "invalid_scope")
+        if not text.isprintable() or len(text) > 128 or not text:
+            refused(lambda: store.add(client("other", ven=text)), "invalid_client")
+        store.add(client())
+        assert "used before" in str(refused(lambda: store.add(client()), "invalid_client"))
 
 
 def test_a_store_that_is_absent_is_said(tmp_path: Path, postgres: Any) -> None:

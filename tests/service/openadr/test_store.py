@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import stat
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hushgrid.errors import VtnError
-from hushgrid.service.openadr.store import StoredObject, TakenError, VtnStore
-from tests.service.openadr.setup import HOSTILE
+from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore
+from hushgrid.testing.stores import check_vtn_store
 from tests.services import Postgres
 
 
@@ -22,12 +20,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'vtn.sqlite'}"
     return str(request.getfixturevalue("postgres").fresh())
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[VtnStore]:
-    with VtnStore(url) as made:
-        yield made
 
 
 def ven(name: str, client: str = "c", number: int = 0) -> StoredObject:
@@ -40,108 +32,44 @@ def report(number: int, client: str = "c", **body: Any) -> StoredObject:
     return StoredObject("REPORT", f"report-{number}", client, number, number, body)
 
 
-def test_what_is_kept_comes_back_in_order(store: VtnStore, url: str) -> None:
-    kept = [report(i, f"c{i % 2}", programID=f"p{i % 3}", eventID="e") for i in range(7)]
-    for one in kept:
-        store.add(one)
-    assert store.get("REPORT", "report-3") == kept[3]
-    assert store.get("VEN", "report-3") is None
-    assert store.find("REPORT") == kept
-    assert store.find("REPORT", client="c1") == kept[1::2]
-    assert store.find("REPORT", where={"program": "p0"}) == kept[::3]
-    assert store.find("REPORT", where={"program": "p0", "event": "other"}) == []
-    assert store.find("REPORT", skip=2, limit=3) == kept[2:5]
-    odd = store.find("REPORT", such=lambda one: one.created % 2 == 1, skip=1, limit=1)
-    assert odd == [kept[3]]
-    assert store.find("REPORT", limit=0) == []
-    assert store.find("REPORT", skip=2**31 - 1, limit=50) == []
-    assert store.count("REPORT", "c1") == 3
-    with VtnStore(url) as other:
-        assert other.find("REPORT") == kept, "another process sees it"
+def test_it_is_a_vtn_store(url: str) -> None:
+    check_vtn_store(lambda: VtnStore(url))
 
 
-def test_what_is_changed_or_removed(store: VtnStore) -> None:
-    first, second = ven("a"), ven("b")
-    store.add(first)
-    store.add(second)
-    changed = replace(first, modified=9, body={"venName": "c"}, client="d")
-    assert store.replace(changed)
-    assert store.find("VEN") == [changed, second]
-    assert not store.replace(replace(first, id="none"))
-    assert store.remove("VEN", "none") is None
-    assert store.remove("REPORT", first.id) is None
-    assert store.remove("VEN", first.id) == changed
-    assert store.find("VEN") == [second]
+class Forgetful(VtnStore):
+    """Leaves resources of a removed ven."""
+
+    def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
+        return super().remove(kind, id) if kind != "VEN" else self._gone(id)
+
+    def _gone(self, ven: str) -> StoredObject | None:
+        kept = self.find("RESOURCE", where={"ven": ven})
+        found = super().remove("VEN", ven)
+        for one in kept:
+            self.add(one)
+        return found
 
 
-def test_names_are_taken_once(store: VtnStore) -> None:
-    store.add(ven("a"))
-    with pytest.raises(TakenError):
-        store.add(ven("a", "other", 1))
-    store.add(ven("b"))
-    with pytest.raises(TakenError):
-        store.replace(replace(ven("b"), body={"venName": "a"}))
-    for i, place in enumerate(("x", "y")):
-        body = {"resourceName": "r", "venID": place}
-        store.add(StoredObject("RESOURCE", f"r{i}", "c", 0, 0, body))
-    with pytest.raises(TakenError):
-        store.add(StoredObject("RESOURCE", "r9", "c", 0, 0, {"resourceName": "r", "venID": "x"}))
-    for i in range(2):
-        store.add(StoredObject("SUBSCRIPTION", f"s{i}", "c", 0, 0, {"clientName": "the same"}))
-    assert len(store.find("VEN")) == 2, "what was refused left nothing"
+class Unfiltered(VtnStore):
+    """Lists objects of every client."""
+
+    def find(self, kind: Kind, *, client: str | None = None, **more: Any) -> list[StoredObject]:
+        assert client is None or client
+        return super().find(kind, **more)
 
 
-def test_a_ven_takes_its_resources_along(store: VtnStore) -> None:
-    store.add(ven("a"))
-    store.add(ven("b"))
-    for name in "ab":
-        body = {"resourceName": "r", "venID": f"ven-{name}-0"}
-        store.add(StoredObject("RESOURCE", f"r-{name}", "c", 0, 0, body))
-    store.remove("VEN", "ven-a-0")
-    assert [one.id for one in store.find("RESOURCE")] == ["r-b"]
+class Generous(VtnStore):
+    """Takes a second object of the same name."""
+
+    def add(self, one: StoredObject) -> None:
+        with suppress(TakenError):
+            super().add(one)
 
 
-def test_a_ven_that_becomes_anothers_takes_its_resources_along(store: VtnStore) -> None:
-    for name in "ab":
-        store.add(ven(name))
-        body = {"resourceName": "r", "venID": f"ven-{name}-0"}
-        store.add(StoredObject("RESOURCE", f"r-{name}", "c", 0, 0, body))
-    body = {"resourceName": "of business logic", "venID": "ven-a-0"}
-    store.add(StoredObject("RESOURCE", "r-other", "someone", 0, 0, body))
-    assert store.replace(ven("a", "d"))
-    assert {one.id: one.client for one in store.find("RESOURCE")} == {
-        "r-a": "d", "r-b": "c", "r-other": "someone",
-    }  # fmt: skip
-    with pytest.raises(TakenError):
-        store.replace(replace(ven("b", "e"), body={"venName": "a"}))
-    assert store.get("RESOURCE", "r-b").client == "c", "all of it or nothing"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("text", [*HOSTILE, ""], ids=repr)
-def test_any_text_is_text(store: VtnStore, text: str) -> None:
-    store.add(ven("other"))
-    one = StoredObject("VEN", text, text, 1, 2, {"venName": text, "venID": text, text: [text]})
-    store.add(one)
-    assert store.get("VEN", text) == one
-    assert store.find("VEN", client=text, where={"name": text, "ven": text}) == [one]
-    assert store.replace(replace(one, body={"venName": text + "x"}))
-    assert store.remove("VEN", text) is not None
-    assert len(store.find("VEN")) == 1
-
-
-def test_threads_share_a_store(store: VtnStore) -> None:
-    def work(which: int) -> None:
-        for i in range(10):
-            store.add(report(100 * which + i, f"c{which}"))
-            store.find("REPORT", client=f"c{which}")
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(store.find("REPORT")) == 40
-    assert all(store.count("REPORT", f"c{i}") == 10 for i in range(4))
+@pytest.mark.parametrize("broken", [Forgetful, Unfiltered, Generous])
+def test_a_store_that_breaks_a_rule_is_found(broken: type[VtnStore], tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_vtn_store(lambda: broken(tmp_path / "vtn.sqlite"))
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
