@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -323,6 +325,8 @@ def behind(tmp_path: Path) -> Iterator[tuple[World, httpx.Client]]:
             "/etc/nginx/mime.types": str(tmp_path / "mime.types"),
             "/var/cache/nginx/pages": str(tmp_path / "pages"),
             "/tmp/nginx.pid": str(tmp_path / "nginx.pid"),
+            "client_header_timeout 10s": "client_header_timeout 1s",
+            "client_body_timeout 30s": "client_body_timeout 1s",
         }.items():
             assert told.count(old) == 1, old
             told = told.replace(old, new)
@@ -349,6 +353,29 @@ def answers(client: httpx.Client) -> bool:
         return client.get("/healthz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /v1/price HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
+    ],
+)
+def test_slow_clients_are_the_proxys(behind: tuple[World, httpx.Client], sent: bytes) -> None:
+    service, client = behind
+    state = service.server._server.server_state
+    before = state.total_requests
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=30) as plain,
+        trust.wrap_socket(plain) as sock,
+    ):
+        sock.sendall(sent)
+        with suppress(ConnectionResetError):
+            assert sock.recv(1000)[:12] in (b"", b"HTTP/1.1 408")
+    assert state.total_requests == before, "the service never saw it"
 
 
 def test_a_price_goes_through_the_proxy_once(behind: tuple[World, httpx.Client]) -> None:

@@ -12,10 +12,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from fastapi.exceptions import RequestValidationError
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -30,7 +32,6 @@ from hushgrid.mechanism.release import Release
 from hushgrid.service.curator import utc
 from hushgrid.service.demo.setting import LIMITS, OPERATOR, Dials
 from hushgrid.service.epoch import epoch_record
-from hushgrid.service.http.common import ParameterError
 from hushgrid.service.http.prices import Channel
 from hushgrid.service.http.sessions import json_only
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -291,6 +292,11 @@ class PanelFigures:
             }
 
 
+class _Dials(BaseModel):
+    epsilon: Annotated[float, Field(ge=LIMITS["epsilon"][0], le=LIMITS["epsilon"][1])]
+    eta: Annotated[float, Field(ge=LIMITS["eta"][0], le=LIMITS["eta"][1])]
+
+
 def demo_routes(
     figures: PanelFigures, channel: Channel, ask: Callable[[Dials], None]
 ) -> list[BaseRoute]:
@@ -313,36 +319,17 @@ def demo_routes(
         return channel.answer(request, TOPIC, retry=2000)
 
     async def day(request: Request) -> Response:
-        dials = _dials(await _body(request))
-        ask(dials)
-        return JSONResponse({"epsilon": dials.epsilon, "eta": dials.eta}, 202)
+        # a page of another origin cannot send JSON without a preflight, which is not answered
+        await json_only(request)
+        try:
+            dials = _Dials.model_validate_json(await request.body(), strict=True)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from None
+        ask(Dials(dials.epsilon, dials.eta))
+        return JSONResponse(dials.model_dump(), 202)
 
     return [
         Route("/demo/state", state, methods=["GET"]),
         Route("/demo/stream", stream, methods=["GET"]),
         Route("/demo/day", day, methods=["POST"]),
     ]
-
-
-async def _body(request: Request) -> Any:
-    # A page of another origin cannot send this type without a preflight, which is not answered.
-    await json_only(request)
-    try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise ParameterError("body", "not JSON", 'send {"epsilon": 1, "eta": 0.05}') from None
-
-
-def _dials(body: Any) -> Dials:
-    if not isinstance(body, dict):
-        raise ParameterError("body", "no object", 'send {"epsilon": 1, "eta": 0.05}')
-    found: dict[str, float] = {}
-    for name, (low, high) in LIMITS.items():
-        value = body.get(name)
-        fix = f"give a number from {low:g} to {high:g}"
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ParameterError(name, None if value is None else str(value), fix)
-        if not low <= value <= high:  # nor is NaN
-            raise ParameterError(name, str(value), fix)
-        found[name] = float(value)
-    return Dials(**found)

@@ -33,16 +33,16 @@ from hushgrid.service.curator import UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Metrics, ZoneStates, conditional, html_page
 from hushgrid.service.http.middleware import (
+    BY_SESSION,
     FORM,
     BodyLimit,
     Callers,
     ReadyPrices,
     SecurityHeaders,
     caller_of,
-    token_or_session_with,
-    token_with,
+    scopes,
 )
-from hushgrid.service.http.operator import Certify, Operator, add_operator, without_ledger
+from hushgrid.service.http.operator import Certify, Operator, add_operator
 from hushgrid.service.http.prices import (
     ZoneName,
     add_feeds,
@@ -128,7 +128,7 @@ def make_app(
     more: Sequence[BaseRoute] = (),
     mode: str = "simulation",
     operator: Operator | None = None,
-    certify: Certify = without_ledger,
+    certify: Certify | None = None,
 ) -> App:
     """Make the app of a process.
 
@@ -235,7 +235,7 @@ def _add_status(
         summary="Metrics for Prometheus.",
         response_class=Response,
         responses={200: {"content": {"text/plain": {}}}},
-        dependencies=[] if http.metrics == "public" else [token_with("operate")],
+        dependencies=[] if http.metrics == "public" else [scopes("operate")],
     )
     async def figures(request: Request) -> Response:
         text = metrics.text(operator=operates(request))
@@ -247,7 +247,7 @@ def _add_status(
         response_description="Records, one a line; docs/ledger.md has the format.",
         response_class=Response,
         responses={200: {"content": {"application/x-ndjson": {}}}, **models.OF_ZONE},
-        dependencies=[token_or_session_with("audit")],
+        dependencies=[BY_SESSION, scopes("audit")],
     )
     async def ledger(zone: ZoneName = None) -> Response:
         name = requested_zone(zone, board.zones)

@@ -145,12 +145,14 @@ async def _on_invalid(request: Request, error: RequestValidationError) -> Respon
     """Answer with the first mistake; values of bodies are not repeated."""
     del request
     found = error.errors()[0]
-    place, *names = found["loc"]
+    place, *names = found["loc"] or ("body",)
     field = names[-1] if names and isinstance(names[-1], str) else place
-    value = None if place == "body" else str(found["input"])
+    missing = found["type"] == "missing"
+    value = None if place == "body" or missing else str(found["input"])
     fix = found["msg"][:1].lower() + found["msg"][1:]
     made = ParameterError(field, value, fix)
-    detail = made.detail if value is not None else f"{field} cannot be used: {fix}."
+    unseen = value is None and not missing
+    detail = f"{field} is not valid; {fix}." if unseen else made.detail
     return problem(400, detail, **made.more)
 
 
@@ -346,40 +348,31 @@ class Metrics:
     """Metrics of a process: `registry` is public, a second one is for operators."""
 
     def __init__(self) -> None:
-        own = self.registry = CollectorRegistry()
-        inside = self._operator = CollectorRegistry()
-        self._releases = Counter(
-            "hushgrid_releases", "Releases since the start.", ["zone", "source"], registry=own
+        self.registry, self._operator = CollectorRegistry(), CollectorRegistry()
+        own: Any = {"registry": self.registry, "namespace": "hushgrid"}
+        inside: Any = {"registry": self._operator, "namespace": "hushgrid"}
+        zone = ["zone"]
+        self._releases = Counter("releases", "Releases since the start.", ["zone", "source"], **own)
+        self._step = Gauge("step", "The zone's last step.", zone, **own)
+        self._spent = Gauge("epsilon_spent", "Loss of the epoch's releases.", zone, **own)
+        self._left = Gauge("epsilon_left", "Budget left.", zone, **own)
+        self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
+        self._errors = Counter("zone_errors", "Passes that failed.", zone, **own)
+        self._failures = Counter(
+            "publisher_failures", "Prices not published at once.", ["publisher"], **own
         )
         self._readings = Counter(
-            "hushgrid_readings", "Readings by what became of them.", ["way", "kind"],
-            registry=inside,
-        )  # fmt: skip
+            "readings", "Readings by what became of them.", ["way", "kind"], **inside
+        )
         self._missing = Gauge(
-            "hushgrid_missing_houses", "Houses missing in the last interval.", ["zone"],
-            registry=inside,
-        )  # fmt: skip
-        self._step = Gauge("hushgrid_step", "The zone's last step.", ["zone"], registry=own)
-        self._spent = Gauge(
-            "hushgrid_epsilon_spent", "Loss of the epoch's releases.", ["zone"], registry=own
-        )
-        self._left = Gauge("hushgrid_epsilon_left", "Budget left.", ["zone"], registry=own)
-        self._open = Gauge("hushgrid_zone_open", "1 while the zone runs.", ["zone"], registry=own)
-        self._failures = Counter(
-            "hushgrid_publisher_failures",
-            "Prices not published at once.",
-            ["publisher"],
-            registry=own,
-        )
-        self._errors = Counter(
-            "hushgrid_zone_errors", "Passes that failed.", ["zone"], registry=own
+            "missing_houses", "Houses missing in the last interval.", zone, **inside
         )
         self._ticks = Histogram(
-            "hushgrid_tick_seconds", "Time of a pass with releases, up to its bucket.", ["zone"],
-            registry=inside, buckets=SECONDS,
+            "tick_seconds", "Time of a pass with releases, up to its bucket.", zone,
+            buckets=SECONDS, **inside,
         )  # fmt: skip
         self._webhooks = Counter(
-            "hushgrid_webhooks", "Attempts to notify subscribers.", ["outcome"], registry=inside
+            "webhooks", "Attempts to notify subscribers.", ["outcome"], **inside
         )
         for outcome in OUTCOMES:
             self._webhooks.labels(outcome)
@@ -418,12 +411,10 @@ class Metrics:
 
     def add_cluster(self) -> None:
         """Add the gauges of several curators."""
-        own = self.registry
-        self._curators = Gauge("hushgrid_curators", "Curators that live.", registry=own)
-        self._held = Gauge("hushgrid_leases", "What this curator runs.", registry=own)
-        self._taken = Gauge(
-            "hushgrid_leases_taken", "Taken since the start from curators that died.", registry=own
-        )
+        own: Any = {"registry": self.registry, "namespace": "hushgrid"}
+        self._curators = Gauge("curators", "Curators that live.", **own)
+        self._held = Gauge("leases", "What this curator runs.", **own)
+        self._taken = Gauge("leases_taken", "Taken since the start from curators that died.", **own)
 
     def cluster(self, curators: int, held: int, taken: int) -> None:
         """Set the live curators, and the leases this curator holds and has taken over."""

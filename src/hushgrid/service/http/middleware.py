@@ -274,17 +274,28 @@ def caller_of(scope: Scope) -> Caller:
     return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
 
 
-async def _by_token(
+async def _session(request: Request, _: Annotated[Any, Depends(SESSION)]) -> None:
+    """Take a session's cookie in place of a token."""
+    caller, headers = caller_of(request.scope), request.scope["headers"]
+    cookie, sessions = session_cookie(headers), request.app.state.sessions
+    if caller.grant is ANONYMOUS and cookie and same_origin(headers, required=False):
+        grant = sessions.cached_grant(cookie)
+        if grant is None:
+            grant = await to_thread.run_sync(sessions.grant, cookie)
+        request.scope["caller"] = caller._replace(grant=grant)
+
+
+async def _authorized(
     request: Request, needed: SecurityScopes, _: Annotated[Any, Depends(BEARER)]
 ) -> None:
     grant, scopes = caller_of(request.scope).grant, " or ".join(needed.scopes)
-    if needed.scopes and grant is ANONYMOUS:
+    if grant is ANONYMOUS:
         raise Refusal(
             401,
             f"The bearer token is missing or unknown; send one that has the scope {scopes}.",
             {"WWW-Authenticate": "Bearer"},
         )
-    if needed.scopes and not grant.may(*needed.scopes):
+    if not grant.may(*needed.scopes):
         raise Refusal(
             403,
             f"The bearer token lacks the scope {scopes}; ask for one that has it.",
@@ -292,45 +303,16 @@ async def _by_token(
         )
 
 
-async def _by_session(
-    request: Request,
-    needed: SecurityScopes,
-    bearer: Annotated[Any, Depends(BEARER)],
-    _: Annotated[Any, Depends(SESSION)],
-) -> None:
-    caller, sessions = caller_of(request.scope), request.app.state.sessions
-    cookie = session_cookie(request.scope["headers"])
-    if (
-        caller.grant is ANONYMOUS
-        and cookie is not None
-        and same_origin(request.scope["headers"], required=False)
-    ):
-        grant = sessions.cached_grant(cookie)
-        if grant is None:
-            grant = await to_thread.run_sync(sessions.grant, cookie)
-        request.scope["caller"] = caller._replace(grant=grant)
-    await _by_token(request, needed, bearer)
+BY_SESSION = Depends(_session)
 
 
-def token_with(*scopes: str) -> Any:
-    """Make a dependency: the caller has a token with one of these scopes.
+def scopes(*names: str) -> Any:
+    """Make a dependency: the caller has one of these scopes.
 
     Args:
-        scopes: one of them is needed.
+        names: one of them is needed.
 
     Returns:
-        The dependency of a route.
+        The dependency of a route; after `BY_SESSION` a session counts as a token.
     """
-    return Security(_by_token, scopes=list(scopes))
-
-
-def token_or_session_with(*scopes: str) -> Any:
-    """Make a dependency as `token_with`; a session's cookie is taken in place of a token.
-
-    Args:
-        scopes: one of them is needed; without any, only the caller is found.
-
-    Returns:
-        The dependency of a route.
-    """
-    return Security(_by_session, scopes=list(scopes))
+    return Security(_authorized, scopes=list(names))

@@ -28,7 +28,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
 from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
-from hushgrid.service.http.middleware import token_or_session_with
+from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
 from hushgrid.service.ledger import open_store
@@ -530,27 +530,12 @@ def _finite(value: float | None) -> float | None:
 Certify = Callable[[str], dict[str, Any]]
 
 
-def without_ledger(zone: str) -> dict[str, Any]:
-    """Refuse a certificate without a ledger.
-
-    Args:
-        zone: id of the zone.
-
-    Returns:
-        Never.
-
-    Raises:
-        HushgridError: always.
-    """
-    raise HushgridError(f"zone {zone!r} has no ledger here; ask a running hushgrid serve.")
-
-
-OPERATOR = [token_or_session_with("operate")]
+OPERATOR = [BY_SESSION, scopes("operate")]
 Format = Annotated[Literal["json", "html"], Query(description="As JSON, or as a page.")]
 
 
 def add_operator(
-    router: APIRouter, operator: Operator, zones: Sequence[str], certify: Certify
+    router: APIRouter, operator: Operator, zones: Sequence[str], certify: Certify | None
 ) -> None:
     """Add the routes of operators. Each has threads of its own: a slow store delays no other.
 
@@ -558,7 +543,7 @@ def add_operator(
         router: gets the routes.
         operator: figures.
         zones: ids of all zones.
-        certify: makes the certificate of a zone, as JSON.
+        certify: makes the certificate of a zone, as JSON; None without a ledger.
     """
     few, some, one = CapacityLimiter(2), CapacityLimiter(4), CapacityLimiter(1)
 
@@ -592,14 +577,17 @@ def add_operator(
             **OF_ZONE,
             **refusals({503: "The ledger cannot be read now."}),
         },
-        dependencies=[token_or_session_with("operate", "audit")],
+        dependencies=[BY_SESSION, scopes("operate", "audit")],
     )
     async def certificate(zone: ZoneName = None, format: Format = "json") -> Any:  # noqa: A002
         name = requested_zone(zone, zones)
+        away = Refusal(503, "The ledger cannot be read now; try again.", RETRY)
+        if certify is None:
+            raise away
         try:
             values = await to_thread.run_sync(certify, name, limiter=one)
         except (HushgridError, OSError):  # a store's message may name a host or a file
-            raise Refusal(503, "The ledger cannot be read now; try again.", RETRY) from None
+            raise away from None
         if format == "json":
             return values
         return html_page(await to_thread.run_sync(report.certificate_page, values))

@@ -25,7 +25,7 @@ from hushgrid.errors import ExtraError, IntakeError, MeterError
 from hushgrid.files.readings import BY_MEDIA_TYPE, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
-from hushgrid.service.http.middleware import token_with
+from hushgrid.service.http.middleware import scopes
 from hushgrid.service.http.models import Answer, Count, refusals
 from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 
@@ -137,7 +137,7 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         responses=refusals(
             dict.fromkeys((400, 408, 413, 415, 503), "The body cannot be taken, or only in part.")
         ),
-        dependencies=[token_with("write_readings")],
+        dependencies=[scopes("write_readings")],
         openapi_extra={
             "requestBody": {"required": True, "content": dict.fromkeys(BY_MEDIA_TYPE, _ANY)}
         },

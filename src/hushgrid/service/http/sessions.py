@@ -25,7 +25,7 @@ from hushgrid.service.http.common import (
     same_origin,
     session_cookie,
 )
-from hushgrid.service.http.middleware import caller_of, token_or_session_with
+from hushgrid.service.http.middleware import BY_SESSION, caller_of
 from hushgrid.service.http.models import refusals
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -231,7 +231,7 @@ def add_session(router: APIRouter, sessions: Sessions, tls: bool) -> None:
         "/v1/session",
         summary="Who is logged in.",
         response_model=models.Session,
-        dependencies=[token_or_session_with()],
+        dependencies=[BY_SESSION],
     )
     async def session(request: Request) -> dict[str, Any]:
         grant = caller_of(request.scope).grant
