@@ -255,19 +255,36 @@ def test_a_dictionary_with_one_long_text_for_many_rows(kind: str, tmp_path: Path
     assert size < 16
 
 
-def test_texts_that_repeat_their_beginning(tmp_path: Path) -> None:
-    """DELTA_BYTE_ARRAY: each value begins with the one before; 90 KB are 1.5 GB."""
-    n = 1500
-    table = as_table(rows_of(n)).set_column(0, "meter_id", pa.array([LONG] * n))
-    data = parquet_of(
-        table, compression="zstd", use_dictionary=False, write_statistics=False,
-        column_encoding={"meter_id": "DELTA_BYTE_ARRAY"},
-    )  # fmt: skip
-    assert len(data) < MIB
-    del table
-    size, text = arrow_peak("parquet", data, tmp_path)
-    assert text == f"0 {n}"
-    assert size < 1000
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_that_may_hold_far_more_than_their_pages(encoding: str, tmp_path: Path) -> None:
+    """Values that begin with the one before, or any number of lengths: not from strangers."""
+    n = 300
+    table = as_table([(f"m{i}", 900 * i, 900, i) for i in range(n)])
+    how = {"use_dictionary": False, "column_encoding": {"meter_id": encoding}}
+    data = parquet_of(table, compression="zstd", **how)
+    assert "'meter_id' may hold far more" in arrow_peak("parquet", data, tmp_path)[1]
+    assert len(parse_parquet(io.BytesIO(data)).readings) == n
+
+
+def test_a_dictionary_that_claims_many_entries(tmp_path: Path) -> None:
+    data = parquet_of(as_table(rows_of(50_000)), compression="none")
+    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(1).dictionary_page_offset
+    file = io.BytesIO(data)
+    file.seek(at)
+    header, end = _thrift_struct(file), file.tell()
+    claimed = data[at:end].replace(
+        b"\x4c\x15" + zigzag(header[7][1]), b"\x4c\x15" + zigzag(2**20 - 1)
+    )
+    assert len(claimed) == end - at
+    assert "page header" in arrow_peak("parquet", data[:at] + claimed + data[end:], tmp_path)[1]
+
+
+@pytest.mark.parametrize("number", [2, 65538])
+def test_a_page_header_with_two_sizes(number: int) -> None:
+    """pyarrow would take the last one."""
+    head = b"\x15\x00\x15\x02\x15\x02\x05" + zigzag(number) + zigzag(2**31 - 1) + b"\x00"
+    with pytest.raises(TypeError):
+        _thrift_struct(io.BytesIO(head))
 
 
 def test_views_of_one_text(tmp_path: Path) -> None:

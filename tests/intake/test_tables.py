@@ -26,9 +26,9 @@ JANUARY = 1356998400  # 2013-01-01T00:00:00Z
 ROWS = [("a", JANUARY, 1800, 115), ("b", JANUARY + 1800, 900, -3)]
 
 
-def parquet_of(table: pa.Table) -> bytes:
+def parquet_of(table: pa.Table, **how: Any) -> bytes:
     out = io.BytesIO()
-    pq.write_table(table, out)
+    pq.write_table(table, out, **how)
     return out.getvalue()
 
 
@@ -285,3 +285,22 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     for parse in (parse_parquet, parse_arrow):
         with pytest.raises(ExtraError, match=r"hushgrid\[intake\]"):
             parse(b"")
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_files_of_many_writers(codec: str, version: str, dictionary: bool) -> None:
+    """Several row groups and pages, checksums, statistics, nulls: every page is found."""
+    rows = [(f"m{i % 50}", 900 * i, 900, i) for i in range(6000)]
+    table = as_table(rows)
+    wh = [None if i % 1000 == 7 else i for i in range(6000)]
+    data = parquet_of(
+        table.set_column(3, "wh", pa.array(wh, pa.int64())),
+        compression=codec, data_page_version=version, use_dictionary=dictionary,
+        row_group_size=2500, data_page_size=2000, write_page_checksum=dictionary,
+        write_statistics=not dictionary, write_page_index=dictionary,
+    )  # fmt: skip
+    found = parse_parquet(data)
+    assert list(found.readings.rows()) == [row for row in rows if row[3] % 1000 != 7]
+    assert found.malformed == 6

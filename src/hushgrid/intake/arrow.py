@@ -183,8 +183,9 @@ def _field(data: bytes, table: int, number: int) -> int:
 # ---- Parquet files
 
 _ROWS = 1 << 17  # in a batch
-_CODED = (0, 2, 8)  # encodings that can be read as a dictionary: plain, and two by one
+_CODED = {0, 2, 8}  # encodings that can be read as a dictionary: plain, and two by one
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # types of a page
+_DETAILS = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # fields: details, encoding
 
 
 def parse_parquet(source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL) -> Parsed:
@@ -206,7 +207,8 @@ def parquet_batches(
     """The readings of a Parquet file, some 100,000 rows at a time.
 
     Args:
-        source: Its bytes, or an open file that can seek.
+        source: Its bytes, or an open file that can seek. Of bytes, which others may have sent,
+            texts must be encoded plain or with a dictionary, so that memory is bounded.
         mapping: Names and forms of the columns.
 
     Yields:
@@ -226,11 +228,16 @@ def parquet_batches(
     try:
         opened = parquet.ParquetFile(file, **limits)
         names = Table(opened.schema_arrow, mapping).names
-        texts = [name for name in names if _is_text(opened.schema_arrow.field(name).type)]
-        texts, rows = _bounded(file, opened.metadata, names, texts)
-        opened = parquet.ParquetFile(file, read_dictionary=texts, **limits)
+        texts = {name for name in names if _is_text(opened.schema_arrow.field(name).type)}
+        unbounded = _unbounded(file, opened.metadata, names, texts)
+        if unbounded and isinstance(source, bytes):
+            raise IntakeError(
+                f"Parquet column {min(unbounded)!r} may hold far more than its pages; write it"
+                " plain or with a dictionary, or open the file."
+            )
+        opened = parquet.ParquetFile(file, read_dictionary=list(texts - unbounded), **limits)
         table = Table(opened.schema_arrow, mapping)
-        for batch in opened.iter_batches(rows, columns=names, use_threads=False):
+        for batch in opened.iter_batches(_ROWS, columns=names, use_threads=False):
             yield table.parsed(batch)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, IntakeError):
@@ -240,33 +247,31 @@ def parquet_batches(
         ) from None
 
 
-def _bounded(
-    file: BinaryIO, metadata: pa.FileMetaData, names: list[str], texts: list[str]
-) -> tuple[list[str], int]:
-    """Columns to read as dictionaries, and rows of a batch, so that memory is bounded.
+def _unbounded(
+    file: BinaryIO, metadata: pa.FileMetaData, names: list[str], texts: set[str]
+) -> set[str]:
+    """Check all pages of some columns; those columns whose values may take any memory.
 
-    A page may hold one long value for many rows. Read as a dictionary, it stays one; otherwise
-    fewer rows are read at once.
+    A page may hold one long value for many rows. Read as a dictionary it stays one, but not every
+    encoding can be read so.
     """
-    coded = set(texts)
-    longest: dict[str, int] = {}  # [bytes]
+    found = set()
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             name = chunk.path_in_schema
-            for size, encoding in _pages(file, chunk) if name in names else ():
-                if encoding not in _CODED:
-                    coded.discard(name)
-                if chunk.physical_type == "BYTE_ARRAY":
-                    longest[name] = max(size, longest.get(name, 1))
-    most = max((size for name, size in longest.items() if name not in coded), default=1)
-    return list(coded), max(1, min(_ROWS, 4 * LIMIT // most))
+            if name not in names:
+                continue
+            encodings = set(_encodings(file, chunk))
+            if chunk.physical_type == "BYTE_ARRAY" and not (name in texts and encodings <= _CODED):
+                found.add(name)
+    return found
 
 
-def _pages(file: BinaryIO, chunk: pa.ColumnChunkMetaData) -> Iterator[tuple[int, int | None]]:
-    """Decompressed size [bytes] and encoding of each page of a column chunk.
+def _encodings(file: BinaryIO, chunk: pa.ColumnChunkMetaData) -> Iterator[int]:
+    """Check the pages of a column chunk; the encoding of each.
 
-    pyarrow allocates the size that a page header claims and has no way to ask for it before. The
-    size in the file's own metadata may be another.
+    pyarrow allocates what a page header claims and has no way to ask for the claim before. The
+    size in the metadata of the file may be another.
     """
     at, values, sound = chunk.data_page_offset, 0, False
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
@@ -276,17 +281,19 @@ def _pages(file: BinaryIO, chunk: pa.ColumnChunkMetaData) -> Iterator[tuple[int,
         try:
             header = _thrift_struct(file)
             kind, size, compressed = header[1], header[2], header[3]
-            page = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, 0), {})
-            values += page[1] if kind in (_DATA, _DATA_V2) else 0
+            details, encoding = _DETAILS[kind]
+            page = header[details]
             at = file.tell() + compressed
-            sound = size >= 0 and compressed >= 0
+            # an entry of a dictionary takes a byte at least
+            sound = min(size, compressed) >= 0 and (kind != _DICTIONARY or page[1] <= size)
+            values += page[1] if kind != _DICTIONARY else 0
         except (TypeError, LookupError, RecursionError):
             sound = False
         if not sound:
             raise IntakeError("input is not a sound Parquet file (page header); give another copy.")
         if size > LIMIT:
             raise IntakeError("Parquet file has a page beyond 64 MiB; write it with smaller pages.")
-        yield size, page.get(4 if kind == _DATA_V2 else 2)
+        yield page[encoding]
 
 
 def _thrift_struct(file: BinaryIO) -> dict[int, Any]:
@@ -295,7 +302,7 @@ def _thrift_struct(file: BinaryIO) -> dict[int, Any]:
     number = 0
     while head := file.read(1)[0]:
         number = number + (head >> 4) if head >> 4 else _zigzag(file)
-        if number in fields:
+        if number in fields or not 0 < number < 100:  # Thrift would take 65538 for 2
             raise TypeError
         fields[number] = _thrift_value(file, head & 15)
     return fields
