@@ -32,9 +32,11 @@ OPTIONS = (
     "--type-overrides", json.dumps({"DateTime": f"{BASE}.DateTime"}),
     "--type-mappings", "uri=string",
     "--use-annotated", "--use-type-alias", "--enum-field-as-literal=all", "--use-title-as-name",
+    "--use-default",
     "--custom-file-header", HEADER, "--formatters=builtin",
 )  # fmt: skip
 TEXTS = {"description", "summary", "example", "tags"}
+PAGE = {"skip": {"default": 0, "maximum": 2**31 - 1}, "limit": {"default": 50}}
 URL = r"^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!-~]*)?$"
 
 
@@ -70,8 +72,9 @@ def corrected(book: dict[str, Any]) -> dict[str, Any]:
     operation["properties"]["bearerToken"] |= {"pattern": "^[!-~]*$", "maxLength": 4096}
     for path in book["paths"].values():
         for parameter in path.get("get", {}).get("parameters", ()):
-            if parameter["name"] == "skip":
-                parameter["schema"]["maximum"] = 2**31 - 1
+            if parameter["name"] in PAGE:
+                parameter["required"] = True  # it has a default, and is never null
+                parameter["schema"] |= PAGE[parameter["name"]]
     return book
 
 

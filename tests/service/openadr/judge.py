@@ -10,13 +10,16 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import httpx
 import yaml
-from jsonschema import Draft4Validator
+from jsonschema import Draft4Validator, Draft202012Validator
 
-from hushgrid.service.openadr.app import BASE, description
+from hushgrid.service.clock import SystemClock
+from hushgrid.service.openadr.app import make_vtn
+from hushgrid.service.openadr.objects import PublicObjects
+from hushgrid.service.prices import History
 
 STANDARD = Path(__file__).parents[4] / "shared" / "spec" / "openadr-3.1.0.yaml"
 _VALIDATORS: dict[tuple[int, str], Any] = {}
@@ -45,9 +48,44 @@ def standard() -> dict[str, Any] | None:
 
 
 @cache
-def ours() -> dict[str, Any]:
-    made: dict[str, Any] = _plain(description(BASE))
-    return made
+def ours(*, anonymous: bool = True) -> dict[str, Any]:
+    public, none = PublicObjects(History(()), SystemClock()), cast(Any, None)
+    return make_vtn(public, none, none, anonymous=anonymous).openapi()
+
+
+class Operation(NamedTuple):
+    """A route as the description has it."""
+
+    name: str
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    public: bool
+    closed: bool
+    query: frozenset[str]
+    body: bool
+
+
+def operations() -> list[Operation]:
+    made = []
+    for path, item in ours(anonymous=False)["paths"].items():
+        for method, one in item.items():
+            public = "security" not in ours()["paths"][path][method]
+            closed = not any(status.startswith("2") for status in one["responses"])
+            asked = one.get("parameters", ())
+            made.append(
+                Operation(
+                    one["operationId"],
+                    method.upper(),
+                    path,
+                    tuple(scope for each in one.get("security", ()) for scope in each["oauth2"]),
+                    public and not closed,
+                    closed,
+                    frozenset(each["name"] for each in asked if each["in"] == "query"),
+                    "requestBody" in one,
+                )
+            )
+    return [one for one in made if not one.path.startswith("/auth")]
 
 
 def _plain(node: Any) -> Any:
@@ -75,7 +113,7 @@ def judged(answer: httpx.Response, path: str) -> None:
 
 def schema_of(book: dict[str, Any], answer: httpx.Response, path: str) -> dict[str, Any]:
     method, status = answer.request.method.lower(), answer.status_code
-    problem = {"$ref": "#/components/schemas/problem"}
+    problem = {"$ref": f"#/components/schemas/{'Problem' if book is ours() else 'problem'}"}
     for template, item in book["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path) and "{" not in path:
             operation = item.get(method)
@@ -96,13 +134,14 @@ def check(book: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
     key = (id(book), json.dumps(schema, sort_keys=True))
     if key not in _VALIDATORS:
         root = {"allOf": [schema], "components": book["components"]}
-        _VALIDATORS[key] = Draft4Validator(root, format_checker=Draft4Validator.FORMAT_CHECKER)
+        judge = Draft202012Validator if book is ours() else Draft4Validator
+        _VALIDATORS[key] = judge(root, format_checker=judge.FORMAT_CHECKER)
     for error in _VALIDATORS[key].iter_errors(value):
         raise error
 
 
 def check_as(name: str, value: Any) -> None:
     """Hold a value against a schema of the standard and of ours, where they have it."""
-    for book in (ours(), standard()):
-        if book is not None and name in book["components"]["schemas"]:
-            check(book, {"$ref": f"#/components/schemas/{name}"}, value)
+    for book, known in ((ours(), name[0].upper() + name[1:]), (standard(), name)):
+        if book is not None and known in book["components"]["schemas"]:
+            check(book, {"$ref": f"#/components/schemas/{known}"}, value)

@@ -12,13 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from openapi_spec_validator import validate
 from schemathesis.generation import GenerationMode
 
-from hushgrid.service.openadr.app import BASE, OPERATIONS, description
+from hushgrid.service.openadr.app import BASE
+from tests.service.openadr.judge import operations, ours
 from tests.service.openadr.setup import World
 
 EXAMPLES = int(
     os.environ.get("HUSHGRID_EXAMPLES", "5")
 )  # of each operation that fit its schema, and as many that do not
-SCHEMA = schemathesis.openapi.from_dict(description(BASE))
+SCHEMA = schemathesis.openapi.from_dict(ours())
 DESCRIBED = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
 
 
@@ -50,7 +51,7 @@ def test_whatever_is_sent_the_answer_is_described(
 
 def test_the_description_is_openapi_and_names_every_operation(vtn: World) -> None:
     found = httpx.get(f"{vtn.url}/openapi.json").json()
-    assert found == description(BASE)
+    assert found == ours()
     validate(found)
     named = {
         operation["operationId"]
@@ -58,5 +59,5 @@ def test_the_description_is_openapi_and_names_every_operation(vtn: World) -> Non
         for method, operation in path.items()
         if method != "parameters"
     }
-    assert named == {one.name for one in OPERATIONS} | {"getAuthServerInfo", "fetchToken"}
+    assert named == {one.name for one in operations()} | {"getAuthServerInfo", "fetchToken"}
     assert found["servers"] == [{"url": BASE}]

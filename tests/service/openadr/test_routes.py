@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from hushgrid.service.access.clients import SCOPES
-from hushgrid.service.openadr.app import OPERATIONS, Operation
 from hushgrid.service.openadr.objects import event_id, event_of
-from tests.service.openadr.judge import standard
+from hushgrid.service.openadr.store import StoredObject
+from tests.service.openadr.judge import Operation, operations, standard
 from tests.service.openadr.setup import (
     FIRST,
     HOSTILE,
@@ -28,7 +28,11 @@ from tests.service.openadr.setup import (
     world,
 )  # fmt: skip
 
+SURROGATE = "\ud800"
+
 # ---- the matrix
+
+OPERATIONS = operations()
 
 
 def test_the_table_is_the_standards() -> None:
@@ -44,12 +48,12 @@ def test_the_table_is_the_standards() -> None:
     assert {(one.method, one.path): one.name for one in OPERATIONS} == theirs
     for one in OPERATIONS:
         asked = book["paths"][one.path][one.method.lower()].get("parameters", ())
-        assert {name for name, _ in one.query} == {each["name"] for each in asked}, one.name
+        assert one.query == {each["name"] for each in asked}, one.name
 
 
 BODIES: dict[str, Any] = {
-    "venRequest": ven(), "resourceRequest": resource("x"),
-    "subscriptionRequest": subscription(), "reportRequest": report(),
+    "vens": ven(), "resources": resource("x"),
+    "subscriptions": subscription(), "reports": report(),
 }  # fmt: skip
 # the standard's scope of each operation; read_bl, which it uses undeclared, is read_all here
 WANTED = {
@@ -73,7 +77,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_every_route_wants_one_of_its_scopes(closed: World, one: Operation) -> None:
     path = one.path.replace("{programID}", "elm-street").replace("{eventID}", "none")
     path = path.replace("{", "").replace("}", "")
-    body = None if one.body is None else BODIES[one.body]
+    body = BODIES[one.path.split("/")[1]] if one.body else None
     answer = closed.ask(one.method, path, json=body)
     assert answer.status_code == (403 if one.closed else 401)
     assert one.closed or answer.headers["www-authenticate"] == "Bearer"
@@ -93,7 +97,7 @@ def test_anonymous_readers_see_prices_and_nothing_else(vtn: World) -> None:
         path = path.replace("{", "").replace("}", "")
         if one.closed:
             continue
-        body = None if one.body is None else BODIES[one.body]
+        body = BODIES[one.path.split("/")[1]] if one.body else None
         status = vtn.ask(one.method, path, json=body).status_code
         assert (status != 401) == one.public, one.name
     assert {one.path.split("/")[1] for one in OPERATIONS if one.public} == {
@@ -191,7 +195,7 @@ def test_of_several_prices_for_one_interval_the_newest_comes_first(tmp_path: Any
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=51", "limit=-1", "limit=x", "skip=-1", "skip=2147483648", "skip=1.0", "active=maybe",
+    ["limit=51", "limit=-1", "limit=x", "skip=-1", "skip=2147483648", "skip=1.5", "active=maybe",
      "programID=a/b", "programID=", "limit=1&limit=2", "targets=", "skip=１", "limit="],
 )  # fmt: skip
 def test_parameters_that_do_not_fit_are_refused(vtn: World, query: str) -> None:
@@ -383,6 +387,42 @@ def test_nulls_mean_absent(vtn: World) -> None:
     made(vtn, "/subscriptions", subscription(programID=None, targets=None), "ven-1")
 
 
+def test_nested_members_are_kept_to_a_depth(vtn: World) -> None:
+    def nested(depth: int) -> Any:
+        return json.loads('{"a":' * depth + "1" + "}" * depth)
+
+    one = made(vtn, "/reports", report(other=nested(150)), "ven-1")
+    assert vtn.get(f"/reports/{one['id']}", "ven-1").json()["other"] == nested(150)
+    assert vtn.post("/reports", report(other=nested(250)), "ven-1").status_code == 400
+    vtn.delete(f"/reports/{one['id']}", "ven-1")
+
+
+def test_numbers_are_those_of_json(vtn: World) -> None:
+    descriptor = {"objectType": "REPORT_PAYLOAD_DESCRIPTOR", "payloadType": "USAGE"}
+    for value, status in ((3, 201), (3.0, 201), ("3", 400), (True, 400), (3.5, 400), (101, 400)):
+        body = report(payloadDescriptors=[descriptor | {"confidence": value}])
+        answer = vtn.post("/reports", body, "ven-1")
+        assert answer.status_code == status, value
+        if status == 201:
+            vtn.delete(f"/reports/{answer.json()['id']}", "ven-1")
+
+
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [("2026-01-31T12:00:00Z", 201), ("2026-01-31t12:00:00.123+01:30", 201),
+     ("2026-02-30T12:00:00Z", 400), ("2026-01-31T12:00:00", 400), ("2026-01-31 12:00:00Z", 400),
+     ("1769860800", 400), (1769860800, 400), ("2026-01-31T24:00:00Z", 400)],
+)  # fmt: skip
+def test_times_are_those_of_rfc_3339(vtn: World, start: Any, status: int) -> None:
+    body = report()
+    body["resources"][0]["intervalPeriod"] = {"start": start}
+    answer = vtn.post("/reports", body, "ven-1")
+    assert answer.status_code == status
+    if status == 201:
+        assert answer.json()["resources"][0]["intervalPeriod"] == {"start": start}
+        vtn.delete(f"/reports/{answer.json()['id']}", "ven-1")
+
+
 def test_large_bodies_are_refused(vtn: World) -> None:
     body = json.dumps(report(reportName="a" * (1 << 20))).encode()
     assert vtn.ask("POST", "/reports", "ven-1", content=body).status_code == 413
@@ -395,7 +435,7 @@ def test_large_bodies_are_refused(vtn: World) -> None:
 
 def test_hostile_text_is_text_in_every_field(tmp_path: Any) -> None:
     with world(tmp_path) as vtn:
-        for i, text in enumerate(HOSTILE):
+        for i, text in enumerate(one for one in HOSTILE if one != SURROGATE):
             values = [{"type": text, "values": [text, {"x": 1, "y": 2}, True, 0.5]}]
             one = made(vtn, "/vens", ven(text, attributes=values, other={text: text}), "ven-1")
             assert one["venName"] == text
@@ -411,21 +451,28 @@ def test_hostile_text_is_text_in_every_field(tmp_path: Any) -> None:
                  "readingType": text, "accuracy": None, "confidence": 3}
             ]  # fmt: skip
             used = made(vtn, "/reports", body, "ven-1")
-            where = text.encode("utf-8", "replace").decode()
             for path, name, found in (
                 ("/vens", "venName", one), ("/resources", "resourceName", thing),
                 ("/subscriptions", "clientName", hook), ("/reports", "clientName", used),
             ):  # fmt: skip
-                answer = vtn.get(path, "ven-1", params={name: where})
-                assert answer.json() == ([found] if where == text else [])
+                assert vtn.get(path, "ven-1", params={name: text}).json() == [found]
                 assert vtn.get(f"{path}/{found['id']}", "ven-1").json() == found
                 assert len(vtn.get(path, "ven-1").json()) == i + 1, "nothing else went"
             for name in ("programID", "eventID", "venID", "objects", "targets", "skip", "active"):
                 for path in ("/reports", "/resources", "/subscriptions", "/events", "/vens"):
-                    assert vtn.get(path, "ven-1", params={name: where}).status_code in (200, 400)
+                    assert vtn.get(path, "ven-1", params={name: text}).status_code in (200, 400)
             for path in ("/vens", "/programs", "/events", "/reports"):
-                place = f"{path}/{quote(where, safe='')}"
+                place = f"{path}/{quote(text, safe='')}"
                 assert vtn.get(place, "ven-1").status_code == 404
+
+
+def test_a_surrogate_is_no_text_but_one_stored_before_is_read(tmp_path: Any) -> None:
+    with world(tmp_path) as vtn:
+        assert vtn.post("/vens", ven(SURROGATE), "ven-1").status_code == 400
+        assert vtn.post("/vens", ven(other={SURROGATE: 1}), "ven-1").status_code == 400
+        vtn.store.add(StoredObject("VEN", "a", "ven-1", 0, 0, {"venName": SURROGATE}))
+        assert vtn.get("/vens", "ven-1").json() == [vtn.get("/vens/a", "ven-1").json()]
+        assert vtn.get("/vens/a", "ven-1").json()["venName"] == SURROGATE
 
 
 def test_reports_reach_no_log(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -436,6 +483,11 @@ def test_reports_reach_no_log(tmp_path: Any, caplog: pytest.LogCaptureFixture) -
         refused = vtn.post("/reports", broken, "ven-1")
         assert refused.status_code == 400
         assert "31337" not in refused.text
+        assert "resources.0.intervals.0.id" in refused.json()["detail"]
+        refused = vtn.post("/vens", {"objectType": "31337", "venName": "a"}, "ven-1")
+        assert refused.status_code == 400
+        assert "31337" not in refused.text
+        assert "'VEN_VEN_REQUEST'" in refused.json()["detail"]
         assert "31337" in vtn.get(f"/reports/{one['id']}", "ven-1").text
         for path in ("/programs", "/events", "/notifiers", "/openapi.json"):
             assert b"31337" not in vtn.http.get(path).content

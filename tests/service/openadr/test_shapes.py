@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.errors import ServiceError
+from hushgrid.service.clock import SystemClock
 from hushgrid.service.openadr.objects import (
     PublicObjects,
     duration,
@@ -92,7 +93,7 @@ def test_zones_have_programs_of_their_own(names: set[str]) -> None:
 def test_zones_that_would_share_a_program_are_refused() -> None:
     other = program_id("Elm Street 3")
     with pytest.raises(ServiceError, match="same program"):
-        PublicObjects(History([service("Elm Street 3", 1), service(other, 1)]))
+        PublicObjects(History([service("Elm Street 3", 1), service(other, 1)]), SystemClock())
 
 
 @given(

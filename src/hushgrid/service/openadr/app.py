@@ -1,70 +1,55 @@
-"""The VTN over HTTP: its operations and scopes, OAuth2 tokens, description, webhooks and MQTT.
+"""The VTN over HTTP: routes, scopes, OAuth 2 tokens, webhooks and MQTT.
 
-`OPERATIONS` is the one table of routes; the description is made from it. Errors are OpenADR
-Problems. Programs and events come from the ledger: their writing operations are closed.
+The models of `models` describe the routes. Errors are OpenADR Problems. Programs and events come
+from the ledger: their writing operations are closed.
 """
-
-from __future__ import annotations
 
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from typing import Annotated, Any, Self
 
-from anyio import CapacityLimiter, to_thread
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Mount, Route
+from fastapi import Body, Depends, FastAPI, Query, Security
+from fastapi import Path as PathParameter
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from fastapi.security import OAuth2, SecurityScopes
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
 
 from hushgrid.errors import AccessError, VtnError
 from hushgrid.files.deployment import OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
-from hushgrid.service.http.common import Refusal
+from hushgrid.service.http.common import ERRORS, RETRY, Refusal, openadr_problem, problem
 from hushgrid.service.http.middleware import caller_of
+from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.mqtt import MqttOut
+from hushgrid.service.openadr import models
 from hushgrid.service.openadr.objects import (
-    KEYS,
-    Call,
     Objects,
     PublicObjects,
-    VtnRefusal,
-    answer,
     event_of,
     notification,
-    problem,
     program_id,
     to_json,
     topics,
-)
-from hushgrid.service.openadr.schemas import (
-    ANSWERS,
-    KINDS,
-    LIMIT,
-    NAME,
-    OBJECT_ID,
-    REQUESTS,
-    SKIP,
-    Schema,
-    SchemaError,
-    array_of,
-    enum_of,
-    parse_json,
-    reference,
-    validate,
 )
 from hushgrid.service.openadr.store import Kind, VtnStore
 from hushgrid.service.openadr.webhooks import Callback, Note, Webhooks
 from hushgrid.service.prices import History
 
+log = logging.getLogger("hushgrid.openadr")
+
+BASE = "/openadr3/3.1.0"
 _FRESH = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -80,309 +65,224 @@ def _token_refusal(error: AccessError) -> Response:
         headers["WWW-Authenticate"] = 'Basic realm="hushgrid"'
         if error.wait:
             headers["Retry-After"] = str(math.ceil(error.wait))
-    return answer({"error": word, "error_description": str(error)}, status, headers)
+    body = {"error": word, "error_description": str(error)}
+    return JSONResponse(body, status, headers)
 
 
-PAGE: dict[str, Schema] = {"skip": SKIP, "limit": LIMIT}
-TARGETED: dict[str, Schema] = {"targets": array_of(NAME)}
-PUBLIC = ("read_targets", "read_all", "read_ven_objects", "operate")
-OWN = ("read_ven_objects", "read_all", "operate")
-TOPICS = "/notifiers/mqtt/topics"
+# ---- bodies, answers and errors
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method on one path.
-
-    Attributes:
-        name: operationId of the standard.
-        method: HTTP method.
-        path: path under `BASE`, with parameters in braces.
-        scopes: one of them is needed.
-        public: no scope is needed while anonymous reading is on.
-        closed: always refused; programs and events come from the ledger.
-        query: known parameters and their schemas.
-        body: name of the request's schema in `REQUESTS`.
-        answer: name of the answer's schema in `ANSWERS`.
-        many: the answer is a list.
-        status: HTTP status of success.
-    """
-
-    name: str
-    method: str
-    path: str
-    scopes: tuple[str, ...] = ()
-    public: bool = False
-    closed: bool = False
-    query: tuple[tuple[str, Schema], ...] = ()
-    body: str | None = None
-    answer: str = "problem"
-    many: bool = False
-    status: int = 200
+class _Request(Request):
+    async def json(self) -> Any:
+        """Parse the body; JSON has finite numbers only, nested in at most 200 levels."""
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise Refusal(400, "The body is compressed; send it as it is.")
+        value = from_json(await self.body(), allow_inf_nan=False)
+        to_json(value)  # 1e999 is no finite number
+        return value
 
 
-def _read(
-    name: str, path: str, scopes: tuple[str, ...], answer: str, public: bool = False
-) -> Operation:
-    return Operation(name, "GET", path, scopes, public, answer=answer)
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return the handler of requests, with bodies as `_Request` reads them."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            answer: Response = await handler(_Request(request.scope, request.receive))
+            return answer
+
+        return handle
 
 
-def _list(
-    name: str, path: str, scopes: tuple[str, ...], answer: str, public: bool, **query: Schema
-) -> Operation:
-    known = tuple((query | PAGE).items())
-    return Operation(name, "GET", path, scopes, public, query=known, answer=answer, many=True)
+class _Answer(JSONResponse):
+    """An answer in ASCII: stored texts may have surrogates, which UTF-8 lacks."""
+
+    def render(self, content: Any) -> bytes:
+        return to_json(content)
 
 
-def _writes(what: str, plural: str, key: str, scope: str) -> tuple[Operation, ...]:
-    title, request, one = what.capitalize(), f"{what}Request", f"/{plural}/{{{key}}}"
-    title = "VenResource" if what == "resource" else title
-    made = "createResource" if what == "resource" else f"create{title}"
-    return (
-        Operation(made, "POST", f"/{plural}", (scope,), body=request, answer=what, status=201),
-        Operation(f"update{title}", "PUT", one, (scope,), body=request, answer=what),
-        Operation(f"delete{title}", "DELETE", one, (scope,), answer=what),
-    )
+async def _on_invalid(request: Request, error: RequestValidationError) -> Response:
+    """Answer with the first mistake: which member, and what it should be, never its value."""
+    del request
+    found = error.errors()[0]
+    place, *names = found["loc"]
+    if place == "path":
+        return problem(404, "There is no object of such an id; ids are letters, digits, - and _.")
+    should = found["msg"]
+    if found["type"].startswith("union_tag"):
+        should = f"objectType should be {found['ctx'].get('expected_tags', 'given')}"
+    where = ".".join(map(str, names)) or "The body"
+    return problem(400, f"{where} cannot be used: {should}; send JSON as it is described.")
 
 
-def _closed(what: str, plural: str, key: str) -> tuple[Operation, ...]:
-    title, one = what.capitalize(), f"/{plural}/{{{key}}}"
-    return (
-        Operation(f"create{title}", "POST", f"/{plural}", closed=True),
-        Operation(f"update{title}", "PUT", one, closed=True),
-        Operation(f"delete{title}", "DELETE", one, closed=True),
-    )
+async def _on_store_error(request: Request, error: VtnError) -> Response:
+    del request
+    log.error("vtn store away", extra={"error": type(error).__name__})
+    return problem(503, "The store cannot be used now; try again later.", RETRY)
 
 
-def _topics(name: str, path: str, scopes: tuple[str, ...], public: bool = False) -> Operation:
-    return Operation(
-        f"listAllMqttNotifierTopics{name}", "GET", f"{TOPICS}/{path}", scopes, public,
-        answer="notifierTopicsResponse",
-    )  # fmt: skip
+def _for_openadr(handler: Callable[..., Any]) -> Callable[..., Any]:
+    async def answer(request: Request, error: Exception) -> Response:
+        return openadr_problem(await handler(request, error))
+
+    return answer
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    _list("searchAllPrograms", "/programs", PUBLIC, "program", True, **TARGETED),
-    _read("searchProgramByProgramId", "/programs/{programID}", PUBLIC, "program", public=True),
-    *_closed("program", "programs", "programID"),
-    _list(
-        "searchAllEvents", "/events", PUBLIC, "event", True,
-        programID=OBJECT_ID, active={"type": "boolean"}, **TARGETED,
-    ),
-    _read("searchEventsByID", "/events/{eventID}", PUBLIC, "event", public=True),
-    *_closed("event", "events", "eventID"),
-    _list(
-        "searchAllReports", "/reports", OWN, "report", False,
-        programID=OBJECT_ID, eventID=OBJECT_ID, clientName=NAME,
-    ),
-    _read("searchReportsByReportID", "/reports/{reportID}", OWN, "report"),
-    *_writes("report", "reports", "reportID", "write_reports"),
-    _list(
-        "searchSubscriptions", "/subscriptions", OWN, "subscription", False,
-        programID=OBJECT_ID, clientName=NAME, objects=array_of(enum_of(*KINDS)),
-    ),
-    _read("searchSubscriptionByID", "/subscriptions/{subscriptionID}", OWN, "subscription"),
-    *_writes("subscription", "subscriptions", "subscriptionID", "write_subscriptions"),
-    _list("searchVens", "/vens", OWN, "ven", False, venName=NAME, **TARGETED),
-    _read("searchVenByID", "/vens/{venID}", OWN, "ven"),
-    *_writes("ven", "vens", "venID", "write_vens"),
-    _list(
-        "searchVenResources", "/resources", OWN, "resource", False,
-        resourceName=NAME, venID=OBJECT_ID, **TARGETED,
-    ),
-    _read("searchVenResourceByID", "/resources/{resourceID}", OWN, "resource"),
-    *_writes("resource", "resources", "resourceID", "write_vens"),
-    _read("listAllNotifiers", "/notifiers", PUBLIC, "notifiersResponse", public=True),
-    _topics("Programs", "programs", PUBLIC, True),
-    _topics("Program", "programs/{programID}", PUBLIC, True),
-    _topics("Events", "events", PUBLIC, True),
-    _topics("ProgramEvents", "programs/{programID}/events", PUBLIC, True),
-    _topics("Reports", "reports", ("read_all", "operate")),
-    _topics("Subscriptions", "subscriptions", ("read_all", "operate")),
-    _topics("Vens", "vens", ("read_all", "operate")),
-    _topics("Ven", "vens/{venID}", OWN),
-    _topics("Resources", "resources", ("read_all", "operate")),
-    _topics("VenEvents", "vens/{venID}/events", OWN),
-    _topics("VenPrograms", "vens/{venID}/programs", OWN),
-    _topics("VenResources", "vens/{venID}/resources", OWN),
-)  # fmt: skip
-
-
-_ERRORS = {
-    "400": "does not match the schema", "401": "no valid token",
-    "403": "not allowed for this client", "404": "no such object is visible to this client",
-    "409": "the name is in use", "413": "too large", "503": "temporarily unavailable",
+_TEXTS = {
+    400: "does not match the schema", 401: "no valid token", 403: "not allowed for this client",
+    404: "no such object is visible to this client", 409: "the name is in use", 413: "too large",
+    503: "temporarily unavailable",
 }  # fmt: skip
 
 
-@cache
-def description(base: str) -> dict[str, Any]:
-    """Make the OpenAPI description from the table of operations.
-
-    Args:
-        base: path where the VTN is served.
-
-    Returns:
-        The OpenAPI document.
-    """
-    paths: dict[str, dict[str, Any]] = {}
-    for one in OPERATIONS:
-        path = paths.setdefault(one.path, _path(one.path))
-        path[one.method.lower()] = _operation(one)
-    paths["/auth/server"] = {
-        "get": {"operationId": "getAuthServerInfo", "responses": _answers("authServerInfo", ())}
-    }
-    paths["/auth/token"] = {"post": _token()}
-    flow = {
-        "tokenUrl": f"{base}/auth/token",
-        "scopes": {name: name.replace("_", " ") for name in (*OPENADR, "operate")},
-    }
-    oauth = {"type": "oauth2", "flows": {"clientCredentials": flow}}
-    return {
-        "openapi": "3.0.3",
-        "info": {"title": "hushgrid: OpenADR 3.1.0 VTN", "version": "3.1.0"},
-        "servers": [{"url": base}],
-        "paths": paths,
-        "components": {"schemas": REQUESTS | ANSWERS, "securitySchemes": {"oauth2": oauth}},
-    }
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {code: {"description": _TEXTS[code], "content": content} for code in codes}
 
 
-def _path(path: str) -> dict[str, Any]:
-    names = re.findall(r"{(\w+)}", path)
-    if not names:
-        return {}
-    given = [{"name": n, "in": "path", "required": True, "schema": OBJECT_ID} for n in names]
-    return {"parameters": given}
+# ---- scopes
+
+OWN = ("read_ven_objects", "read_all", "operate")
+PUBLIC = ("read_targets", *OWN)
+OAUTH2 = OAuth2(
+    scheme_name="oauth2",
+    flows={
+        "clientCredentials": {
+            "tokenUrl": f"{BASE}/auth/token",
+            "scopes": {name: name.replace("_", " ") for name in (*OPENADR, "operate")},
+        }
+    },
+    auto_error=False,
+)
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    errors = ["401", "403", "503"]
-    errors += ["404"] * ("{" in one.path or "topics" in one.path)
-    errors += ["400"] * bool(one.query or one.body)
-    errors += ["409", "413", "404"] * (one.body is not None)
-    made: dict[str, Any] = {"operationId": one.name}
-    if one.query:
-        made["parameters"] = [
-            {"name": name, "in": "query", "schema": schema} for name, schema in one.query
-        ]
-    if one.body is not None:
-        content = {"application/json": {"schema": reference(one.body)}}
-        made["requestBody"] = {"required": True, "content": content}
-    if one.closed:
-        made["responses"] = _errors(errors)
-    else:
-        made["responses"] = _answers(one.answer, errors, one.status, many=one.many)
-        needed = [{"oauth2": [scope]} for scope in one.scopes]
-        made["security"] = [{}, *needed] if one.public else needed
-    return made
+async def _grant(
+    request: Request, needed: SecurityScopes, _: Annotated[Any, Depends(OAUTH2)]
+) -> Grant:
+    grant, scopes = caller_of(request.scope).grant, ", ".join(needed.scopes)
+    if grant.client is None:
+        raise Refusal(
+            401,
+            f"This needs a bearer token with one of the scopes {scopes}.",
+            {"WWW-Authenticate": "Bearer"},
+        )
+    if not grant.may(*needed.scopes):
+        raise Refusal(403, f"The token has none of the scopes {scopes}; ask the operator for one.")
+    return grant
 
 
-def _answers(name: str, errors: Any, status: int = 200, *, many: bool = False) -> dict[str, Any]:
-    schema: Schema = array_of(reference(name)) if many else reference(name)
-    content = {"application/json": {"schema": schema}}
-    return {str(status): {"description": name, "content": content}} | _errors(errors)
+_Reader = Annotated[Grant, Security(_grant, scopes=OWN)]
 
 
-def _errors(codes: Any) -> dict[str, Any]:
-    content = {"application/json": {"schema": reference("problem")}}
-    return {code: {"description": _ERRORS[code], "content": content} for code in sorted(codes)}
+async def _closed() -> None:
+    raise Refusal(403, "Programs and events come from the ledger alone; read them.")
 
 
-def _token() -> dict[str, Any]:
-    text = {"type": "string", "maxLength": 4096}
-    form = {
-        "type": "object",
-        "required": ["grant_type"],
-        "properties": {
-            "grant_type": {"type": "string", "enum": ["client_credentials"]},
-            "client_id": text,
-            "client_secret": text,
-            "scope": text,
-        },
-    }
-    wrong = {"application/json": {"schema": reference("authError")}}
-    errors = {code: {"description": _ERRORS[code], "content": wrong} for code in ("400", "401")}
-    return {
-        "operationId": "fetchToken",
-        "requestBody": {
-            "required": True,
-            "content": {"application/x-www-form-urlencoded": {"schema": form}},
-        },
-        "responses": _answers("clientCredentialResponse", ["413", "503"]) | errors,
-    }
+async def _may_be_cached(response: Response) -> None:
+    response.headers["Cache-Control"] = "no-cache"
 
 
-log = logging.getLogger("hushgrid.openadr")
+async def _each_once(request: Request) -> None:
+    names = [name for name, _ in request.query_params.multi_items() if name in _ONCE]
+    if len(names) > len(set(names)):  # FastAPI takes the last
+        raise Refusal(400, "A parameter comes twice; give each once.")
 
-BASE = "/openadr3/3.1.0"
-AT_ONCE = 16  # requests answered at the same time; more wait
-RETRY = {"Retry-After": "5"}
 
-Handler = Callable[[Call], Any]
-RequestHandler = Callable[[Request], Awaitable[Response]]
+_ONCE = {
+    "skip", "limit", "active", "programID", "eventID", "clientName", "venName", "resourceName",
+    "venID",
+}  # fmt: skip
+
+
+# ---- routes
+
+
+class VtnApp(FastAPI):
+    """The app of the VTN."""
+
+    def add(
+        self, method: str, path: str, name: str, work: Callable[..., Any], model: Any,
+        *errors: int, status: int = 200, needs: Iterable[Any] = (),
+    ) -> None:  # fmt: skip
+        """Add an operation of the standard, with its model, its own errors and dependencies."""
+        self.add_api_route(
+            path,
+            work,
+            methods=[method, "HEAD"] if method == "GET" else [method],
+            operation_id=name,
+            status_code=status,
+            response_model=None,  # not validated: what a client stored before is answered as it is
+            responses={status: {"model": model}, **_errors(*errors)},
+            dependencies=list(needs),
+        )
+
+    def openapi(self) -> dict[str, Any]:
+        """Describe the routes: one scope is enough, no parameter is null, no answer is a 422."""
+        if self.openapi_schema is None:
+            routes = [copy(one) for one in self.routes if isinstance(one, APIRoute)]
+            for route in routes:
+                route.methods = (route.methods or set()) - {"HEAD"}
+            found = get_openapi(
+                title=self.title, version=self.version, routes=routes, servers=self.servers
+            )
+            for name in ("HTTPValidationError", "ValidationError"):
+                del found["components"]["schemas"][name]
+            for one in (each for path in found["paths"].values() for each in path.values()):
+                one["responses"].pop("422", None)
+                for each in one.get("parameters", ()):
+                    each["schema"] = each["schema"].get("anyOf", [each["schema"]])[0]
+                if "security" in one:
+                    scopes = [scope for each in one["security"] for scope in each["oauth2"]]
+                    one["security"] = [{"oauth2": [scope]} for scope in scopes]
+            self.openapi_schema = found
+        return self.openapi_schema
 
 
 def make_vtn(
     public: PublicObjects,
     objects: Objects,
     access: Access,
-    clock: Clock,
     *,
     anonymous: bool = True,
     url: str | None = None,
-) -> Starlette:
+) -> VtnApp:
     """Make the app of the VTN, to be mounted at `BASE`.
 
     Args:
-        public: handlers of programs and events.
-        objects: handlers of the objects of clients.
+        public: programs and events.
+        objects: objects of clients.
         access: makes tokens.
-        clock: time of requests.
         anonymous: public objects need no token.
         url: public address of the service, if it differs from the one of a request.
 
     Returns:
-        The ASGI app.
+        The app.
     """
-    handlers = _handlers(public, objects)
-    # RFC 6749 with the error words that OpenADR lists
-    tokens = Tokens(access, _token_refusal, _FRESH, echo=True)
-    dispatcher = _Dispatcher(clock, anonymous, url)
-    operations: list[tuple[str, str, RequestHandler]] = [
-        (one.method, one.path, partial(dispatcher.answer, one, handlers.get(one.name)))
-        for one in OPERATIONS
-    ]
-    operations += [
-        ("GET", "/auth/server", dispatcher.server),
-        ("POST", "/auth/token", tokens.token),
-        ("GET", "/openapi.json", dispatcher.describe),
-    ]
-    errors: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
-        VtnRefusal: _refusal,
-        HTTPException: _unrouted,
-        VtnError: _away,
-        AccessError: _unknown,
-        Exception: _failed,
-    }
-    return Starlette(routes=_merge_methods(operations), exception_handlers=errors)
+    handlers = ERRORS | {RequestValidationError: _on_invalid, VtnError: _on_store_error}
+    app = VtnApp(
+        title="hushgrid: OpenADR 3.1.0 VTN",
+        version="3.1.0",
+        servers=[{"url": BASE}],
+        root_path_in_servers=False,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,
+        default_response_class=_Answer,
+        exception_handlers={kind: _for_openadr(one) for kind, one in handlers.items()},
+        responses=_errors(401, 403, 503),
+    )
+    app.router.route_class = _Route
+    read = [Depends(_may_be_cached), *([] if anonymous else [Security(_grant, scopes=PUBLIC)])]
+    _add_public(app, public, read)
+    _add_topics(app, public, objects, read)
+    for row in KINDS:
+        _add_kind(app, objects, *row)
+    _add_tokens(app, access, url)
+    return app
 
 
-def _merge_methods(handlers: Iterable[tuple[str, str, RequestHandler]]) -> list[Route]:
-    """Make one route a path, so that Allow names all of its methods."""
-    paths: dict[str, dict[str, RequestHandler]] = {}
-    for method, path, handler in handlers:
-        paths.setdefault(path, {})[method] = handler
-    return [Route(path, _by_method(own), methods=list(own)) for path, own in paths.items()]
-
-
-def _by_method(own: dict[str, RequestHandler]) -> RequestHandler:
-    async def chosen(request: Request) -> Response:
-        return await own["GET" if request.method == "HEAD" else request.method](request)
-
-    return chosen
-
-
-def mount_vtn(app: Starlette) -> Mount:
+def mount_vtn(app: FastAPI) -> Mount:
     """Mount the app at `BASE`, for any rest of the path, line breaks included.
 
     Args:
@@ -396,181 +296,129 @@ def mount_vtn(app: Starlette) -> Mount:
     return made
 
 
-def _handlers(public: PublicObjects, objects: Objects) -> dict[str, Handler]:
-    """Return the handler of each operation that is not closed."""
-    made: dict[str, Handler] = {
-        "searchAllPrograms": public.programs,
-        "searchProgramByProgramId": public.program,
-        "searchAllEvents": public.events,
-        "searchEventsByID": public.event,
-        "listAllNotifiers": public.notifiers,
-    }
-    for kind in KEYS:
-        for one in OPERATIONS:
-            if one.answer.upper() == kind:
-                verb = "list" if one.many else one.method
-                made[one.name] = partial(_VERBS[verb], objects, kind)
-    for name, under, create in (
-        ("Programs", "programs", True),
-        ("Program", "programs/{programID}", False),
-        ("Events", "events", True),
-        ("ProgramEvents", "programs/{programID}/events", True),
-    ):
-        made[f"listAllMqttNotifierTopics{name}"] = partial(
-            public.topics, under=under, create=create
-        )
-    for name, under in (("VenEvents", "events"), ("VenPrograms", "programs")):
-        made[f"listAllMqttNotifierTopics{name}"] = partial(_of_ven, public, objects, under)
-    for name in ("Reports", "Subscriptions", "Vens", "Ven", "Resources", "VenResources"):
-        made[f"listAllMqttNotifierTopics{name}"] = partial(_unpublished, objects)
-    return made
+def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
+    def add(path: str, name: str, work: Callable[..., Any], model: Any, *errors: int) -> None:
+        app.add("GET", path, name, work, model, *errors, needs=[*read, Depends(_each_once)])
+
+    add("/programs", "searchAllPrograms", public.programs, list[models.Program], 400)
+    add(
+        "/programs/{programID}",
+        "searchProgramByProgramId",
+        public.program,
+        models.Program,
+        400,
+        404,
+    )
+    add("/events", "searchAllEvents", public.events, list[models.Event], 400)
+    add("/events/{eventID}", "searchEventsByID", public.event, models.Event, 400, 404)
+    add("/notifiers", "listAllNotifiers", public.notifiers, models.NotifiersResponse, 400)
+
+    def program(programID: models.ObjectID) -> None: ...
+
+    def event(eventID: models.ObjectID) -> None: ...
+
+    closed: dict[str, Any] = {"status": 403, "needs": [Depends(_closed)]}
+    for kind, one in (("Program", program), ("Event", event)):
+        every, single = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{kind.lower()}ID}}"
+        app.add("POST", every, f"create{kind}", lambda: None, models.Problem, **closed)
+        app.add("PUT", single, f"update{kind}", one, models.Problem, **closed)
+        app.add("DELETE", single, f"delete{kind}", one, models.Problem, **closed)
 
 
-_VERBS: dict[str, Callable[[Objects, Kind, Call], Any]] = {
-    "list": Objects.list,
-    "GET": Objects.get,
-    "POST": Objects.add,
-    "PUT": Objects.change,
-    "DELETE": Objects.remove,
-}
+def _add_topics(app: VtnApp, public: PublicObjects, objects: Objects, read: list[Any]) -> None:
+    def add(name: str, path: str, work: Callable[..., Any], needs: Iterable[Any] = ()) -> None:
+        path, name = f"/notifiers/mqtt/topics/{path}", f"listAllMqttNotifierTopics{name}"
+        app.add("GET", path, name, work, models.NotifierTopicsResponse, 404, needs=needs)
+
+    def of_ven(under: str | None) -> Callable[..., Any]:
+        def work(venID: models.ObjectID, grant: _Reader) -> Any:
+            objects.get("VEN", grant, venID)
+            return public.topics(under)  # of all: no program or event has targets
+
+        return work
+
+    add("Programs", "programs", lambda: public.topics("programs"), read)
+    add("Program", "programs/{programID}", public.topics_of_program, read)
+    add("Events", "events", lambda: public.topics("events"), read)
+    add("ProgramEvents", "programs/{programID}/events", public.topics_of_events, read)
+    for name in ("Reports", "Subscriptions", "Vens", "Resources"):
+        every = [Security(_grant, scopes=("read_all", "operate"))]
+        add(name, name.lower(), lambda: public.topics(None), every)
+    add("Ven", "vens/{venID}", of_ven(None))
+    add("VenEvents", "vens/{venID}/events", of_ven("events"))
+    add("VenPrograms", "vens/{venID}/programs", of_ven("programs"))
+    add("VenResources", "vens/{venID}/resources", of_ven(None))
 
 
-def _of_ven(public: PublicObjects, objects: Objects, under: str, call: Call) -> Any:
-    """Return the public topics: no program or event has targets."""
-    objects.check_ven(call)
-    return public.topics(call, under)
+KINDS: tuple[tuple[Kind, Any, Any, Any, str, str], ...] = (
+    ("REPORT", models.Report, models.ReportRequest, models.ReportsGetParametersQuery,
+     "write_reports",
+     "searchAllReports searchReportsByReportID createReport updateReport deleteReport"),
+    ("SUBSCRIPTION", models.Subscription, models.SubscriptionRequest,
+     models.SubscriptionsGetParametersQuery, "write_subscriptions",
+     "searchSubscriptions searchSubscriptionByID"
+     " createSubscription updateSubscription deleteSubscription"),
+    ("VEN", models.Ven, models.VenRequest, models.VensGetParametersQuery, "write_vens",
+     "searchVens searchVenByID createVen updateVen deleteVen"),
+    ("RESOURCE", models.Resource, models.ResourceRequest, models.ResourcesGetParametersQuery,
+     "write_vens",
+     "searchVenResources searchVenResourceByID"
+     " createResource updateVenResource deleteVenResource"),
+)  # fmt: skip
 
 
-def _unpublished(objects: Objects, call: Call) -> Any:
-    if "venID" in call.path:
-        objects.check_ven(call)
-    raise VtnRefusal(404, "These objects are not published over MQTT; subscribe with a callback.")
+def _add_kind(
+    app: VtnApp, objects: Objects, kind: Kind, model: Any, body: Any, query: Any,
+    scope: str, names: str,
+) -> None:  # fmt: skip
+    """Add the routes of one kind of objects of clients; `names` are those of the operations."""
+    key = f"{kind.lower()}ID"
+    every, one = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{key}}}"
+    Writer = Annotated[Grant, Security(_grant, scopes=(scope,))]
+    Id = Annotated[models.ObjectID, PathParameter(alias=key)]
+    Asked = Annotated[query, Query()]
+    Sent = Annotated[body, Body()]
+
+    def search(grant: _Reader, asked: Asked) -> Any:
+        return objects.list(kind, grant, asked)
+
+    def get(grant: _Reader, name: Id) -> Any:
+        return objects.get(kind, grant, name)
+
+    def create(grant: Writer, sent: Sent) -> Any:
+        return objects.add(kind, grant, sent)
+
+    def update(grant: Writer, name: Id, sent: Sent) -> Any:
+        return objects.change(kind, grant, name, sent)
+
+    def delete(grant: Writer, name: Id) -> Any:
+        return objects.remove(kind, grant, name)
+
+    searches, gets, creates, updates, deletes = names.split()
+    app.add("GET", every, searches, search, list[model], 400, needs=[Depends(_each_once)])
+    app.add("GET", one, gets, get, model, 404)
+    app.add("POST", every, creates, create, model, 400, 404, 409, 413, status=201)
+    app.add("PUT", one, updates, update, model, 400, 404, 409, 413)
+    app.add("DELETE", one, deletes, delete, model, 404)
 
 
-class _Dispatcher:
-    """Checks scope, parameters and body of each request, then calls its handler in a thread."""
+def _add_tokens(app: VtnApp, access: Access, url: str | None) -> None:
+    def server(request: Request) -> Any:
+        base = url.rstrip("/") if url else f"{request.url.scheme}://{request.url.netloc}"
+        return {"tokenURL": f"{base}{BASE}/auth/token"}
 
-    def __init__(self, clock: Clock, anonymous: bool, url: str | None) -> None:
-        self._clock, self._anonymous = clock, anonymous
-        self._url = url.rstrip("/") if url else None
-        self._threads = CapacityLimiter(AT_ONCE)
-
-    async def answer(self, one: Operation, handler: Handler | None, request: Request) -> Response:
-        """Answer an operation of the table."""
-        grant = caller_of(request.scope).grant
-        self._check(one, grant)
-        if handler is None:
-            raise VtnRefusal(403, "Programs and events come from the ledger alone; read them.")
-        try:
-            query = query_of(one, request)
-            body = None
-            if one.body is not None:
-                if request.headers.get("content-encoding", "identity") != "identity":
-                    raise SchemaError("The body is compressed; send it as it is.")
-                body = validate(REQUESTS[one.body], parse_json(await request.body()))
-        except SchemaError as error:
-            raise VtnRefusal(400, str(error)) from None
-        except ClientDisconnect:
-            raise VtnRefusal(400, "The body ended before its end; send it again.") from None
-        path = {name: str(value) for name, value in request.path_params.items()}
-        if not all(re.fullmatch(OBJECT_ID["pattern"], each) for each in path.values()):
-            raise VtnRefusal(
-                404, "There is no object of such an id; ids are letters, digits, - and _."
-            )
-        call = Call(grant, path, query, int(self._clock.now()), body)
-        kept = "no-cache" if one.public else "no-store"  # objects of clients are not cached
-        made = await to_thread.run_sync(handler, call, limiter=self._threads)
-        return answer(made, one.status, {"Cache-Control": kept})
-
-    def _check(self, one: Operation, grant: Grant) -> None:
-        if one.closed or (one.public and self._anonymous) or grant.may(*one.scopes):
-            return
-        needed = f"one of the scopes {', '.join(one.scopes)}"
-        if grant.client is None:
-            raise VtnRefusal(401, f"This needs a bearer token with {needed}.", _CHALLENGE)
-        raise VtnRefusal(403, f"The token has not {needed}; ask the operator for it.")
-
-    async def server(self, request: Request) -> Response:
-        """GET /auth/server."""
-        base = self._url or f"{request.url.scheme}://{request.url.netloc}"
-        return answer(
-            {"tokenURL": f"{base}{BASE}/auth/token"}, headers={"Cache-Control": "no-store"}
-        )
-
-    async def describe(self, request: Request) -> Response:
-        """GET /openapi.json."""
-        del request
-        return answer(description(BASE))
-
-
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
-
-
-def query_of(one: Operation, request: Request) -> dict[str, Any]:
-    """Read the query parameters that an operation knows; others are ignored.
-
-    Args:
-        one: the operation.
-        request: the request.
-
-    Returns:
-        Validated values by name.
-
-    Raises:
-        SchemaError: if a value does not match its schema or comes twice.
-    """
-    found = {}
-    for name, schema in one.query:
-        given = request.query_params.getlist(name)
-        if not given:
-            continue
-        if schema["type"] == "array":
-            found[name] = validate(schema, given, name)
-        elif len(given) > 1:
-            raise SchemaError(f"{name} comes twice; give it once.")
-        else:
-            found[name] = validate(schema, _from_text(schema, given[0]), name)
-    return found
-
-
-def _from_text(schema: Schema, text: str) -> Any:
-    if schema["type"] == "integer" and re.fullmatch("-?[0-9]{1,15}", text):
-        return int(text)
-    if schema["type"] == "boolean":
-        return {"true": True, "false": False}.get(text.lower(), text)
-    return text
-
-
-async def _refusal(request: Request, error: VtnRefusal) -> Response:
-    del request
-    return problem(error.status, error.detail, error.headers)
-
-
-async def _unrouted(request: Request, error: HTTPException) -> Response:
-    del request
-    details = {404: "There is nothing here.", 405: "This method is not for this path."}
-    detail = details.get(error.status_code, "The request cannot be answered.")
-    if isinstance(error, Refusal):
-        detail = error.detail
-    return problem(error.status_code, detail, error.headers)
-
-
-async def _away(request: Request, error: VtnError) -> Response:
-    del request
-    log.error("vtn store away", extra={"error": type(error).__name__})
-    return problem(503, "The store cannot be used now; try again later.", RETRY)
-
-
-async def _unknown(request: Request, error: AccessError) -> Response:
-    del request
-    log.error("clients away", extra={"error": error.kind})
-    return problem(503, "Clients cannot be looked up now; try again later.", RETRY)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    del request
-    log.error("request failed", extra={"error": type(error).__name__})
-    return problem(500, "The service failed; the fault is logged.")
+    app.add("GET", "/auth/server", "getAuthServerInfo", server, models.AuthServerInfo)
+    # RFC 6749 with the error words that OpenADR lists
+    tokens = Tokens(access, _token_refusal, _FRESH, echo=True)
+    form = {"application/x-www-form-urlencoded": {"schema": TokenForm.model_json_schema()}}
+    error: dict[str, Any] = {"model": models.AuthError, "description": "No token."}
+    app.post(
+        "/auth/token",
+        operation_id="fetchToken",
+        response_model=models.ClientCredentialResponse,
+        responses={400: error, 401: error, **_errors(413)},
+        openapi_extra={"requestBody": {"required": True, "content": form}},
+    )(tokens.token)
 
 
 class Vtn:
@@ -606,13 +454,16 @@ class Vtn:
         private = settings.allow_private_callbacks
         self.webhooks = Webhooks(self.callbacks, private=private, counted=counted)
         self._sends, self._alone = settings.webhooks, alone
-        public = PublicObjects(history, mqtt_uris)
+        public = PublicObjects(history, clock, mqtt_uris)
         objects = Objects(
-            store, public, private_callbacks=private, webhooks=self._sends, notify=self._changed
+            store,
+            public,
+            clock,
+            private_callbacks=private,
+            webhooks=self._sends,
+            notify=self._changed,
         )
-        self.app = make_vtn(
-            public, objects, access, clock, anonymous=settings.anonymous, url=settings.url
-        )
+        self.app = make_vtn(public, objects, access, anonymous=settings.anonymous, url=settings.url)
         self._unwatch: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
@@ -651,15 +502,13 @@ class Vtn:
                 self._released(zone, newest)
 
     def _released(self, zone: ZoneService, release: ReleaseRecord) -> None:
-        event = event_of(zone, release)
-        content = to_json(notification("EVENT", "CREATE", event))
-        self.webhooks.notify(Note("EVENT", "CREATE", event["programID"], None, content))
+        self._changed("EVENT", "CREATE", event_of(zone, release), None)
 
-    def _changed(self, kind: str, operation: str, thing: dict[str, Any], client: str) -> None:
-        """Notify a client's own subscriptions of a change of its objects."""
+    def _changed(self, kind: str, operation: str, one: dict[str, Any], client: str | None) -> None:
+        """Notify of a change: all subscriptions, or those of the client that owns the object."""
         if self._sends:
-            content = to_json(notification(kind, operation, thing))
-            self.webhooks.notify(Note(kind, operation, thing.get("programID"), client, content))
+            content = to_json(notification(kind, operation, one))
+            self.webhooks.notify(Note(kind, operation, one.get("programID"), client, content))
 
 
 class MqttEvents(MqttOut):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, WithJsonSchema, model_validator
 
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -19,6 +19,15 @@ class Members(BaseModel):
     """An object without conversions between types; members without a name here are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, sent: Any) -> Any:
+        """Take 1.0 for 1, as JSON does."""
+        if not isinstance(sent, dict):
+            return sent
+        whole = {n: int(x) for n, x in sent.items() if isinstance(x, float) and x.is_integer()}
+        return sent | whole
 
 
 class Query(BaseModel):

@@ -139,23 +139,23 @@ class NotifierTopicsResponse(Members):
 
 class ProgramsGetParametersQuery(Query):
     targets: list[Target] | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
 
 
 class ReportsGetParametersQuery(Query):
     programID: ObjectID | None = None
     eventID: ObjectID | None = None
     clientName: ClientName | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
 
 
 class EventsGetParametersQuery(Query):
     programID: ObjectID | None = None
     targets: list[Target] | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
     active: bool | None = None
 
 
@@ -163,23 +163,23 @@ class SubscriptionsGetParametersQuery(Query):
     programID: ObjectID | None = None
     clientName: ClientName | None = None
     objects: list[ObjectTypes] | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
 
 
 class VensGetParametersQuery(Query):
     venName: VenName | None = None
     targets: list[Target] | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
 
 
 class ResourcesGetParametersQuery(Query):
     resourceName: ResourceName | None = None
     venID: ObjectID | None = None
     targets: list[Target] | None = None
-    skip: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    limit: Annotated[int | None, Field(ge=0, le=50)] = None
+    skip: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    limit: Annotated[int, Field(ge=0, le=50)] = 50
 
 
 class ObjectOperation(Members):

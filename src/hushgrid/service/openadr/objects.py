@@ -17,59 +17,29 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from http import HTTPStatus
+from dataclasses import replace
+from datetime import timedelta
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from starlette.responses import Response
+from fastapi import Query
+from pydantic import BaseModel, TypeAdapter
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.service.access.clients import Grant
+from hushgrid.service.clock import Clock
 from hushgrid.service.curator import utc
+from hushgrid.service.http.common import Refusal
 from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.openadr.models import (
+    EventsGetParametersQuery,
+    ObjectID,
+    ProgramsGetParametersQuery,
+)
 from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore
 from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
 from hushgrid.service.prices import History
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An authorized request.
-
-    Attributes:
-        grant: client and scopes of the sender.
-        path: parameters of the path, by name.
-        query: parameters of the query, validated, by name.
-        now: UTC epoch [s].
-        body: validated JSON; may hold secrets.
-    """
-
-    grant: Grant
-    path: Mapping[str, str]
-    query: Mapping[str, Any]
-    now: int
-    body: Any = field(default=None, repr=False)
-
-    @property
-    def client(self) -> str:
-        """Id of the sender's client; empty for an anonymous one."""
-        return self.grant.client or ""
-
-
-class VtnRefusal(Exception):  # noqa: N818
-    """A request that is answered with a problem.
-
-    Args:
-        status: HTTP status.
-        detail: one sentence with the fix.
-        headers: further headers of the answer.
-    """
-
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
 
 
 def to_json(value: Any) -> bytes:
@@ -84,37 +54,7 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Make a JSON answer.
-
-    Args:
-        value: the body.
-        status: HTTP status.
-        headers: further headers.
-
-    Returns:
-        The response.
-    """
-    return Response(to_json(value), status, dict(headers or {}), "application/json")
-
-
-def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Make an error answer: an OpenADR Problem of the type application/json.
-
-    Args:
-        status: HTTP status.
-        detail: one sentence with the fix.
-        headers: further headers.
-
-    Returns:
-        The response.
-    """
-    title = HTTPStatus(status).phrase
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return answer(body, status, {"Cache-Control": "no-store", **(headers or {})})
-
-
-def not_found(what: str) -> VtnRefusal:
+def not_found(what: str) -> Refusal:
     """Make the refusal for an object that is absent or hidden from the sender: both look the same.
 
     Args:
@@ -123,11 +63,12 @@ def not_found(what: str) -> VtnRefusal:
     Returns:
         A refusal with status 404.
     """
-    return VtnRefusal(404, f"There is no such {what}; ask for the list of those there are.")
+    return Refusal(404, f"There is no such {what}; ask for the list of those there are.")
 
 
 VERSION = "3.1.0"
 TOPICS = f"OpenADR/{VERSION}"
+_DURATION = TypeAdapter(timedelta)
 _EVENT = re.compile(r"(.+)-\d{8}T\d{6}Z-(\d{1,15})", re.ASCII)
 
 
@@ -253,11 +194,7 @@ def duration(seconds: int) -> str:
     >>> duration(900), duration(5400), duration(86_400)
     ('PT15M', 'PT1H30M', 'P1D')
     """
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3600)
-    parts = zip((hours, *divmod(rest, 60)), "HMS", strict=True)
-    time = "".join(f"{n}{unit}" for n, unit in parts if n)
-    return "P" + (f"{days}D" if days else "") + (f"T{time}" if time or not days else "")
+    return str(_DURATION.dump_python(timedelta(seconds=seconds), mode="json"))
 
 
 def notification(kind: str, operation: str, thing: dict[str, Any]) -> dict[str, Any]:
@@ -291,7 +228,8 @@ def topics(under: str, *, create: bool = True) -> dict[str, str]:
     return {name: f"{TOPICS}/{under}/{name.lower()}" for name in names}
 
 
-PAGE = 50  # the most of a list at once, and the default
+ProgramsQuery = Annotated[ProgramsGetParametersQuery, Query()]
+EventsQuery = Annotated[EventsGetParametersQuery, Query()]
 
 
 class PublicObjects:
@@ -299,23 +237,24 @@ class PublicObjects:
 
     Args:
         history: releases of the zones.
+        clock: time of requests.
         mqtt_uris: brokers on which events are published; empty if none.
     """
 
-    def __init__(self, history: History, mqtt_uris: Iterable[str] = ()) -> None:
-        self._history, self._uris = history, list(mqtt_uris)
+    def __init__(self, history: History, clock: Clock, mqtt_uris: Iterable[str] = ()) -> None:
+        self._history, self._clock, self._uris = history, clock, list(mqtt_uris)
         self._zones = {program_id(zone): made for zone, made in history.zones.items()}
         if len(self._zones) < len(history.zones):
             raise ServiceError("two zones have the same program id; give them other names.")
 
-    def programs(self, call: Call) -> list[dict[str, Any]]:
-        """GET /programs, in the order of the service file."""
-        skip, limit = page(call)
-        return [program_of(zone) for zone in islice(self._zones.values(), skip, skip + limit)]
+    def programs(self, query: ProgramsQuery) -> list[dict[str, Any]]:
+        """GET /programs: in the order of the service file; none has targets."""
+        zones = islice(self._zones.values(), query.skip, query.skip + query.limit)
+        return [program_of(zone) for zone in zones]
 
-    def program(self, call: Call) -> dict[str, Any]:
+    def program(self, programID: ObjectID) -> dict[str, Any]:
         """GET /programs/{programID}."""
-        return program_of(self._zone(call.path["programID"]))
+        return program_of(self._zone(programID))
 
     def _zone(self, program: str) -> ZoneService:
         if program not in self._zones:
@@ -326,35 +265,33 @@ class PublicObjects:
         """Return True if there is a program with this id."""
         return program in self._zones
 
-    def events(self, call: Call) -> list[dict[str, Any]]:
-        """GET /events, newest first; `active` leaves out those whose interval is over."""
-        skip, limit = page(call)
-        program = call.query.get("programID")
-        zones = [z for p, z in self._zones.items() if program in (None, p)]
-        found = [self._newest(zone, skip + limit, call) for zone in zones]
+    def events(self, query: EventsQuery) -> list[dict[str, Any]]:
+        """GET /events: newest first; `active` leaves out those whose interval is over."""
+        zones = [zone for name, zone in self._zones.items() if query.programID in (None, name)]
+        end = query.skip + query.limit
+        found = [self._newest(zone, end, bool(query.active)) for zone in zones]
         merged = heapq.merge(*found, key=lambda pair: _order(pair[1]), reverse=True)
-        return [event_of(zone, each) for zone, each in islice(merged, skip, skip + limit)]
+        return [event_of(zone, each) for zone, each in islice(merged, query.skip, end)]
 
     def _newest(
-        self, zone: ZoneService, number: int, call: Call
+        self, zone: ZoneService, number: int, active: bool
     ) -> Iterator[tuple[ZoneService, ReleaseRecord]]:
         for release in reversed(self._history.last(zone.id, number)):
-            if call.query.get("active") and release.applies_start + zone.seconds <= call.now:
+            if active and release.applies_start + zone.seconds <= int(self._clock.now()):
                 return
             yield zone, release
 
-    def event(self, call: Call) -> dict[str, Any]:
+    def event(self, eventID: ObjectID) -> dict[str, Any]:
         """GET /events/{eventID}."""
-        place = parse_event_id(call.path["eventID"])
-        zone = None if place is None else self._zones.get(place[0])
-        release = None if zone is None or place is None else self._history.at(zone.id, place[1])
-        if zone is None or release is None or event_id(release) != call.path["eventID"]:
+        program, t = parse_event_id(eventID) or ("", 0)
+        zone = self._zones.get(program)
+        release = None if zone is None else self._history.at(zone.id, t)
+        if zone is None or release is None or event_id(release) != eventID:
             raise not_found("event")
         return event_of(zone, release)
 
-    def notifiers(self, call: Call) -> dict[str, Any]:
+    def notifiers(self) -> dict[str, Any]:
         """GET /notifiers."""
-        del call
         mqtt = {
             "URIS": self._uris,
             "serialization": "JSON",
@@ -362,51 +299,46 @@ class PublicObjects:
         }
         return {"WEBHOOK": True} | ({"MQTT": mqtt} if self._uris else {})
 
-    def topics(self, call: Call, under: str, *, create: bool = True) -> dict[str, Any]:
-        """GET /notifiers/mqtt/topics/... of programs and events."""
-        if not self._uris:
-            raise VtnRefusal(404, "Nothing is published over MQTT here; subscribe with a callback.")
-        if "programID" in call.path:
-            self._zone(call.path["programID"])
-        return {"topics": topics(under.format(**call.path), create=create)}
+    def topics(self, under: str | None, *, create: bool = True) -> dict[str, Any]:
+        """Return the topics of a path of public objects; None is a path of other objects."""
+        if not self._uris or under is None:
+            raise Refusal(404, "These are not published over MQTT here; subscribe with a callback.")
+        return {"topics": topics(under, create=create)}
+
+    def topics_of_program(self, programID: ObjectID) -> dict[str, Any]:
+        """Return the topics of changes of a program."""
+        self._zone(programID)
+        return self.topics(f"programs/{programID}", create=False)
+
+    def topics_of_events(self, programID: ObjectID) -> dict[str, Any]:
+        """Return the topics of the events of a program."""
+        self._zone(programID)
+        return self.topics(f"programs/{programID}/events")
 
 
 def _order(release: ReleaseRecord) -> tuple[int, int, str]:
     return release.applies_start, release.t, release.zone
 
 
-def page(call: Call) -> tuple[int, int]:
-    """Read the paging of a request.
-
-    Args:
-        call: the request.
-
-    Returns:
-        How many objects to skip, and how many to return at most.
-    """
-    return call.query.get("skip", 0), call.query.get("limit", PAGE)
-
-
 MOST = 10_000  # objects of one kind and client
-KEYS: dict[Kind, str] = {
-    "VEN": "venID", "RESOURCE": "resourceID",
-    "SUBSCRIPTION": "subscriptionID", "REPORT": "reportID",
-}  # fmt: skip
-_FILTERS = {
+_COLUMNS = {
     "venName": "name", "resourceName": "name", "clientName": "name",
     "programID": "program", "eventID": "event", "venID": "ven",
 }  # fmt: skip
 _METADATA = ("id", "createdDateTime", "modificationDateTime", "objectType", "clientID")
 
-Notify = Callable[[str, str, dict[str, Any], str], None]  # kind, operation, object, its client
+Notify = Callable[
+    [str, str, dict[str, Any], str | None], None
+]  # kind, operation, object, its client
 
 
 class Objects:
-    """Handlers of the objects of clients.
+    """The objects of clients. Refuses what the grant of the sender does not allow.
 
     Args:
         store: where they are kept.
         public: programs that subscriptions may name.
+        clock: time of requests.
         private_callbacks: allow callbacks to private addresses.
         webhooks: allow subscriptions.
         notify: called after every change.
@@ -416,143 +348,147 @@ class Objects:
         self,
         store: VtnStore,
         public: PublicObjects,
+        clock: Clock,
         *,
         private_callbacks: bool = False,
         webhooks: bool = True,
         notify: Notify,
     ) -> None:
-        self._store, self._public, self._notify = store, public, notify
+        self._store, self._public, self._clock, self._notify = store, public, clock, notify
         self._private, self._webhooks = private_callbacks, webhooks
 
-    def list(self, kind: Kind, call: Call) -> list[dict[str, Any]]:
-        """GET of all objects of a kind that the sender may see."""
-        skip, limit = page(call)
-        where = {_FILTERS[name]: each for name, each in call.query.items() if name in _FILTERS}
-        targets, objects = call.query.get("targets"), call.query.get("objects")
+    def list(self, kind: Kind, grant: Grant, query: BaseModel) -> list[dict[str, Any]]:
+        """Return objects that the sender may see and that the query asks for."""
+        asked = query.model_dump(exclude_none=True)
+        targets, objects = set(asked.get("targets", ())), set(asked.get("objects", ()))
 
         def such(one: StoredObject) -> bool:
             named = {each for o in one.body.get("objectOperations", ()) for each in o["objects"]}
-            return (not targets or not set(targets).isdisjoint(one.body.get("targets") or ())) and (
-                not objects or not set(objects).isdisjoint(named)
+            return (not targets or not targets.isdisjoint(one.body.get("targets") or ())) and (
+                not objects or not objects.isdisjoint(named)
             )
 
         found = self._store.find(
             kind,
-            client=None if _sees_all(kind, call) else call.client,
-            where=where,
+            client=None if _sees_all(kind, grant) else grant.client or "",
+            where={_COLUMNS[name]: each for name, each in asked.items() if name in _COLUMNS},
             such=such if targets or objects else None,
-            skip=skip,
-            limit=limit,
+            skip=asked["skip"],
+            limit=asked["limit"],
         )
-        return [_to_object(one, call.client) for one in found]
+        return [_to_object(one, grant.client) for one in found]
 
-    def get(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """GET of one object."""
-        return _to_object(self._visible(kind, call), call.client)
+    def get(self, kind: Kind, grant: Grant, name: str) -> dict[str, Any]:
+        """Return the object with this id."""
+        return _to_object(self._visible(kind, grant, name), grant.client)
 
-    def add(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """POST of a new object."""
-        client, body = self._from_request(kind, call, None)
+    def add(self, kind: Kind, grant: Grant, sent: BaseModel) -> dict[str, Any]:
+        """Store a new object."""
+        body = _members(sent)
+        client = self._owner(kind, grant, body, grant.client or "")
         if self._store.count(kind, client) >= MOST:
-            raise VtnRefusal(403, f"There are {MOST} of them already; remove some first.")
-        one = StoredObject(kind, secrets.token_urlsafe(18), client, call.now, call.now, body)
-        self._write(lambda: self._store.add(one))
-        return self._notified(one, "CREATE", call)
+            raise Refusal(403, f"There are {MOST} of them already; remove some first.")
+        now, name = int(self._clock.now()), secrets.token_urlsafe(18)
+        one = StoredObject(kind, name, client, now, now, self._stored(kind, body))
+        _write(self._store.add, one)
+        return self._notified(one, "CREATE", grant)
 
-    def change(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """PUT of an object."""
-        before = self._writable(kind, call)
-        client, body = self._from_request(kind, call, before)
-        one = replace(before, client=client, modified=call.now, body=body)
-        if not self._write(lambda: self._store.replace(one)):
+    def change(self, kind: Kind, grant: Grant, name: str, sent: BaseModel) -> dict[str, Any]:
+        """Replace an object."""
+        body = _members(sent)
+        before = self._writable(kind, grant, name)
+        one = replace(
+            before,
+            client=self._owner(kind, grant, body, before.client),
+            modified=int(self._clock.now()),
+            body=self._stored(kind, body, before.body.get("targets")),
+        )
+        if not _write(self._store.replace, one):
             raise not_found(kind.lower())
-        return self._notified(one, "UPDATE", call)
+        return self._notified(one, "UPDATE", grant)
 
-    def remove(self, kind: Kind, call: Call) -> dict[str, Any]:
-        """DELETE of an object."""
-        one = self._store.remove(kind, self._writable(kind, call).id)
+    def remove(self, kind: Kind, grant: Grant, name: str) -> dict[str, Any]:
+        """Remove an object."""
+        one = self._store.remove(kind, self._writable(kind, grant, name).id)
         if one is None:
             raise not_found(kind.lower())
-        return self._notified(one, "DELETE", call)
+        return self._notified(one, "DELETE", grant)
 
-    def check_ven(self, call: Call) -> None:
-        """Refuse if the sender may not see the ven of the path."""
-        self._visible("VEN", call)
-
-    def _visible(self, kind: Kind, call: Call) -> StoredObject:
-        one = self._store.get(kind, call.path[KEYS[kind]])
-        if one is None or (one.client != call.client and not _sees_all(kind, call)):
+    def _visible(self, kind: Kind, grant: Grant, name: str) -> StoredObject:
+        one = self._store.get(kind, name)
+        if one is None or (one.client != grant.client and not _sees_all(kind, grant)):
             raise not_found(kind.lower())
         return one
 
-    def _writable(self, kind: Kind, call: Call) -> StoredObject:
-        one = self._visible(kind, call)
-        shared = kind in ("VEN", "RESOURCE") and call.grant.may("read_all")
-        if one.client != call.client and not shared and not call.grant.may("operate"):
-            raise VtnRefusal(403, f"This {kind.lower()} is another client's; change your own.")
+    def _writable(self, kind: Kind, grant: Grant, name: str) -> StoredObject:
+        one = self._visible(kind, grant, name)
+        shared = kind in ("VEN", "RESOURCE") and grant.may("read_all")
+        if one.client != grant.client and not shared and not grant.may("operate"):
+            raise Refusal(403, f"This {kind.lower()} is another client's; change your own.")
         return one
 
-    def _write(self, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except TakenError:
-            raise VtnRefusal(409, "The name is in use already; give another one.") from None
-
-    def _notified(self, one: StoredObject, operation: str, call: Call) -> dict[str, Any]:
+    def _notified(self, one: StoredObject, operation: str, grant: Grant) -> dict[str, Any]:
         self._notify(one.kind, operation, _to_object(one, None), one.client)
-        return _to_object(one, call.client)
+        return _to_object(one, grant.client)
 
-    def _from_request(
-        self, kind: Kind, call: Call, before: StoredObject | None
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the owner of an object and the members to store."""
-        body = {name: each for name, each in call.body.items() if name not in _METADATA}
-        client = call.client if before is None else before.client
+    def _stored(self, kind: Kind, body: dict[str, Any], targets: Any = None) -> dict[str, Any]:
+        """Return the members to store; `targets` are those of before."""
+        made = {name: each for name, each in body.items() if name not in _METADATA}
         if kind == "SUBSCRIPTION":
-            self._check_subscription(body)
+            self._check_subscription(made)
         elif kind == "REPORT":
-            place = parse_event_id(body["eventID"])
-            if "programID" not in body and place is not None:
-                body["programID"] = place[0]
-        else:
-            client = self._owner(kind, call, client)
-            if not call.body["objectType"].startswith("BL_"):  # only business logic sets targets
-                body.pop("targets", None)
-                if before is not None and before.body.get("targets") is not None:
-                    body["targets"] = before.body["targets"]
-        return client, body
+            place = parse_event_id(made["eventID"])
+            if place is not None:
+                made.setdefault("programID", place[0])
+        elif not body["objectType"].startswith("BL_"):  # only business logic sets targets
+            made.pop("targets", None)
+            made |= {} if targets is None else {"targets": targets}
+        return made
 
-    def _owner(self, kind: Kind, call: Call, client: str) -> str:
-        """Return the owner of a ven or resource; objectType says which side sends the request."""
-        business = call.body["objectType"].startswith("BL_")
-        if business and not _sees_all(kind, call):
-            raise VtnRefusal(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
+    def _owner(self, kind: Kind, grant: Grant, body: dict[str, Any], client: str) -> str:
+        """Return the owner of an object; objectType says which side sends a ven or resource."""
+        if kind not in ("VEN", "RESOURCE"):
+            return client
+        business = body["objectType"].startswith("BL_")
+        if business and not _sees_all(kind, grant):
+            raise Refusal(403, f"objectType is for business logic; send a VEN_{kind}_REQUEST.")
         if kind == "VEN":
-            own = call.grant.ven
-            if not business and own is not None and call.body["venName"] != own:
-                raise VtnRefusal(403, "venName is not the one of this client; give its own.")
+            if not business and grant.ven not in (None, body["venName"]):
+                raise Refusal(403, "venName is not the one of this client; give its own.")
         else:
-            ven = self._store.get("VEN", call.body["venID"])
-            if ven is None or (ven.client != client and not _sees_all("VEN", call)):
+            ven = self._store.get("VEN", body["venID"])
+            if ven is None or (ven.client != client and not _sees_all("VEN", grant)):
                 raise not_found("ven")
-            client = ven.client if not business else client
-        return str(call.body["clientID"]) if business else client
+            client = ven.client
+        return str(body["clientID"]) if business else client
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:
-            raise VtnRefusal(403, "This service sends no webhooks; read events or use MQTT.")
+            raise Refusal(403, "This service sends no webhooks; read events or use MQTT.")
         program = body.get("programID")
         if program is not None and not self._public.has(program):
-            raise VtnRefusal(409, "programID is of no program; give one of GET /programs.")
+            raise Refusal(409, "programID is of no program; give one of GET /programs.")
         for one in body["objectOperations"]:
             try:
                 check_callback(one["callbackUrl"], private=self._private)
             except ForbiddenTargetError as error:
-                raise VtnRefusal(403, f"callbackUrl {error}") from None
+                raise Refusal(403, f"callbackUrl {error}") from None
 
 
-def _sees_all(kind: Kind, call: Call) -> bool:
-    return call.grant.may("operate") or (kind != "REPORT" and call.grant.may("read_all"))
+def _members(sent: BaseModel) -> dict[str, Any]:
+    """Return the members that were sent; null is as absent."""
+    return sent.model_dump(exclude_unset=True, exclude_none=True)
+
+
+def _sees_all(kind: Kind, grant: Grant) -> bool:
+    return grant.may("operate") or (kind != "REPORT" and grant.may("read_all"))
+
+
+def _write(work: Callable[[StoredObject], Any], one: StoredObject) -> Any:
+    try:
+        return work(one)
+    except TakenError:
+        raise Refusal(409, "The name is in use already; give another one.") from None
 
 
 def _to_object(one: StoredObject, reader: str | None) -> dict[str, Any]:
