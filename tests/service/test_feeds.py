@@ -19,11 +19,11 @@ from hushgrid import Policy
 from hushgrid.files.zone_file import Provenance
 from hushgrid.service import prices as pages_module
 from hushgrid.service.curator import utc
-from hushgrid.service.http.prices import DESCRIBED
+from hushgrid.service.http.prices import feeds
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import (
-    FEEDS,
     NOTHING,
+    Feed,
     Forecaster,
     Guess,
     History,
@@ -38,6 +38,7 @@ from tests.service.http.test_web import Face, refused, shown
 from tests.service.worlds import START, service
 
 T = START // 900
+FEEDS = feeds()
 WITH_RANGE = [feed.path for feed in FEEDS if feed.shape is not None]
 
 
@@ -76,10 +77,10 @@ def test_price_has_what_consumers_read(face: Face) -> None:
     assert (found["price"], found["start"], found["end"]) == (0.15, at(5), at(6))
 
 
-@pytest.mark.parametrize("path", [path for path, (_, one) in DESCRIBED.items() if "model" in one])
-def test_what_is_kept_as_bytes_is_what_its_model_describes(face: Face, path: str) -> None:
-    answer = face.call("GET", path)
-    DESCRIBED[path][1]["model"].model_validate_json(answer.content, strict=True)
+@pytest.mark.parametrize("feed", [one for one in FEEDS if one.model], ids=lambda one: one.path)
+def test_what_is_kept_as_bytes_is_what_its_model_describes(face: Face, feed: Feed) -> None:
+    answer = face.call("GET", feed.path)
+    feed.model.model_validate_json(answer.content, strict=True)
 
 
 def test_evcc_reads_start_end_value(face: Face) -> None:
@@ -419,12 +420,12 @@ def test_a_body_is_made_once_for_a_release(face: Face, monkeypatch: pytest.Monke
 def test_the_memory_for_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     history = History([service()])
     history.publish(service(), release(0))
-    found = Pages(history)
+    found = Pages(history, FEEDS)
     for i in range(pages_module.HELD + 50):
         found.page("/v1/evcc", "elm-street", PriceRange(START - i, None))
     assert len(found._kept["elm-street"][1]) == pages_module.HELD
     monkeypatch.setattr(pages_module, "LARGE", 10)
-    fresh = Pages(history)
+    fresh = Pages(history, FEEDS)
     fresh.page("/v1/evcc", "elm-street", PriceRange(START, None))
     assert "elm-street" not in fresh._kept
     fresh.page("/v1/evcc", "elm-street")

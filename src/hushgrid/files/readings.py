@@ -1,27 +1,26 @@
 """Files of readings and labels, and the histories that models are learned from.
 
-A parser is chosen by media type, by a file's suffix or by the first bytes of a message.
+A format is chosen by media type, by a file's suffix or by the first bytes of a message.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from hushgrid.errors import FileError, IntakeError, ModelError
+from hushgrid.files.extensions import by_key
 from hushgrid.files.interval_plan import local_seconds
 from hushgrid.files.results import read_text
-from hushgrid.intake.arrow import arrow_batches, parquet_batches
 from hushgrid.intake.csv import csv_batches, fields_of
-from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches
 from hushgrid.intake.readings import Parsed, collect
 from hushgrid.intake.text import (
@@ -29,6 +28,7 @@ from hushgrid.intake.text import (
     LOW_CARBON_LONDON,
     PECAN_STREET,
     ColumnMapping,
+    Format,
     lines,
     open_bytes,
 )
@@ -39,51 +39,21 @@ if TYPE_CHECKING:
     from hushgrid.learn.learner import Watch
 
 
-Parser = Callable[[Iterable[bytes], ColumnMapping], Iterator[Parsed]]
-
 MAPPINGS: Mapping[str, ColumnMapping] = MappingProxyType(
     {"canonical": CANONICAL, "lcl": LOW_CARBON_LONDON, "pecan": PECAN_STREET}
 )
 
 
-def _json(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
-    del mapping  # JSON names its fields itself
-    return json_batches(source)
+def formats_by_media() -> Mapping[str, Format]:
+    """The formats of bodies.
 
+    Returns:
+        Format by media type.
 
-def _espi(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
-    del mapping
-    return espi_batches(source)
-
-
-def _parquet(source: Iterable[bytes], mapping: ColumnMapping) -> Iterator[Parsed]:
-    """All of it is read first, since its index is at the end."""
-    return parquet_batches(b"".join(source), mapping)
-
-
-BY_MEDIA_TYPE: Mapping[str, Parser] = MappingProxyType(
-    {
-        "application/json": _json,
-        "application/x-ndjson": _json,
-        "application/ndjson": _json,
-        "text/csv": csv_batches,
-        "application/vnd.apache.arrow.stream": arrow_batches,
-        "application/vnd.apache.parquet": _parquet,
-        "application/atom+xml": _espi,
-    }
-)
-
-_BY_SUFFIX: Mapping[str, Parser] = MappingProxyType(
-    {
-        ".json": _json,
-        ".ndjson": _json,
-        ".jsonl": _json,
-        ".csv": csv_batches,
-        ".arrows": arrow_batches,
-        ".arrow": arrow_batches,
-        ".xml": _espi,
-    }
-)
+    Raises:
+        ServiceError: If an extension cannot be loaded, or two have the same media type.
+    """
+    return by_key("hushgrid.intake", lambda one: one.media)
 
 
 def mapping_named(name: str) -> ColumnMapping:
@@ -106,23 +76,25 @@ def mapping_named(name: str) -> ColumnMapping:
     return MAPPINGS[name]
 
 
-def parser_of(path: PurePath) -> Parser:
-    """Parser for a file by its suffix; Parquet files are read in place.
+def format_of(path: PurePath) -> Format:
+    """Format of a file by its suffix.
 
     Args:
         path: The file.
 
     Returns:
-        The parser.
+        The format.
 
     Raises:
         IntakeError: If the suffix is unknown.
+        ServiceError: If an extension cannot be loaded, or two have the same suffix.
     """
-    suffix = path.suffix.lower()
-    if suffix not in _BY_SUFFIX:
-        known = ", ".join([*_BY_SUFFIX, ".parquet"])
-        raise IntakeError(f"file {path} ends in {suffix!r}; give one that ends in {known}.")
-    return _BY_SUFFIX[suffix]
+    suffix, known = path.suffix.lower(), by_key("hushgrid.intake", lambda one: one.suffixes)
+    if suffix not in known:
+        raise IntakeError(
+            f"file {path} ends in {suffix!r}; give one that ends in {', '.join(known)}."
+        )
+    return cast(Format, known[suffix])
 
 
 def message_batches(payload: bytes) -> Iterator[Parsed]:
@@ -160,9 +132,10 @@ def batches_of_file(
     Yields:
         The readings and the malformed rows of each batch.
     """
+    form = format_of(path)
     with path.open("rb") as stream:
-        if path.suffix.lower() == ".parquet":
-            yield from parquet_batches(stream, mapping)
+        if form.seeks:
+            yield from form.batches(stream, mapping)
             advance(path.stat().st_size)
             return
 
@@ -171,7 +144,7 @@ def batches_of_file(
                 yield piece
                 advance(len(piece))
 
-        yield from parser_of(path)(pieces(), mapping)
+        yield from form.batches(pieces(), mapping)
 
 
 def read_readings(path: Path, mapping: str, watch: Watch | None = None) -> Parsed:

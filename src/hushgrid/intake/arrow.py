@@ -35,6 +35,7 @@ from hushgrid.intake.text import (
     CANONICAL,
     ByteSource,
     ColumnMapping,
+    Format,
     clean_meters,
     open_bytes,
     starts_of,
@@ -514,3 +515,7 @@ def _wholes(found: NDArray[Any], most: int, beyond: Fault, unusable: Fault) -> I
     wholes[finite & ~within] = beyond
     wholes[~finite | (within & (wholes != found))] = unusable
     return wholes
+
+
+ARROW = Format(("application/vnd.apache.arrow.stream",), (".arrows", ".arrow"), arrow_batches)
+PARQUET = Format(("application/vnd.apache.parquet",), (".parquet",), parquet_batches, seeks=True)

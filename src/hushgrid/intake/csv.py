@@ -18,6 +18,7 @@ from hushgrid.intake.readings import Fault, Parsed, RawColumns, check_rows, coll
 from hushgrid.intake.text import (
     ByteSource,
     ColumnMapping,
+    Format,
     Lines,
     durations,
     lines,
@@ -147,3 +148,6 @@ def fields_of(line: str, delimiter: str) -> list[str] | None:
         return next(csv.reader([line], delimiter=delimiter, strict=True), [])
     except csv.Error:
         return None
+
+
+FORMAT = Format(("text/csv",), (".csv",), csv_batches)

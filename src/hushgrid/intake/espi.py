@@ -41,7 +41,7 @@ from hushgrid.intake.readings import (
     clean_meter,
     collect,
 )
-from hushgrid.intake.text import ByteSource, open_bytes
+from hushgrid.intake.text import ByteSource, Format, open_bytes
 
 DEPTH = 64  # elements within each other
 TEXT = 256  # characters of a text that are kept
@@ -499,3 +499,6 @@ def _columns(found: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
 def _check(count: int, limit: int, what: str) -> None:
     if count > limit:
         raise IntakeError(f"ESPI has more than {limit} {what}; split it.")
+
+
+FORMAT = Format(("application/atom+xml",), (".xml",), lambda source, _: espi_batches(source))

@@ -41,6 +41,7 @@ from hushgrid.intake.text import (
     LINE_LIMIT,
     ByteSource,
     ByteStream,
+    Format,
     decoded,
     meter_codes,
     open_bytes,
@@ -318,3 +319,10 @@ class _Window:
         except UnicodeDecodeError:
             raise IntakeError("JSON is not UTF-8; write it so.") from None
         self._at = 0
+
+
+FORMAT = Format(
+    media=("application/json", "application/x-ndjson", "application/ndjson"),
+    suffixes=(".json", ".ndjson", ".jsonl"),
+    batches=lambda source, _: json_batches(source),  # JSON names its fields itself
+)

@@ -25,6 +25,7 @@ from hushgrid.intake.readings import (
     MAX_ID,
     MAX_WH,
     Fault,
+    Parsed,
     clean_meter,
 )
 from hushgrid.intake.times import Written, text_times
@@ -346,6 +347,22 @@ LOW_CARBON_LONDON = ColumnMapping(
 PECAN_STREET = ColumnMapping(
     meter="dataid", time="local_15min", value="grid", unit="kw", duration_s=900
 )
+
+
+class Format(NamedTuple):
+    """A format of readings, found by the entry points `hushgrid.intake`.
+
+    Attributes:
+        media: Media types of bodies in this format.
+        suffixes: Suffixes of files in this format, such as ".csv".
+        batches: Called with the input and a mapping; yields readings and malformed rows.
+        seeks: Whether `batches` takes all bytes or a file that seeks, in place of chunks.
+    """
+
+    media: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    batches: Callable[[Any, ColumnMapping], Iterator[Parsed]]
+    seeks: bool = False
 
 
 # ---- columns of text to whole numbers; equal texts are converted once

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from hushgrid._numbers import Ints, Spent
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HorizonError, HushgridError
-from hushgrid.files.deployment import ZoneService
+from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
 from hushgrid.model.zone import public_rate
@@ -119,6 +119,22 @@ class PriceFile:
         text = json.dumps(self._prices, indent=2, sort_keys=True) + "\n"
         self._beside.write_text(text)
         self._beside.replace(self._path)
+
+
+def open_price_file(deployment: Deployment, client: str) -> PriceFile | None:
+    """Open the price file that the service file names.
+
+    Args:
+        deployment: The service.
+        client: Name of this process at brokers; not used.
+
+    Returns:
+        The publisher, or None.
+    """
+    del client
+    if deployment.price_file is None:
+        return None
+    return PriceFile(deployment.price_file, f".{deployment.name}" if deployment.share else "")
 
 
 @dataclass(frozen=True, slots=True)

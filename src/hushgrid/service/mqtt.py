@@ -20,7 +20,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from hushgrid.errors import IntakeError, MeterError, ServiceError
-from hushgrid.files.deployment import Mqtt, ZoneService
+from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.service.curator import price
@@ -225,6 +225,21 @@ class MqttPrices(MqttOut):
             self.send(*discovery(zone, self._prefix, topic), retain=True)
             self._announced.add(zone.id)
         self.send(topic, json.dumps(price(zone, release)), retain=True)
+
+
+def open_prices(deployment: Deployment, client: str) -> MqttPrices | None:
+    """Open the publisher of prices, where the service file asks for it.
+
+    Args:
+        deployment: The service.
+        client: Name of this process at brokers.
+
+    Returns:
+        The publisher, or None.
+    """
+    if deployment.mqtt is None or not deployment.mqtt.prices:
+        return None
+    return MqttPrices(deployment.mqtt, f"hushgrid-prices-{client}")
 
 
 def _hang_up(client: paho.Client) -> None:

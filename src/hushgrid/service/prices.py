@@ -583,28 +583,23 @@ JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
 
 class Feed(NamedTuple):
-    """One path of the price feeds.
+    """One path of the price feeds, found by the entry points `hushgrid.feeds`.
 
     Attributes:
         path: The path.
         media: Content type of its body.
         shape: Makes the body; None: the newest price alone.
+        summary: One sentence for the description of the service.
+        model: Pydantic model of the body, or None.
+        ranges: Whether the body has the intervals of published prices too.
     """
 
     path: str
     media: str
     shape: Callable[[Series], bytes] | None
-
-
-FEEDS = (
-    Feed("/v1/price", JSON, None),
-    Feed("/v1/prices", JSON, prices),
-    Feed("/v1/prices.csv", CSV, csv),
-    Feed("/v1/evcc", JSON, evcc),
-    Feed("/v1/emhass", JSON, emhass),
-    Feed("/v1/octopus", JSON, octopus),
-)
-BY_PATH = {feed.path: feed for feed in FEEDS}
+    summary: str
+    model: Any = None
+    ranges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -633,10 +628,11 @@ class Pages:
 
     Args:
         history: The releases.
+        feeds: The feeds.
     """
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, history: History, feeds: Iterable[Feed]) -> None:
+        self._history, self.feeds = history, {feed.path: feed for feed in feeds}
         self._forecasters = {zone: Forecaster(one) for zone, one in history.zones.items()}
         self._kept: dict[str, tuple[str, OrderedDict[tuple[str, PriceRange], Page]]] = {}
         self._mutex = threading.Lock()
@@ -661,7 +657,7 @@ class Pages:
             newest = self._history.newest(zone)
             if newest is None:
                 return None
-            made = self._made(BY_PATH[path], self._history.zones[zone], newest, span)
+            made = self._made(self.feeds[path], self._history.zones[zone], newest, span)
             if self._history.newest(zone) is newest:  # else it was overtaken: a tag has one body
                 page = made
                 self._keep(zone, newest.head, (path, span), page)
@@ -680,7 +676,7 @@ class Pages:
         since, until = bounds(newest, span)
         releases = self._history.between(zone.id, since, until)
         known = NOTHING
-        if until > newest.applies_start or feed.shape is prices:
+        if until > newest.applies_start or feed.ranges:
             known = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
         named = (zone.id, zone.currency, zone.seconds)
         return feed.shape(series(*named, newest, releases, known.guesses, span, known.ranges))

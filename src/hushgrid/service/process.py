@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
+from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.tokens import Access
@@ -31,8 +32,8 @@ from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import MeterStore
-from hushgrid.service.mqtt import MqttPrices, MqttReadings
-from hushgrid.service.openadr.app import MqttEvents, Vtn, mount_vtn
+from hushgrid.service.mqtt import MqttReadings
+from hushgrid.service.openadr.app import Vtn, mount_vtn
 from hushgrid.service.openadr.store import VtnStore
 from hushgrid.service.prices import History
 from hushgrid.service.transfer import check_arrived
@@ -165,8 +166,8 @@ class Process:
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
-        self._price_file = _price_file(deployment)
         publishers: list[Publisher] = [self.history, *self._make_publishers()]
+        self._price_file = next((one for one in publishers if isinstance(one, PriceFile)), None)
         self._publishers = [CountedPublisher(each, self._metrics) for each in publishers]
         self._loads = Loads(deployment.zones, self._meters)
         self._names = tuple(type(each).__name__ for each in publishers)
@@ -184,19 +185,13 @@ class Process:
         return [ZoneRun(zone, self._curator) for zone in self.deployment.zones]
 
     def _make_publishers(self) -> Iterator[Publisher]:
-        if self._price_file is not None:
-            yield self._price_file
-        if self.deployment.mqtt is not None and self.deployment.mqtt.prices:
-            # a broker disconnects a client when another one connects under the same name
-            name = f"hushgrid-prices-{self._key.public[:12]}{self._suffix}"
-            prices = MqttPrices(self.deployment.mqtt, name)
-            self._stack.callback(prices.stop)
-            yield prices
-        if self.deployment.mqtt is not None and self.deployment.mqtt_uris:
-            name = f"hushgrid-openadr-{self._key.public[:12]}{self._suffix}"
-            events = MqttEvents(self.deployment.mqtt, name)
-            self._stack.callback(events.stop)
-            yield events
+        # a broker disconnects a client when another one connects under the same name
+        client = f"{self._key.public[:12]}{self._suffix}"
+        for opened in extensions("hushgrid.publishers"):
+            publisher = opened(self.deployment, client)
+            if publisher is not None:
+                self._stack.callback(getattr(publisher, "stop", lambda: None))
+                yield publisher
 
     @contextmanager
     def _curator(self, zone: ZoneService, now: float, new_epoch: bool) -> Iterator[Curator]:
@@ -352,12 +347,6 @@ class Process:
         """How long to sleep [s]: until the next interval closes, within `LEAST`..`WAKE`."""
         due = min((zone.next_due() for zone in self._zones), default=float("inf"))
         return min(max(due - clock.now(), LEAST), WAKE)
-
-
-def _price_file(deployment: Deployment) -> PriceFile | None:
-    if deployment.price_file is None:
-        return None
-    return PriceFile(deployment.price_file, f".{deployment.name}" if deployment.share else "")
 
 
 def make_noise(deployment: Deployment) -> Noise:

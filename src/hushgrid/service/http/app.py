@@ -48,6 +48,7 @@ from hushgrid.service.http.prices import (
     add_feeds,
     add_promises,
     add_stream,
+    feeds,
     requested_zone,
 )
 from hushgrid.service.http.readings import add_readings
@@ -155,7 +156,7 @@ def make_app(
         access = Access(None, secrets.token_bytes(32), clock, static=http.tokens)
     if operator is None:
         operator = Operator(history, board, clock, mode=mode)
-    pages, tls = Pages(history), http.tls_certificate is not None
+    pages, tls = Pages(history, feeds()), http.tls_certificate is not None
     proxies = list(http.proxies)
     limits = {"/v1/readings": (http.limit, readings.PATIENCE)}
     limits |= dict.fromkeys(FORMS, FORM)

@@ -38,7 +38,7 @@ from hushgrid.service.http.common import (
     same_origin,
     session_cookie,
 )
-from hushgrid.service.prices import FEEDS, Page, Pages
+from hushgrid.service.prices import Page, Pages
 
 NOTHING = b"default-src 'none'; frame-ancestors 'none'"  # for data: a browser runs no part of it
 OPENADR = "/openadr3/"  # its errors have another shape
@@ -223,12 +223,12 @@ class ReadyPrices:
         self._app, self._pages, self._clock = app, pages, clock
         self._usual = {
             (feed.path, f"zone={name}".encode()): (feed.path, zone)
-            for feed in FEEDS
+            for feed in pages.feeds.values()
             for zone in pages.zones
             for name in (quote(zone), quote(zone, safe=""), quote_plus(zone))
         }
         if len(pages.zones) == 1:
-            self._usual |= {(feed.path, b""): (feed.path, pages.zones[0]) for feed in FEEDS}
+            self._usual |= {(path, b""): (path, pages.zones[0]) for path in pages.feeds}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from memory, or pass the request on."""

@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import ZoneService
+from hushgrid.files.extensions import by_key
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
@@ -27,7 +28,22 @@ from hushgrid.service.http.common import RETRY, ParameterError, Refusal
 from hushgrid.service.http.middleware import page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
-from hushgrid.service.prices import FEEDS, LIMIT, MOST, USUAL, Feed, History, Pages, PriceRange
+from hushgrid.service.prices import (
+    CSV,
+    JSON,
+    LIMIT,
+    MOST,
+    USUAL,
+    Feed,
+    History,
+    Pages,
+    PriceRange,
+    csv,
+    emhass,
+    evcc,
+    octopus,
+    prices,
+)
 from hushgrid.service.promise import promise_json, tradeoff_json
 
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections
@@ -237,14 +253,28 @@ class RangeQuery(BaseModel):
         return PriceRange(since, until, self.limit)
 
 
-DESCRIBED: dict[str, tuple[str, dict[str, Any]]] = {
-    "/v1/price": ("The newest price of a zone.", {"model": models.Price}),
-    "/v1/prices": ("Published prices and the forecast.", {"model": models.Prices}),
-    "/v1/prices.csv": ("The same as a table.", {"content": {"text/csv": {}}}),
-    "/v1/evcc": ("Prices as evcc's custom forecast reads them.", {"model": models.Evcc}),
-    "/v1/emhass": ("Prices as EMHASS reads them.", {"model": models.Emhass}),
-    "/v1/octopus": ("Prices as Octopus-style tools read them.", {"model": models.Octopus}),
-}
+PRICE = Feed("/v1/price", JSON, None, "The newest price of a zone.", models.Price)
+PRICES = Feed(
+    "/v1/prices", JSON, prices, "Published prices and the forecast.", models.Prices, ranges=True
+)
+TABLE = Feed("/v1/prices.csv", CSV, csv, "The same as a table.")
+EVCC = Feed("/v1/evcc", JSON, evcc, "Prices as evcc's custom forecast reads them.", models.Evcc)
+EMHASS = Feed("/v1/emhass", JSON, emhass, "Prices as EMHASS reads them.", models.Emhass)
+OCTOPUS = Feed(
+    "/v1/octopus", JSON, octopus, "Prices as Octopus-style tools read them.", models.Octopus
+)
+
+
+def feeds() -> list[Feed]:
+    """Load the price feeds.
+
+    Returns:
+        The built-in feeds and those of other packages.
+
+    Raises:
+        ServiceError: If an extension cannot be loaded, or two have the same path.
+    """
+    return list(by_key("hushgrid.feeds", lambda one: [one.path]).values())
 
 
 def add_feeds(router: APIRouter, pages: Pages, clock: Clock) -> None:
@@ -255,12 +285,12 @@ def add_feeds(router: APIRouter, pages: Pages, clock: Clock) -> None:
         pages: answers by path, zone and range; made on demand.
         clock: time of the pages' age.
     """
-    for feed in FEEDS:
-        summary, answer = DESCRIBED[feed.path]
+    for feed in pages.feeds.values():
+        answer = {"model": feed.model} if feed.model else {"content": {feed.media: {}}}
         unchanged = {"description": "Nothing new since the ETag in If-None-Match."}
         router.get(
             feed.path,
-            summary=summary,
+            summary=feed.summary,
             name=feed.path,
             response_class=Response,
             responses={200: answer, 304: unchanged, **OF_ZONE},

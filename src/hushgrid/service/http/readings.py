@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -22,8 +22,9 @@ from pydantic import create_model
 from starlette.requests import ClientDisconnect, Request
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
-from hushgrid.files.readings import BY_MEDIA_TYPE, mapping_named
+from hushgrid.files.readings import formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
+from hushgrid.intake.text import Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
 from hushgrid.service.http.middleware import scopes
 from hushgrid.service.http.models import Answer, Count, refusals
@@ -85,7 +86,6 @@ PATIENCE = 300.0  # [s] for a whole body, so that slow senders cannot keep the t
 FIRST = 1 << 17  # [bytes] of a body read before it waits for a thread
 MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
 PIECE = 1 << 18  # [bytes] of a longer body passed to the thread at a time
-PARQUET = "application/vnd.apache.parquet"
 
 _COUNTS: dict[str, Any] = dict.fromkeys(Receipt._fields, (Count, ...))
 ReceiptAnswer = create_model("Receipt", __base__=Answer, **_COUNTS, problems=(list[str], ...))
@@ -107,21 +107,23 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         The batcher of small bodies.
     """
     batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
-    one_parquet = threading.Lock()  # a Parquet body is in memory as a whole
+    one_whole = threading.Lock()  # such a body is in memory as a whole
+    formats = formats_by_media()
 
     async def store(request: Request, mapping: str, delivery: Delivery) -> None:
-        media, columns = _media_type(request), mapping_named(mapping)
+        form, columns = _format(request, formats), mapping_named(mapping)
         body = _Body(request)
         first = await body.more(FIRST)
 
         def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
-            yield from BY_MEDIA_TYPE[media](_pieces(body, first), columns)
+            pieces = _pieces(body, first)
+            yield from form.batches(b"".join(pieces) if form.seeks else pieces, columns)
 
         def work() -> None:
-            with one_parquet if media == PARQUET else nullcontext():
+            with one_whole if form.seeks else nullcontext():
                 delivery.take(ingest, parsed())
 
-        if body.ended and media != PARQUET:
+        if body.ended and not form.seeks:
             await batcher.take(delivery, parsed())
             return
         async with turns:
@@ -138,9 +140,7 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
             dict.fromkeys((400, 408, 413, 415, 503), "The body cannot be taken, or only in part.")
         ),
         dependencies=[scopes("write_readings")],
-        openapi_extra={
-            "requestBody": {"required": True, "content": dict.fromkeys(BY_MEDIA_TYPE, _ANY)}
-        },
+        openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(formats, _ANY)}},
     )
     async def take(request: Request, mapping: MappingName = "canonical") -> dict[str, Any]:
         delivery, refusal = Delivery(), None
@@ -171,14 +171,14 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
     return batcher
 
 
-def _media_type(request: Request) -> str:
+def _format(request: Request, formats: Mapping[str, Format]) -> Format:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media not in BY_MEDIA_TYPE:
-        known = ", ".join(BY_MEDIA_TYPE)
+    if media not in formats:
+        known = ", ".join(formats)
         raise Refusal(415, f"The content type is {media[:60]!r}; send one of {known}.")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refusal(415, "The body is compressed; send it as it is.")
-    return media
+    return formats[media]
 
 
 class _Body:

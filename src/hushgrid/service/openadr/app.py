@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
 from hushgrid.errors import AccessError, VtnError
-from hushgrid.files.deployment import OpenAdr, ZoneService
+from hushgrid.files.deployment import Deployment, OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
@@ -519,3 +519,18 @@ class MqttEvents(MqttOut):
         text = to_json(notification("EVENT", "CREATE", event_of(zone, release))).decode()
         for under in (f"programs/{program_id(zone.id)}/events", "events"):
             self.send(topics(under)["CREATE"], text, retain=False)
+
+
+def open_events(deployment: Deployment, client: str) -> MqttEvents | None:
+    """Open the publisher of OpenADR events, where the service file names brokers of OpenADR.
+
+    Args:
+        deployment: The service.
+        client: Name of this process at brokers.
+
+    Returns:
+        The publisher, or None.
+    """
+    if deployment.mqtt is None or not deployment.mqtt_uris:
+        return None
+    return MqttEvents(deployment.mqtt, f"hushgrid-openadr-{client}")

@@ -1,0 +1,78 @@
+"""Feeds, intake formats and publishers, found by entry point; those of hushgrid are no exception.
+
+| group | object | example |
+|---|---|---|
+| `hushgrid.feeds` | a `service.prices.Feed` | docs/extend.md |
+| `hushgrid.intake` | an `intake.text.Format` | docs/extend.md |
+| `hushgrid.publishers` | a function of `Deployment` and client id | `service.mqtt.open_prices` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from hushgrid.errors import ServiceError
+
+OWN = "hushgrid."
+
+
+@cache
+def extensions(group: str) -> tuple[Any, ...]:
+    """Load the objects of a group of entry points.
+
+    Args:
+        group: Name of the group.
+
+    Returns:
+        The objects, those of hushgrid first, then by name.
+
+    Raises:
+        ServiceError: If one cannot be loaded, or hushgrid is not installed.
+    """
+    found = sorted(entry_points(group=group), key=lambda one: (not _own(one.value), one.name))
+    if not any(_own(one.value) for one in found):
+        raise ServiceError(
+            f"entry points {group} are missing; install hushgrid (pip install hushgrid)."
+        )
+    made = []
+    for one in found:
+        try:
+            made.append(one.load())
+        except Exception as error:
+            raise ServiceError(
+                f"extension {one.name} ({one.value}) of {group} cannot be loaded"
+                f" ({type(error).__name__}: {error}); correct it or uninstall it."
+            ) from error
+    return tuple(made)
+
+
+def _own(value: str) -> bool:
+    return value.startswith(OWN)
+
+
+def by_key(group: str, keys: Callable[[Any], Iterable[str]]) -> dict[str, Any]:
+    """Load the objects of a group by keys that differ.
+
+    Args:
+        group: Name of the group.
+        keys: The keys of an object.
+
+    Returns:
+        Object by key.
+
+    Raises:
+        ServiceError: As `extensions`, or if two objects have the same key.
+    """
+    found: dict[str, Any] = {}
+    for one in extensions(group):
+        for key in keys(one):
+            if key in found:
+                raise ServiceError(
+                    f"two extensions of {group} have {key!r}; give one of them another, or"
+                    " uninstall it."
+                )
+            found[key] = one
+    return found

@@ -1,0 +1,80 @@
+"""Extensions by entry point: the guide's feed and format, each one file, and faulty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hushgrid.errors import IntakeError, ServiceError
+from hushgrid.files.extensions import by_key, extensions
+from hushgrid.files.readings import formats_by_media, read_readings
+from hushgrid.service.http.prices import feeds
+from tests.service.http.test_web import Face, shown
+from tests.test_docs import ROOT, code_blocks
+
+FEED, FORMAT = code_blocks(ROOT / "docs" / "extend.md")
+Install = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a distribution with one module and one entry point on the path."""
+
+    def put(module: str, code: str, group: str) -> None:
+        (tmp_path / f"{module}.py").write_text(code)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        name = "FEED" if group.endswith("feeds") else "FORMAT"
+        (info / "entry_points.txt").write_text(f"[{group}]\n{module} = {module}:{name}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        extensions.cache_clear()
+
+    yield put
+    extensions.cache_clear()
+
+
+def test_a_feed_is_one_short_file(install: Install) -> None:
+    assert len(FEED.splitlines()) <= 30
+    install("plain_feed", FEED, "hushgrid.feeds")
+    face = Face()
+    face.history.publish(face.zone, shown())
+    answer = face.call("GET", "/v1/plain")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["etag"] == face.call("GET", "/v1/prices").headers["etag"]
+    start, price = answer.text.splitlines()[0].split()
+    first = face.call("GET", "/v1/evcc").json()[0]
+    assert (start, float(price)) == (first["start"], first["value"])
+    assert "/v1/plain" in face.call("GET", "/v1/openapi.json").json()["paths"]
+
+
+def test_a_format_is_one_short_file(install: Install, tmp_path: Path) -> None:
+    assert len(FORMAT.splitlines()) <= 30
+    file = tmp_path / "readings.semi"
+    file.write_text("a;2026-01-05T00:00Z;900;120\nb;2026-01-05T00:00Z;900\n")
+    with pytest.raises(IntakeError, match=r"ends in '.semi'; give one that ends in .arrows"):
+        read_readings(file, "canonical")
+    install("semicolon_format", FORMAT, "hushgrid.intake")
+    found = read_readings(file, "canonical")
+    assert list(found.readings.rows()) == [("a", 1767571200, 900, 120)]
+    assert found.malformed == 1
+    assert "text/x-semicolon" in formats_by_media()
+
+
+def test_a_faulty_extension_is_named(install: Install) -> None:
+    install("broken_feed", "import nothing_of_this_name", "hushgrid.feeds")
+    with pytest.raises(ServiceError, match=r"extension broken_feed \(broken_feed:FEED\) of hushgr"):
+        feeds()
+
+
+def test_two_extensions_with_one_path_are_refused(install: Install) -> None:
+    install("second_feed", FEED.replace("/v1/plain", "/v1/price"), "hushgrid.feeds")
+    with pytest.raises(ServiceError, match=r"two extensions of hushgrid.feeds have '/v1/price'"):
+        feeds()
+
+
+def test_without_an_installation_nothing_is_guessed() -> None:
+    with pytest.raises(ServiceError, match="install hushgrid"):
+        by_key("hushgrid.nothing", lambda _: [])
