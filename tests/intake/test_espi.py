@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from hushgrid import IntakeError
+from hushgrid import ExtraError, IntakeError
 from hushgrid.intake.espi import ReadingType, espi_batches, parse_espi
 from tests.intake.renderings import (
     Row,
@@ -278,6 +280,12 @@ def test_what_a_document_may_keep_waiting_is_limited(
     monkeypatch.setattr(f"hushgrid.intake.espi.{name}", limit)
     with pytest.raises(IntakeError, match="ESPI has more than 2"):
         parse_espi(data)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "defusedxml.ElementTree", None)
+    with pytest.raises(ExtraError, match=r"hushgrid\[intake\]"):
+        parse_espi(GOLDEN.encode())
 
 
 def test_other_encodings() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -139,6 +140,16 @@ def decoded_alone(data: bytes) -> list[bool]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_lines, "_row_of_line", lambda _: None)
         return [row is not None for row in by_lines._rows_of(data.split(b"\n"))]
+
+
+def test_lines_are_read_where_msgspec_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    by_lines._line_decoder.cache_clear()
+    try:
+        assert by_lines._line_decoder() is None
+        assert answer(GOOD)[0] == [("a-1", 1767571200, 900, 7)]
+    finally:
+        by_lines._line_decoder.cache_clear()
 
 
 def test_most_lines_are_decoded_fast() -> None:

@@ -26,6 +26,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import NamedTuple
+from xml.parsers.expat import ErrorString
 
 import numpy as np
 
@@ -315,7 +316,10 @@ def espi_batches(source: ByteSource, *, meter_id: str | None = None) -> Iterator
     except DefusedXmlException:
         raise IntakeError("XML has a document type; take it out, ESPI needs none.") from None
     except ParseError as error:
-        raise IntakeError(f"input is not well-formed XML ({error}); correct it.") from None
+        raise IntakeError(
+            f"input is not well-formed XML ({ErrorString(error.code)}, line {error.position[0]});"
+            " correct it."
+        ) from None
     except LookupError:
         raise IntakeError("XML has an unknown encoding; write it in UTF-8.") from None
     feed.finish()
