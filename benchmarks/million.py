@@ -29,8 +29,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create, load
-from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.ports import MeterStore
+from hushgrid.service.meters import MeterStore, open_meters
 
 METERS, TICKS = 1_000_000, 3
 FEW, INTERVALS, EARLY = 2_000, 1_000, 200

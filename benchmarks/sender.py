@@ -69,15 +69,18 @@ class Http:
             f"POST /v1/readings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
             f"Content-Type: {MEDIA[form]}\r\nContent-Length: "
         )
-        self._links = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
-        for link in self._links:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._port, self._connections = port, connections
 
     def send(self, made: list[bytes]) -> int:
-        n = len(self._links)
-        return sum(self._pool.map(self._some, self._links, [made[k::n] for k in range(n)]))
+        n = self._connections
+        return sum(self._pool.map(self._some, [made[k::n] for k in range(n)]))
 
-    def _some(self, link: socket.socket, made: list[bytes]) -> int:
+    def _some(self, made: list[bytes]) -> int:
+        with socket.create_connection(("127.0.0.1", self._port)) as link:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._send(link, made)
+
+    def _send(self, link: socket.socket, made: list[bytes]) -> int:
         accepted = 0
         for body in made:
             link.sendall(f"{self._head}{len(body)}\r\n\r\n".encode() + body)

@@ -39,7 +39,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     exists,
-    insert,
     inspect,
     select,
 )
@@ -49,7 +48,7 @@ from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
 from hushgrid.service.meters.columns import Columns
 from hushgrid.service.meters.ports import Roster, RosterEpoch
-from hushgrid.service.meters.tables import DELIVERY, add_zone, find_zone
+from hushgrid.service.meters.tables import ADD_DELIVERY, DELIVERY, add_zone, find_zone
 
 log = logging.getLogger(__name__)
 Item = TypeVar("Item")
@@ -82,7 +81,7 @@ def _track(items: Sequence[Item]) -> Iterable[Item]:
 def _store(link: Connection, key: int, opens: int, parts: Iterable[Columns]) -> None:
     for number, columns in enumerate(parts):
         values = {"zone": key, "opens": opens, "number": number, "readings": columns.pack()}
-        link.execute(insert(DELIVERY), values)
+        link.execute(ADD_DELIVERY, values)
 
 
 def convert_rows(database: Database) -> None:

@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from hushgrid._numbers import Int8s
 from hushgrid.errors import MeterError, MeterRetryError
@@ -39,6 +39,8 @@ from hushgrid.service.meters.columns import (
 from hushgrid.service.meters.earlier import convert_rows, import_folder, read_epoch, remove_imported
 from hushgrid.service.meters.ports import Counts, Interval, Roster, RosterEpoch
 from hushgrid.service.meters.tables import (
+    ADD_DELIVERY,
+    DELIVERIES,
     DELIVERY,
     SCHEMA,
     ZONE,
@@ -406,14 +408,12 @@ def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
 
 def _deliveries(link: Connection, key: int, opens: int, after: int = 0) -> Iterator[bytes]:
     """The deliveries of an interval from a number on."""
-    own = DELIVERY.c
-    query = select(own.readings).where(own.zone == key, own.opens == opens, own.number >= after)
-    yield from link.scalars(query.order_by(own.number))
+    yield from link.scalars(DELIVERIES, {"key": key, "opens": opens, "after": after})
 
 
 def _insert(link: Connection, key: int, opens: int, number: int, readings: bytes) -> None:
     values = {"zone": key, "opens": opens, "number": number, "readings": readings}
-    link.execute(insert(DELIVERY), values)
+    link.execute(ADD_DELIVERY, values)
 
 
 def _loaded(link: Connection, key: int, zone: _Zone, opens: int) -> OpenInterval:

@@ -17,6 +17,8 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    bindparam,
+    insert,
     select,
     text,
 )
@@ -51,6 +53,15 @@ SCHEMA = Schema(
     {"sqlite": (ZONE, DELIVERY), "postgresql": (ZONE, DELIVERY)},
     retry=MeterRetryError,
 )
+FIND_ZONE = select(ZONE).where(ZONE.c.zone == bindparam("zone"))
+LOCK_ZONE = FIND_ZONE.with_for_update()
+DELIVERIES = (
+    select(DELIVERY.c.readings)
+    .where(DELIVERY.c.zone == bindparam("key"), DELIVERY.c.opens == bindparam("opens"))
+    .where(DELIVERY.c.number >= bindparam("after"))
+    .order_by(DELIVERY.c.number)
+)
+ADD_DELIVERY = insert(DELIVERY)
 # both databases know this, SQLAlchemy has a word for it in each dialect only
 _NEW_ZONE = text(
     "INSERT INTO hushgrid_meter_zone (zone, houses, interval_s, roster, closed_end, floor_s)"
@@ -100,8 +111,7 @@ def find_zone(link: Connection, zone: str, *, lock: bool = False) -> tuple[int, 
     Returns:
         Its key and epoch; None where it is not there.
     """
-    query = select(ZONE).where(ZONE.c.zone == zone)
-    row = link.execute(query.with_for_update() if lock else query).first()
+    row = link.execute(LOCK_ZONE if lock else FIND_ZONE, {"zone": zone}).first()
     if row is None:
         return None
     roster = Roster(row.houses, row.interval_s, row.roster)
