@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from hushgrid.errors import ConfigError
-from hushgrid.files.service_file import Service, load_deployment
+from hushgrid.files.deployment import Service
+from hushgrid.files.service_file import load_deployment
 from hushgrid.files.tables import keys_of
 from hushgrid.files.zone_file import Steps, load_zone
 

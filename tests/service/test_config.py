@@ -15,8 +15,17 @@ from hypothesis import strategies as st
 
 from hushgrid.accounting.temporal import temporal_leakage
 from hushgrid.errors import ConfigError, FileError, ServiceError
-from hushgrid.files.deployment import Deployment, Http, as_curator
-from hushgrid.files.service_file import TABLES, load_deployment
+from hushgrid.files.deployment import (
+    Deployment,
+    Http,
+    Mqtt,
+    OpenAdr,
+    Publish,
+    Service,
+    Stores,
+    as_curator,
+)
+from hushgrid.files.service_file import OwnTables, load_deployment
 from hushgrid.files.tables import keys_of
 from hushgrid.files.toml import instant_of, seconds_of
 from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS
@@ -360,7 +369,9 @@ def test_durations_and_instants() -> None:
 
 def test_every_key_is_in_the_guide_and_the_other_way_round() -> None:
     documented = set(re.findall(r"^\| `([a-z_.]+)` \|", DOCS.read_text(), re.M))
-    tables = {table: keys_of(kind) for table, kind in TABLES.items()}
+    kinds = (Service, Stores, Http, Mqtt, Publish, OpenAdr)
+    tables = {kind.__name__.lower(): keys_of(kind) for kind in kinds}
+    assert set(tables) == set(keys_of(OwnTables))
     known = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
     known |= {f"policy.{key}" for key in POLICY_KEYS} | {f"houses.{key}" for key in GROUP_KEYS}
     assert documented == known

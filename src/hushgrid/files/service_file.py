@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter
 
@@ -41,9 +41,9 @@ from hushgrid.files.tables import (
     Context,
     FileTable,
     Info,
+    Mistakes,
     Text,
     adapter,
-    check_tables,
     fix,
     keys_of,
     mistake,
@@ -51,25 +51,22 @@ from hushgrid.files.tables import (
 )
 from hushgrid.files.toml import Faults, TomlFile, display
 from hushgrid.files.zone_file import (
-    ANY,
     GROUP_KEYS,
-    OPTIONAL_TABLES,
-    SECONDS,
-    SECTIONS,
+    MOST_HOUSES,
+    Group,
     Provenance,
-    check_private,
+    ZoneTables,
+    leaks,
+    policy_of,
     provenance_of,
-    read_policy,
-    read_provenance,
-    read_scenario,
-    step_seconds,
-    tables_of,
+    scenario_of,
+    written_seconds,
 )
 from hushgrid.mechanism.policy import Policy
 from hushgrid.model.scenario import Scenario
 from hushgrid.planning.planner import Secret
 
-# ---- tables
+# ---- what is promised
 
 MOST_STEPS = 200_000  # of a horizon: each has a slot of its own
 _EPSILONS = (1e-6, 100.0)  # that can be planned for
@@ -123,14 +120,40 @@ class Promised(FileTable):
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
 
 
-TABLES: dict[str, Any] = {
-    "service": Service,
-    "stores": Stores,
-    "http": Http,
-    "mqtt": Mqtt,
-    "publish": Publish,
-    "openadr": OpenAdr,
-}
+class Terms(NamedTuple):
+    """A [policy] table.
+
+    Attributes:
+        policy: The terms of the policy.
+        promise: What is promised.
+    """
+
+    policy: Policy
+    promise: Promise
+
+
+def _terms(given: Any, info: Info) -> Terms:
+    mistakes, table = Mistakes(), given if isinstance(given, Mapping) else {}
+    said = policy = None
+    with mistakes.within():
+        own = {key: table[key] for key in keys_of(Promised) if key in table}
+        said = adapter(Promised).validate_python(own)
+    left_out = {"horizon"} if mistakes.at("horizon") else set()
+    left_out |= {"delta"} if mistakes.at("secret") else set()  # it may go with a delta or not
+    if left_out:
+        given = {key: value for key, value in table.items() if key not in left_out}
+    with mistakes.within():
+        policy = policy_of(given)
+    if said is not None and policy is not None:
+        implied = "trajectory" if "gaussian" in table else "step"
+        secret: Any = "window" if "window" in table else said.secret or implied
+        promise = Promise(secret, policy.epsilon, float(table.get("delta", 0.0)), said.rho)
+        if info.data.get("learned", Provenance()).private:
+            for key, text in leaks(policy, secret, said.rho):
+                mistakes.add(text, key)
+    mistakes.check()
+    return Terms(policy, promise)
+
 
 # ---- meters
 
@@ -149,137 +172,188 @@ class Numbered(FileTable):
 
 
 _IDS: TypeAdapter[list[str]] = TypeAdapter(list[Annotated[str, Field(strict=True)]])
+_METERS = 'give a list of ids, or {prefix = "elm-", first = 1}'
 
 
-def _listed(given: Any) -> Any:
-    return (adapter(Numbered) if isinstance(given, Mapping) else _IDS).validate_python(given)
+def _listed(given: Any, info: Info) -> list[str]:
+    """Ids as they are written, or numbered."""
+    if not isinstance(given, Mapping):
+        return _checked(_IDS.validate_python(given), info)
+    by: Numbered = adapter(Numbered).validate_python(given)
+    numbers = range(by.first, by.first + info.data.get("count", 1))
+    return _checked([f"{by.prefix}{number:04d}" for number in numbers], info)
 
 
 def _in_file(name: Any, info: Info) -> list[str]:
+    """Ids of a file with one a line."""
     if not isinstance(name, str) or not name.isprintable():
         raise mistake("give the path of a file with one id a line", "fix")
     try:
         lines = read_text(info.context.folder / name).splitlines()
     except FileError as error:
         raise mistake(str(error), "whole") from None
-    return [line.strip() for line in lines if line.strip()]
+    return _checked([line.strip() for line in lines if line.strip()], info)
 
 
-@dataclass(frozen=True, slots=True)
-class Meters(FileTable):
-    """Meters of a [[houses]] table.
+def _checked(ids: list[str], info: Info) -> list[str]:
+    for one in ids:
+        if not 1 <= len(one) <= 128 or not one.isprintable() or one != one.strip():
+            raise mistake(
+                f"holds {display(one)}; give ids of 1 to 128 printed characters, without spaces"
+                " around them."
+            )
+    count = info.data.get("count", len(ids))
+    if len(ids) != count:
+        raise mistake(f"has {len(ids)} ids for {count} houses; give one id for each house.")
+    return ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metered(Group):
+    """A [[houses]] table whose meters are known.
 
     Attributes:
-        meters: Ids in house order, or how they are numbered.
-        meters_file: Ids of a file with one a line.
+        meters: Ids in house order.
+        meters_file: Ids in house order, of a file.
     """
 
-    meters: Annotated[
-        Any,
-        PlainValidator(_listed),
-        fix('give a list of ids, or {prefix = "elm-", first = 1}'),
-    ] = None
-    meters_file: Annotated[Any, PlainValidator(_in_file)] = None
+    unread: ClassVar[frozenset[str]] = frozenset()
+
+    meters: Annotated[list[str], PlainValidator(_listed), fix(_METERS)] | None = None
+    meters_file: Annotated[list[str], PlainValidator(_in_file)] | None = None
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """One of the two keys."""
-        if len(table) != 1:
-            state = "both set" if table else "both unset"
+        given = [key in table for key in sorted(GROUP_KEYS)]
+        if all(given) or not any(given):
+            state = "both set" if all(given) else "both unset"
             yield "meters", f"and meters_file are {state}; give one of them."
 
-    def ids(self, count: int) -> list[str]:
-        """The ids of so many houses."""
-        if not isinstance(self.meters, Numbered):
-            return list(self.meters or self.meters_file)
-        prefix, first = self.meters.prefix, self.meters.first
-        return [f"{prefix}{number:04d}" for number in range(first, first + count)]
+
+def _of_one_zone(groups: list[Metered]) -> list[Metered]:
+    """Groups that are not too many houses, each with a meter of its own."""
+    houses, places = sum(group.count for group in groups), dict[str, str]()
+    if houses > MOST_HOUSES:
+        raise mistake(f"has {houses} houses; give a zone at most {MOST_HOUSES} of them.")
+    for i, group in enumerate(groups):
+        key = "meters" if group.meters_file is None else "meters_file"
+        for one in group.meters or group.meters_file or ():
+            if one in places:
+                text = f"holds {display(one)} twice (also in {places[one]});"
+                Mistakes().add(f"{text} give each house its own meter.", i, key).check()
+            places[one] = f"houses[{i}].{key}"
+    return groups
+
+
+_Houses = Annotated[
+    list[Metered],
+    AfterValidator(_of_one_zone),
+    fix("give at least one [[houses]] table", min_length=1),
+]
 
 
 def meter_ids(file: TomlFile) -> tuple[str, ...]:
-    """Meter ids of a file, in house order.
+    """Meter ids of a zone file that names its meters.
 
     Args:
-        file: A service file, or a zone file that names its meters; receives every mistake.
+        file: The file; receives every mistake.
 
     Returns:
-        One id for each house; fewer where there are mistakes.
+        One id for each house, in house order; none where there are mistakes.
     """
-    faults, places = file.faults, dict[str, str]()
-    for i, group in tables_of(file, "houses"):
-        own = {key: group[key] for key in GROUP_KEYS if key in group}
-        found = read(Meters, own, ("houses", i), faults, Context(file.folder))
-        if found is None:
-            continue
-        key, counted = f"houses[{i}].{next(iter(own))}", not faults.at(f"houses[{i}].count")
-        ids = found.ids(group["count"] if counted else 1)
-        for one in ids:
-            if not 1 <= len(one) <= 128 or not one.isprintable() or one != one.strip():
-                faults.add(
-                    key,
-                    f"{key} holds {display(one)}; give ids of 1 to 128 printed characters, without"
-                    " spaces around them.",
-                )
-            if one in places:
-                faults.add(
-                    key,
-                    f"{key} holds {display(one)} twice (also in {places[one]}); give each house its"
-                    " own meter.",
-                )
-            places[one] = key
-        if counted and len(ids) != group["count"]:
-            faults.add(
-                key,
-                f"{key} has {len(ids)} ids for {group['count']} houses; give one id for each"
-                " house.",
-            )
-    return tuple(places)
+    context = Context(file.folder, written_seconds(file.content.get("service")))
+    found = read(_Houses, file.content["houses"], ("houses",), file.faults, context)
+    return _ids(found or ())
+
+
+def _ids(groups: Iterable[Metered]) -> tuple[str, ...]:
+    return tuple(one for group in groups for one in group.meters or group.meters_file or ())
+
+
+# ---- tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTables(FileTable):
+    """The tables that only a service file has.
+
+    Attributes:
+        service: The service.
+        stores: Where its data are kept.
+        http: The HTTP server; None: none.
+        mqtt: The broker; None: none.
+        publish: File of the newest prices; None: none.
+        openadr: The VTN; on by default, since prices are public.
+    """
+
+    unread: ClassVar[frozenset[str]] = frozenset(keys_of(ZoneTables))
+
+    service: Service
+    stores: Stores
+    http: Http | None = None
+    mqtt: Mqtt | None = None
+    publish: Publish | None = None
+    openadr: OpenAdr = field(default_factory=OpenAdr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningZone(ZoneTables):
+    """The tables of a zone that a service runs.
+
+    Attributes:
+        service: Its times.
+        policy: The terms of the policy, and what is promised.
+        houses: Groups of houses and their meters.
+    """
+
+    service: Times
+    policy: Annotated[Terms, PlainValidator(_terms)]
+    houses: _Houses  # type: ignore[assignment]
 
 
 # ---- one zone
 
 
-def read_zone(file: TomlFile, times: Times | None, mode: Any) -> ZoneService | None:
-    """Read one zone: its scenario in local time, and the policy that keeps its promise.
-
-    Args:
-        file: The file with the zone's tables; receives every mistake.
-        times: Its [service] table; None where that has mistakes.
-        mode: Mode of the service.
-
-    Returns:
-        The zone as it runs; None where it or its times have mistakes.
-    """
-    faults, before = file.faults, len(file.faults)
-    seconds = step_seconds(file.table("service").get("interval", SECONDS)) or ANY
-    seconds = ANY if faults.at("service.interval") else seconds
-    scenario = read_scenario(file, Context(file.folder, seconds, service=True))
-    meters = () if faults.at("houses") else meter_ids(file)
-    policy, promise = _policy(file)
-    earlier = len(faults)
-    learned = read_provenance(file)
-    if promise is not None and policy is not None and len(faults) == earlier:
-        check_private(learned, policy, promise.secret, promise.rho, faults)
-    _check_trust(file, mode)
-    _check_rates(file, learned)
-    if scenario is None or policy is None or promise is None or times is None:
+def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
+    """The zone of a file; the service file sets what its own [service] does not."""
+    if file.broken:
         return None
-    if len(faults) > before:
+    faults, before, content = file.faults, len(file.faults), dict(file.content)
+    own: Any = content.get("service", {}) if file is not main else {}
+    theirs, taken = main.content.get("service"), set(keys_of(Times)).difference(own)
+    if isinstance(own, Mapping) and isinstance(theirs, Mapping):
+        content["service"] = {**{key: theirs[key] for key in taken if key in theirs}, **own}
+    keys = {"service", *(f"service.{key}" for key in taken)}
+    faults.elsewhere |= {key for key in keys if main.faults.at("service", key)}
+    if file is main:
+        content = {key: value for key, value in content.items() if key in keys_of(RunningZone)}
+    else:
+        file.content = content
+    seconds = written_seconds(content.get("service"))
+    tables: RunningZone | None = read(
+        RunningZone, content, (), faults, Context(file.folder, seconds, service=True)
+    )
+    scenario = scenario_of(file, tables, seconds)
+    _check_trust(file, main.table("service").get("mode"))
+    _check_rates(file)
+    if tables is None or scenario is None or len(faults) > before:
         return None
+    times, learned, promise = tables.service, tables.learned, tables.policy.promise
     with faults.within("models"):
-        place = EpochTimes(times.begins, seconds, policy.horizon, times.time_zone.key)
-        pattern = Pattern(scenario, policy)
+        pattern, zone = Pattern(scenario, tables.policy.policy), times.time_zone.key
+        place = EpochTimes(times.begins, seconds, pattern.terms.horizon, zone)
         local = own = laid(pattern, place)
         local = without_private_models(local) if learned.private else local
         policy, leakage, memory, _ = _planned(local, pattern, promise, faults, place)
         return ZoneService(
             scenario=local,
             policy=policy,
-            meters=meters,
+            meters=_ids(tables.houses),
             begins=times.begins,
             seconds=seconds,
             grace=times.grace,
-            time_zone=times.time_zone.key,
+            time_zone=zone,
             retention=times.retention,
             budget=times.budget,
             accept_error=times.accept_error,
@@ -287,7 +361,7 @@ def read_zone(file: TomlFile, times: Times | None, mode: Any) -> ZoneService | N
             currency=times.currency,
             eta_set_by=file.table("policy").get("eta_set_by", ""),
             promise=promise,
-            provenance=provenance_of(file.content),
+            provenance=provenance_of(content),
             learned=learned,
             own=own if learned.private else None,
             pattern=pattern,
@@ -295,26 +369,6 @@ def read_zone(file: TomlFile, times: Times | None, mode: Any) -> ZoneService | N
             memory=memory,
         )
     return None
-
-
-def _policy(file: TomlFile) -> tuple[Policy, Promise] | tuple[None, None]:
-    """The terms of the policy and what is promised."""
-    given, faults = file.content.get("policy"), file.faults
-    if "policy" not in file.content:
-        return None, None
-    table = given if isinstance(given, Mapping) else {}
-    own = {key: table[key] for key in keys_of(Promised) if key in table}
-    said: Promised | None = read(Promised, own, ("policy",), faults)
-    left_out = {"horizon"} if faults.at("policy.horizon") else set()
-    left_out |= {"delta"} if faults.at("policy.secret") else set()  # it may go with a delta or not
-    if left_out:
-        given = {key: value for key, value in table.items() if key not in left_out}
-    policy = read_policy(given, faults)
-    if policy is None or said is None:
-        return None, None
-    implied: Any = "trajectory" if "gaussian" in table else "step"
-    secret = "window" if "window" in table else said.secret or implied
-    return policy, Promise(secret, policy.epsilon, float(table.get("delta", 0.0)), said.rho)
 
 
 def _check_trust(file: TomlFile, mode: Any) -> None:
@@ -338,14 +392,14 @@ def _check_trust(file: TomlFile, mode: Any) -> None:
         )
 
 
-def _check_rates(file: TomlFile, learned: Provenance) -> None:
+def _check_rates(file: TomlFile) -> None:
     """The models' cost is charged to the budget; the fallback rate is one of the tariff."""
     tariff, service = file.table("tariff"), file.table("service")
-    budget = service.get("budget")
-    if budget is not None and learned.epsilon >= budget:
+    budget, cost = service.get("budget"), file.table("learned").get("epsilon", 0)
+    if budget is not None and cost >= budget:
         file.faults.add(
             "service.budget",
-            f"service.budget is {budget:g} but the models have cost {learned.epsilon:g} of it"
+            f"service.budget is {budget:g} but the models have cost {cost:g} of it"
             " (learned.epsilon); give more, or models that cost less.",
         )
     floor, cap = tariff.get("floor", 0.0), tariff.get("cap", math.inf)
@@ -402,23 +456,12 @@ def load_deployment(path: Path | str) -> Deployment:
     """
     main = TomlFile(Path(path))
     main.check()
-    content, faults = main.content, main.faults
-    named = main.table("service").get("zones")
+    faults, named = main.faults, main.table("service").get("zones")
     names = named if isinstance(named, list) else []
-    lone = bool(names) and not set(content) & SECTIONS
-    optional = {"elasticity", "http", "learned", "mqtt", "openadr", "publish"}
-    known = SECTIONS | OPTIONAL_TABLES | set(TABLES)
-    check_tables(content, known, optional | (SECTIONS if lone else set()), faults)
+    lone = bool(names) and not set(main.content) & set(keys_of(ZoneTables))
     context = Context(main.folder, service=True)
-    found: dict[str, Any] = {
-        name: read(kind, content[name], (name,), faults, context)
-        for name, kind in TABLES.items()
-        if name in content
-    }
-    service: Any = found.get("service")
-    openadr = found.get("openadr", OpenAdr())  # on by default: the prices are public
+    found: OwnTables | None = read(OwnTables, main.content, (), faults, context)
     files = [] if lone else [main]
-    zones = [] if lone else [read_zone(main, service, main.table("service").get("mode"))]
     for i, name in enumerate(names):
         if faults.at("service.zones", f"service.zones[{i}]"):
             continue
@@ -427,13 +470,13 @@ def load_deployment(path: Path | str) -> Deployment:
             faults.add(f"service.zones[{i}]", f"service.zones: {further.unreadable}")
         else:
             files.append(further)
-            zones.append(_further_zone(further, main, service))
+    zones = [_zone(file, main) for file in files]
     _check_apart(zones, files)
     _check_ways(main)
-    problems = [p for file in [main, *(f for f in files if f is not main)] for p in file.problems()]
-    if problems:
+    problems = [one for file in dict.fromkeys([main, *files]) for one in file.problems()]
+    if problems or found is None:
         raise ConfigError(tuple(problems))
-    stores, http, mqtt = found["stores"], found.get("http"), found.get("mqtt")
+    service, stores, openadr = found.service, found.stores, found.openadr
     remote = "://" in stores.ledger.removeprefix("sqlite:")
     return Deployment(
         zones=tuple(zone for zone in zones if zone is not None),
@@ -443,14 +486,14 @@ def load_deployment(path: Path | str) -> Deployment:
         clients=stores.clients,
         key=service.key,
         vtn=stores.vtn,
-        http=http,
-        mqtt=mqtt,
+        http=found.http,
+        mqtt=found.mqtt,
         openadr=openadr if openadr.enabled else None,
         share=service.share,
         witness=stores.witness or (main.path.with_suffix(".witness") if remote else None),
         witness_needed=stores.witness is not None,
-        price_file=found["publish"].file if "publish" in found else None,
-        problems=_remarks(http, mqtt),
+        price_file=found.publish.file if found.publish else None,
+        problems=_remarks(found.http, found.mqtt),
     )
 
 
@@ -463,27 +506,9 @@ def is_service(content: Mapping[str, Any]) -> bool:
     Returns:
         True if it has a table or key that only a service file has.
     """
-    service = content.get("service")
-    own = set(service) & set(keys_of(Service)) if isinstance(service, Mapping) else set()
-    return bool(set(content) & set(TABLES) - {"service"} or own - set(keys_of(Times)))
-
-
-def _further_zone(file: TomlFile, main: TomlFile, service: Service | None) -> ZoneService | None:
-    """A zone of another file; the service file sets what its own [service] does not."""
-    if file.broken:
-        return None
-    optional = {"elasticity", *OPTIONAL_TABLES}
-    check_tables(file.content, SECTIONS | OPTIONAL_TABLES, optional, file.faults)
-    times, theirs, own = service, main.content.get("service"), file.content.get("service", {})
-    if isinstance(theirs, Mapping) and isinstance(own, Mapping):
-        taken = [key for key in keys_of(Times) if key not in own]
-        given = {**own, **{key: theirs[key] for key in taken if key in theirs}}
-        at = {f"service.{key}" for key in taken}
-        file.faults.elsewhere |= {key for key in at if main.faults.at(key)}
-        if "service" in file.content:
-            times = read(Times, given, ("service",), file.faults, Context(file.folder))
-        file.content = {**file.content, "service": given}
-    return read_zone(file, times, main.table("service").get("mode"))
+    service, own = content.get("service"), set(keys_of(Service)) - set(keys_of(Times))
+    alone = set(service) & own if isinstance(service, Mapping) else None
+    return bool(set(content) & set(keys_of(OwnTables)) - {"service"} or alone)
 
 
 def _check_apart(zones: list[ZoneService | None], files: list[TomlFile]) -> None:

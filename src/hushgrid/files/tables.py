@@ -152,6 +152,10 @@ class Mistakes:
             self._moved |= {*meant}
         return given
 
+    def at(self, key: str) -> bool:
+        """True if there is a mistake at the key."""
+        return any(one.get("loc", ())[:1] == (key,) for one in self._found)
+
     def check(self) -> None:
         """Raise the mistakes, if there are any."""
         if self._found:
@@ -162,7 +166,7 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
     """Read a table.
 
     Args:
-        kind: What it is: a `FileTable`, another adapter of pydantic's, or a dataclass of the core.
+        kind: Its type.
         table: The table, or what was given in its place.
         loc: Its key.
         faults: Receives every mistake.
@@ -172,36 +176,10 @@ def read(kind: Any, table: Any, loc: Loc, faults: Faults, context: Context | Non
         The value; None where there is a mistake.
     """
     try:
-        if isinstance(kind, type) and not issubclass(kind, FileTable):
-            return build(kind, table, getattr(kind, "unread", ()))
-        validator: Any = kind if isinstance(kind, TypeAdapter) else adapter(kind)
-        return validator.validate_python(table, context=context)
+        return adapter(kind).validate_python(table, context=context)
     except ValidationError as error:
-        _report(error, loc, faults)
-    return None
-
-
-def check_tables(content: Any, known: set[str], optional: set[str], faults: Faults) -> None:
-    """Check that a file has all required tables and no unknown one.
-
-    Args:
-        content: The file.
-        known: The known tables.
-        optional: Those that need not be there.
-        faults: Receives the mistakes.
-    """
-    mistakes = Mistakes()
-    mistakes.named(content, known)
-    for name in sorted(known - optional - set(content)):
-        mistakes.add("", name, form="missing")
-    try:
-        mistakes.check()
-    except ValidationError as error:
-        _report(error, (), faults)
-
-
-def _report(error: ValidationError, loc: Loc, faults: Faults) -> None:
-    for one in error.errors(include_url=False):
+        found = error.errors(include_url=False)
+    for one in found:
         where, more = (*loc, *one["loc"]), one.get("ctx", {})
         text = {
             "fix": f"is {display(one['input'])}; {one['msg']}.",
@@ -212,6 +190,7 @@ def _report(error: ValidationError, loc: Loc, faults: Faults) -> None:
         others = [key_of((*where[:-1], other)) for other in more.get("others", ())]
         faults.add(key_of(where), sentence, *others)
         faults.elsewhere |= {key_of((*where[:-1], near)) for near in more.get("meant", ())}
+    return None
 
 
 def key_of(loc: Loc, written: Callable[[str], str] = str) -> str:

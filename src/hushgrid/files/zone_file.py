@@ -9,10 +9,11 @@ reading. Times HH:MM become steps of a day, periods with probabilities become tr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -39,14 +40,13 @@ from hushgrid.files.tables import (
     Whole,
     adapter,
     build,
-    check_tables,
     converted,
     fix,
     keys_of,
     mistake,
     read,
 )
-from hushgrid.files.toml import Faults, TomlFile, display, seconds_of
+from hushgrid.files.toml import TomlFile, display, seconds_of
 from hushgrid.mechanism.policy import (
     Even,
     Gaussian,
@@ -187,35 +187,18 @@ class Provenance(FileTable):
         return self.origin == "private"
 
 
-def read_provenance(file: TomlFile) -> Provenance:
-    """Read the [learned] table; without one the models are public.
+def leaks(policy: Policy, secret: str, rho: float | None) -> Iterator[tuple[str, str]]:
+    """Settings through which private models would shape what is published.
 
     Args:
-        file: The zone file.
-
-    Returns:
-        The origin; private where the table has mistakes.
-    """
-    if "learned" not in file.content:
-        return Provenance()
-    found = read(Provenance, file.content["learned"], ("learned",), file.faults)
-    return found or Provenance("private")
-
-
-def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faults: Faults) -> None:
-    """Check that private models shape nothing that is published.
-
-    Args:
-        found: Origin of the models.
         policy: The policy.
         secret: What is promised: "step", "interval", "trajectory" or "window".
         rho: Relative error by which a clamp is chosen; None: no clamp is chosen.
-        faults: Receives one mistake for each setting through which the models would leak.
+
+    Yields:
+        Keys of [policy], each with the sentence after it.
     """
-    if not found.private:
-        return
-    why = "the models are private (learned.provenance) and would leak through"
-    left_out = policy.schedule.negligible
+    left_out, empty = policy.schedule.negligible, policy.on_empty
     rules = (
         ("eta", policy.eta != 1, f"{policy.eta:g}", "the scale of the noise; give eta = 1"),
         ("publish", policy.publish != "raw", repr(policy.publish), "the estimate; give 'raw'"),
@@ -225,14 +208,15 @@ def check_private(found: Provenance, policy: Policy, secret: str, rho: Any, faul
         ("secret", secret == "interval", repr(secret), "the budget of each step; give 'step'"),
         (
             "on_empty",
-            policy.on_empty != "protect_all",
-            repr(policy.on_empty),
+            empty != "protect_all",
+            repr(empty),
             "steps without noise; give 'protect_all'",
         ),
     )
+    why = "the models are private (learned.provenance) and would leak through"
     for key, wrong, value, leak in rules:
         if wrong:
-            faults.add(f"policy.{key}", f"policy.{key} is {value} but {why} {leak}.")
+            yield key, f"is {value} but {why} {leak}."
 
 
 # ---- houses and models
@@ -318,6 +302,12 @@ _LAW_KEYS = {key for kind in (MixtureKeys, *FAMILIES.values()) for key in keys_o
 GROUP_KEYS = frozenset({"meters", "meters_file"})  # of [[houses]], read by a service alone
 
 
+def _few_enough(count: int, info: Info) -> int:
+    if info.context.service and count > MOST_HOUSES:
+        raise mistake(f"is {count}; give a zone at most {MOST_HOUSES} houses.")
+    return count
+
+
 def _small_enough(bound: int, info: Info) -> int:
     if info.context.service and bound > MOST_BOUND:
         raise mistake(f"is {bound}; give at most {MOST_BOUND} Wh an interval.")
@@ -347,7 +337,7 @@ class Group(FileTable):
 
     unread: ClassVar[frozenset[str]] = GROUP_KEYS
 
-    count: Whole
+    count: Annotated[Whole, AfterValidator(_few_enough)]
     bound: Annotated[Whole, AfterValidator(_small_enough)]
     absent: Annotated[list[LawKeys], PlainValidator(_laws)]
     present: Annotated[list[LawKeys], PlainValidator(_laws)]
@@ -449,17 +439,6 @@ def _model(table: Any, info: Info) -> Any:
     return adapter(ModelFile if named else Chained).validate_python(table, context=info.context)
 
 
-_GROUPS: TypeAdapter[list[Group]] = TypeAdapter(
-    Annotated[list[Group], fix("give at least one [[houses]] table", min_length=1)]
-)
-_MODELS: TypeAdapter[list[Any]] = TypeAdapter(
-    Annotated[
-        list[Annotated[Any, PlainValidator(_model)]],
-        fix("give at least one [[models]] table", min_length=1),
-    ]
-)
-
-
 def _name(name: str, info: Info) -> str:
     """A name is part of topics, paths and addresses of a service."""
     if info.context.service and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -482,9 +461,66 @@ class ZoneTable(FileTable):
 
 # ---- the file
 
-SECTIONS = {"zone", "tariff", "policy", "houses", "models", "elasticity"}
-OPTIONAL_TABLES = {"learned", "service"}  # origin of the models, times
 POLICY_KEYS = frozenset({"secret", "rho", "eta_set_by"})  # of [policy], read by a service alone
+
+
+def policy_of(table: Any) -> Policy:
+    """Read the [policy] table.
+
+    Args:
+        table: The table, or what was given in its place.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValidationError: Every mistake.
+    """
+    if isinstance(table, Mapping) and table.get("secret") == "trajectory":
+        delta: Any = table.get("delta")  # the promise's, where it is not the noise's
+        if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
+            table = {key: value for key, value in table.items() if key != "delta"}
+    found: PolicyTable = build(PolicyTable, table, POLICY_KEYS)
+    return found.policy
+
+
+_MANY = "give at least one [[{}]] table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneTables(FileTable):
+    """The tables of a zone.
+
+    Attributes:
+        zone: Its name.
+        tariff: The tariff.
+        learned: Origin of the models.
+        policy: The policy.
+        elasticity: How demand reacts to rates; None: it does not.
+        houses: Groups of houses.
+        models: Occupancy models.
+    """
+
+    zone: ZoneTable
+    tariff: Annotated[Tariff, PlainValidator(partial(build, Tariff))]
+    learned: Provenance = field(default_factory=Provenance)
+    policy: Annotated[Any, PlainValidator(policy_of)]
+    elasticity: Annotated[Elasticity, PlainValidator(partial(build, Elasticity))] | None = None
+    houses: Annotated[list[Group], fix(_MANY.format("houses"), min_length=1)]
+    models: Annotated[
+        list[Annotated[Any, PlainValidator(_model)]], fix(_MANY.format("models"), min_length=1)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneFileTables(ZoneTables):
+    """The tables of a zone file.
+
+    Attributes:
+        service: Length of a step.
+    """
+
+    service: Steps = field(default_factory=Steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -548,109 +584,86 @@ def zone_of(written: str, path: Path, *, seconds: int | None = None) -> ZoneFile
         raise FileError(
             f"the interval is {seconds} s; give one that divides a day, such as {SECONDS}."
         )
-    content, faults = file.content, file.faults
-    check_tables(content, SECTIONS | OPTIONAL_TABLES, {"elasticity", *OPTIONAL_TABLES}, faults)
-    if seconds is None:
-        steps = read(Steps, content.get("service", {}), ("service",), faults)
-        seconds = steps.interval if steps else ANY
-    scenario = read_scenario(file, Context(file.folder, seconds))
-    policy = read_policy(content["policy"], faults) if "policy" in content else None
-    learned = read_provenance(file)
+    context = Context(file.folder, seconds or written_seconds(file.content.get("service")))
+    tables: ZoneFileTables | None = read(ZoneFileTables, file.content, (), file.faults, context)
+    scenario = scenario_of(file, tables, context.seconds)
     file.check()
+    assert tables is not None
     assert scenario is not None
-    assert policy is not None
-    lists = [group.get("meters") for group in content["houses"]]
+    lists = [group.get("meters") for group in file.content["houses"]]
     listed = all(isinstance(some, list) for some in lists)
     meters = tuple(str(one) for some in lists for one in some) if listed else ()
     all_there = len(meters) == len(set(meters)) == scenario.zone.n_houses
     zone = file.table("service").get("time_zone")
     return ZoneFile(
         scenario,
-        policy,
-        provenance_of(content),
-        seconds,
-        learned,
+        tables.policy,
+        provenance_of(file.content),
+        context.seconds,
+        tables.learned,
         zone if isinstance(zone, str) else "UTC",  # a service checks the name
         meters if all_there else (),
     )
 
 
-def read_scenario(file: TomlFile, context: Context) -> Scenario | None:
-    """Read zone, tariff, models and laws.
+def written_seconds(service: Any) -> int:
+    """Length of a step, before the table is checked.
 
     Args:
-        file: The zone file; receives every mistake.
-        context: Length of a step, and whether a service reads it.
+        service: The [service] table, or what was given in its place.
+
+    Returns:
+        Seconds: the default where it says nothing, `ANY` where it has a mistake.
+    """
+    given = service.get("interval", SECONDS) if isinstance(service, Mapping) else SECONDS
+    return step_seconds(given) or ANY
+
+
+def scenario_of(file: TomlFile, tables: ZoneTables | None, seconds: int) -> Scenario | None:
+    """Put zone, tariff, models and laws together.
+
+    Args:
+        file: The file; receives every mistake.
+        tables: Its tables; None where they have mistakes.
+        seconds: Length of a step [s].
 
     Returns:
         The scenario; None where there is a mistake.
     """
-    content, faults, before = file.content, file.faults, len(file.faults)
-    kinds: dict[str, Any] = {
-        "zone": ZoneTable,
-        "tariff": Tariff,
-        "elasticity": Elasticity,
-        "houses": _GROUPS,
-        "models": _MODELS,
-    }
-    found = {
-        key: read(kind, content[key], (key,), faults, context)
-        for key, kind in kinds.items()
-        if key in content
-    }
-    _check_houses(file, context)
-    if len(faults) > before or not {"zone", "tariff", "houses", "models"} <= set(found):
+    faults, before, steps = file.faults, len(file.faults), _DAY // seconds
+    _check_chains(file)
+    if tables is None or len(faults) > before:
         return None
-    groups, steps = found["houses"], _DAY // context.seconds
-    counts = [group.count for group in groups]
+    groups = tables.houses
     with faults.within("houses"):
-        consumption = _consumption(groups, found.get("elasticity"), steps)
-        zone = Zone(found["zone"].id, np.repeat([group.bound for group in groups], counts))
+        consumption = _consumption(groups, tables.elasticity, steps)
+        bounds = np.repeat([one.bound for one in groups], [one.count for one in groups])
+        zone = Zone(tables.zone.id, bounds)
         consumption.check_fits(zone.bound)
         models: list[OccupancyModel] = []
-        for i, table in enumerate(found["models"]):
+        for i, table in enumerate(tables.models):
             loaded = isinstance(table, ModelFile)
             with faults.within(f"models[{i}].file" if loaded else f"models[{i}]"):
                 model = table.file if loaded else _occupancy(table, i, groups, steps)
                 models += check_models([model], zone.n_houses)
         if len(faults) == before:
-            return Scenario(zone, found["tariff"], tuple(models), consumption)
+            return Scenario(zone, tables.tariff, tuple(models), consumption)
     return None
 
 
-def tables_of(file: TomlFile, key: str) -> list[tuple[int, Mapping[str, Any]]]:
-    """The tables of an array as they are written.
-
-    Args:
-        file: The file.
-        key: The array.
-
-    Returns:
-        Number and content of each; what is no table is left out.
-    """
-    given = file.content.get(key)
-    listed = enumerate(given if isinstance(given, list) else ())
-    return [(i, one) for i, one in listed if isinstance(one, Mapping)]
-
-
-def _check_houses(file: TomlFile, context: Context) -> None:
-    """Check houses against the models' chains, and their number, as far as they are known."""
-    groups, houses = tables_of(file, "houses"), 0
-    for _, model in tables_of(file, "models"):
-        chains: Any = model.get("chains")
-        for i, group in groups if isinstance(chains, Mapping) and chains else ():
-            name = group.get("chain")
+def _check_chains(file: TomlFile) -> None:
+    """Check that every model has a chain for all houses, as far as they are known."""
+    groups, models = file.content.get("houses"), file.content.get("models")
+    for model in models if isinstance(models, list) else ():
+        chains = model.get("chains") if isinstance(model, Mapping) else None
+        if not isinstance(chains, Mapping) or not chains or not isinstance(groups, list):
+            continue
+        for i, group in enumerate(groups):
+            name = group.get("chain") if isinstance(group, Mapping) else next(iter(chains))
             if not isinstance(name, str) or name not in chains:
-                file.faults.add(
-                    f"houses[{i}].chain",
-                    f"houses[{i}].chain is {display(name)}; give one of {', '.join(chains)}.",
-                )
-    for i, group in groups:
-        houses += 0 if file.faults.at(f"houses[{i}].count") else group.get("count", 0)
-    if context.service and houses > MOST_HOUSES:
-        file.faults.add(
-            "houses", f"houses has {houses} houses; give a zone at most {MOST_HOUSES} of them."
-        )
+                key = f"houses[{i}].chain"
+                text = f"{key} is {display(name)}; give one of {', '.join(chains)}."
+                file.faults.add(key, text)
 
 
 def _consumption(groups: Sequence[Group], elasticity: Elasticity | None, steps: int) -> Consumption:
@@ -718,24 +731,6 @@ def provenance_of(content: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def read_policy(table: Any, faults: Faults) -> Policy | None:
-    """Read the [policy] table.
-
-    Args:
-        table: The table, or what was given in its place.
-        faults: Receives every mistake.
-
-    Returns:
-        The policy; None where there is a mistake.
-    """
-    if isinstance(table, Mapping) and table.get("secret") == "trajectory":
-        delta: Any = table.get("delta")  # the promise's, where it is not the noise's
-        if "gaussian" not in table and is_real(delta) and 0 <= delta < 1:
-            table = {key: value for key, value in table.items() if key != "delta"}
-    found: PolicyTable | None = read(PolicyTable, table, ("policy",), faults)
-    return found.policy if found is not None else None
-
-
 @dataclass(frozen=True, slots=True)
 class PolicyTable(Policy):
     """A policy as written in a file: the keys of all schedules, of which it may use one.
@@ -752,7 +747,6 @@ class PolicyTable(Policy):
         PolicyError: If keys of several schedules are set, or a value is not allowed.
     """
 
-    unread: ClassVar[frozenset[str]] = POLICY_KEYS
     tables: ClassVar[Mapping[str, Any]] = {"window": Window}
 
     schedule: Schedule = field(default_factory=Even, init=False)
