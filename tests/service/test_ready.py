@@ -433,7 +433,7 @@ def test_stores_in_a_database(
     folder.edit((url, away), (url, away))
     capsys.readouterr()
     assert folder.check() == 1
-    assert "stores.meters: the database cannot be used" in capsys.readouterr().out
+    assert "stores.meters: meter store 127.0.0.1:1/" in capsys.readouterr().out
     assert folder.serve()
 
 

@@ -24,36 +24,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Engine,
-    Executable,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    create_engine,
-    event,
-    func,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import QueuePool
 
 from hushgrid.errors import ExtraError, HushgridError
 from hushgrid.files.results import sync_folder
 
 # text that every database sorts by its bytes
-SORTED_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+SORTED_TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 BUSY = 10.0  # [s] to wait for another writer
 CONNECTIONS = 3  # of a store at once; further threads wait
 SESSION: dict[str, Any] = {
@@ -64,6 +49,7 @@ SESSION: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
     "fallback_application_name": "hushgrid",
 }
+_PRAGMAS = ("synchronous = FULL", "fullfsync = ON", "secure_delete = ON", "foreign_keys = ON")
 # errors that another try may not meet
 _PASSING = ("OperationalError", "InterfaceError", "InternalError", "TimeoutError")
 # one round trip for each new session
@@ -95,7 +81,7 @@ class Schema:
 
     name: str
     error: Callable[[str], HushgridError]
-    tables: Mapping[str, Sequence[Table]]
+    tables: Mapping[str, Sequence[sa.Table]]
     application: int = 0
     version: int = 0
     retry: Callable[[str], HushgridError] | None = None
@@ -142,6 +128,7 @@ class Database:
         path: The SQLite file; None for PostgreSQL.
         place: The file, or server and database, in words and without the password.
         engine: SQLAlchemy's engine.
+        tables: The schema's tables in its dialect.
 
     Raises:
         HushgridError: `schema.error`: the scheme is unknown, or the database is absent, of another
@@ -159,52 +146,57 @@ class Database:
         still: bool = False,
         check: bool = True,
     ) -> None:
-        self.schema, self._create, self._read_only = schema, create, read_only
+        self.schema, self._create, self._read_only = schema, create and not read_only, read_only
         self._writing = threading.Lock()
-        self.path = None if is_postgres(str(url)) else self._path(url)
+        self.path = _file_of(url, schema)
         if self.path is None:
-            self._url = str(url)
-            self.place = self._url.partition("://")[2].rpartition("@")[2].partition("?")[0]
-            self.engine = self._server_engine()
+            self.place = str(url).partition("://")[2].rpartition("@")[2].partition("?")[0]
+            name, connect = "postgresql+psycopg://", partial(self._connect_server, str(url))
+            at_once = {"isolation_level": "AUTOCOMMIT"}
         else:
             self.place = str(self.path)
-            self.engine = self._file_engine(self.path, still)
-        options = {"begin": ""} if self.path else {"isolation_level": "AUTOCOMMIT"}
-        self._at_once = self.engine.execution_options(**options)
+            name, connect = "sqlite://", partial(self._connect_file, self.path, still)
+            at_once = {"begin": ""}
         try:
-            if self.path is not None:
-                self._prepare_file(self.path)
-            elif check:
-                self._prepare_server()
+            self.engine = sa.create_engine(
+                name,
+                creator=connect,
+                poolclass=sa.QueuePool,
+                pool_size=CONNECTIONS,
+                max_overflow=0,
+                pool_pre_ping=self.path is None,
+                hide_parameters=True,
+            )
+        except ImportError:
+            raise ExtraError(
+                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
+            ) from None
+        self.tables = schema.tables[self.engine.dialect.name]
+        if self.path is not None:
+            sa.event.listen(self.engine, "begin", _begin_file)
+        self._at_once = self.engine.execution_options(**at_once)
+        try:
+            if check:
+                self._prepare()
         except BaseException:
-            self.close()
+            self.engine.dispose()
             raise
 
-    @property
-    def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
-        return self.engine.dialect.name
-
-    @property
-    def tables(self) -> Sequence[Table]:
-        """The schema's tables in this dialect."""
-        return self.schema.tables[self.dialect]
-
     @contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin(self) -> Iterator[sa.Connection]:
         """A transaction that writes; durable when the block ends, undone where it raises."""
         # SQLite has one writer: threads wait here rather than poll the file's lock
         alone = self._writing if self.path else nullcontext()
         with alone, self.errors(), self.engine.begin() as connection:
             yield connection
 
-    def rows(self, statement: Executable, **values: Any) -> list[Any]:
+    def rows(self, statement: sa.Executable, **values: Any) -> list[Any]:
         """The rows of one statement that only reads."""
         with self.errors(), self._at_once.connect() as connection:
             return list(connection.execute(statement, values))
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """A transaction that only reads: all its statements see the same moment."""
         options: dict[str, Any] = {"begin": "BEGIN"}
         if self.path is None:
@@ -212,7 +204,7 @@ class Database:
         with self.errors(), self.engine.connect() as connection:
             yield connection.execution_options(**options)
 
-    def session(self) -> Connection:
+    def session(self) -> sa.Connection:
         """A connection that is its holder's until it is closed; use it inside `on`."""
         if self._read_only:
             raise self.schema.error(
@@ -224,7 +216,7 @@ class Database:
             return connection
 
     @contextmanager
-    def on(self, session: Connection, *, at_once: bool = False) -> Iterator[Connection]:
+    def on(self, session: sa.Connection, *, at_once: bool = False) -> Iterator[sa.Connection]:
         """A transaction on a session; with `at_once` each statement is one of its own.
 
         A session that was lost is closed. It is never replaced: its locks are gone with it.
@@ -260,51 +252,17 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- SQLite
-
-    def _path(self, url: str | Path) -> Path:
-        scheme, colon, rest = str(url).partition(":")
-        if isinstance(url, str) and colon and scheme == "sqlite":
-            return Path(rest.removeprefix("//"))
-        if isinstance(url, str) and rest.startswith("//"):
-            raise self.schema.error(
-                f"{self.schema.name} has the scheme {scheme!r}; give a path, sqlite:PATH or"
-                " postgresql://..."
-            )
-        return Path(url)
-
-    def _file_engine(self, path: Path, still: bool) -> Engine:
-        name = self.schema.name
-        if not path.is_file() and not (self._create and not self._read_only):
-            raise self.schema.error(
-                f"{name} {path} does not exist; give the path of one that does."
-            )
-        if not path.parent.is_dir():
-            raise self.schema.error(f"{name} {path} is in no folder; make {path.parent} first.")
+    def _connect_file(self, path: Path, still: bool) -> sqlite3.Connection:
+        """Open the file; on a read-only disk, where no log can be kept, it is read as it is."""
         modes = ["mode=rwc" if self._create else "mode=rw"]
         if self._read_only:
             modes = ["mode=ro"]
             if not path.with_name(f"{path.name}-wal").exists():
                 modes.insert(0 if still else 1, "mode=ro&immutable=1")
-
-        def connect() -> sqlite3.Connection:
-            for mode in modes:
-                try:
-                    return self._open_file(path, mode)
-                except sqlite3.OperationalError:
-                    if mode == modes[-1]:
-                        raise
-            raise AssertionError
-
-        engine = _engine("sqlite", connect)
-
-        @event.listens_for(engine, "begin")
-        def begin(connection: Connection) -> None:
-            word = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
-            if word:
-                connection.exec_driver_sql(word)
-
-        return engine
+        for mode in modes[:-1]:
+            with suppress(sqlite3.OperationalError):
+                return self._open_file(path, mode)
+        return self._open_file(path, modes[-1])
 
     def _open_file(self, path: Path, mode: str) -> sqlite3.Connection:
         link = sqlite3.connect(
@@ -318,9 +276,8 @@ class Database:
             self._check_kind(path, link)
             if not self._read_only:
                 self._use_log(path, link)
-                for setting in ("synchronous = FULL", "fullfsync = ON", "secure_delete = ON"):
+                for setting in _PRAGMAS:
                     link.execute(f"PRAGMA {setting}")
-                link.execute("PRAGMA foreign_keys = ON")
         except BaseException:
             link.close()
             raise
@@ -365,77 +322,72 @@ class Database:
                 " a local disk."
             )
 
-    def _prepare_file(self, path: Path) -> None:
-        new = not path.exists()
-        if new and self.schema.private:
-            try:
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            except OSError as error:
-                raise self._failure(error) from None
-        with self.read() as connection:
-            missing = _missing(connection, self.tables)
-        if missing and self._create and not self._read_only:
-            with self.begin() as connection:
-                make_tables(connection, self.tables)
-                connection.exec_driver_sql(f"PRAGMA application_id = {self.schema.application}")
-                connection.exec_driver_sql(f"PRAGMA user_version = {self.schema.version}")
-        if new:
+    def _connect_server(self, url: str) -> Any:
+        """A session. libpq reads the URL: SQLAlchemy's differs in lists of hosts and in options."""
+        import psycopg
+
+        link = psycopg.connect(url, autocommit=True, **(SESSION | dict(self.schema.session)))
+        try:
+            row = link.execute(_DURABLE).fetchone()
+            if not self._read_only and not (row and row[0]):
+                raise self.schema.error(
+                    "the server has fsync off, so nothing is durable; turn it on."
+                )
+            link.autocommit = False
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _prepare(self) -> None:
+        """Make the tables and check their version; one process at a time."""
+        path, schema = self.path, self.schema
+        new = path is not None and self._make_file(path)
+        versions = sa.Table(
+            f"hushgrid_{schema.name}_version",
+            sa.MetaData(),
+            sa.Column("version", sa.Integer, nullable=False),
+        )
+        tables = list(self.tables)
+        if path is None and schema.version:
+            tables.append(versions)
+        with self.read() if self._read_only else self.begin() as link:
+            if path is None and not self._read_only:
+                key = lock_key(f"hushgrid-{schema.name}/1")
+                link.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+            absent = [one for one in tables if not sa.inspect(link).has_table(one.name)]
+            if tables[0] in absent and not self._create:
+                raise schema.error(f"{self.place} has no {schema.name}; give the one that has it.")
+            for table in absent if self._create else ():
+                table.create(link, checkfirst=False)
+            if versions in tables:
+                if versions in absent:
+                    link.execute(sa.insert(versions), {"version": schema.version})
+                version = link.scalar(sa.select(versions.c.version))
+                if version != schema.version:
+                    raise self._other_version(version)
+            elif path is not None and absent and self._create:
+                link.exec_driver_sql(f"PRAGMA application_id = {schema.application}")
+                link.exec_driver_sql(f"PRAGMA user_version = {schema.version}")
+        if path is not None and new:
             sync_folder(path.parent)
 
-    # ---- PostgreSQL
-
-    def _server_engine(self) -> Engine:
-        try:
-            import psycopg
-        except ImportError:
-            raise ExtraError(
-                "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
-            ) from None
-
-        # libpq reads the URL: SQLAlchemy's differs in lists of hosts and in options
-        def connect() -> psycopg.Connection[Any]:
-            link = psycopg.connect(self._url, autocommit=True, **(SESSION | dict(schema.session)))
-            try:
-                row = link.execute(_DURABLE).fetchone()
-                if not self._read_only and not (row and row[0]):
-                    raise schema.error(
-                        "the server has fsync off, so nothing is durable; turn it on."
-                    )
-                link.autocommit = False
-            except BaseException:
-                link.close()
-                raise
-            return link
-
-        schema = self.schema
-        return _engine("postgresql+psycopg", connect, pool_pre_ping=True, use_native_hstore=False)
-
-    def _prepare_server(self) -> None:
-        schema = self.schema
-        versions = Table(
-            f"hushgrid_{schema.name}_version",
-            MetaData(),
-            Column("version", Integer, nullable=False),
-        )
-        tables = [*self.tables, *([versions] if schema.version else [])]
-        version = None
-        with self.begin() as connection:
-            connection.execute(
-                select(func.pg_advisory_xact_lock(lock_key(f"hushgrid-{schema.name}/1")))
+    def _make_file(self, path: Path) -> bool:
+        """Make an absent file; whether it was."""
+        name, new = self.schema.name, not path.exists()
+        if new and not self._create:
+            raise self.schema.error(
+                f"{name} {path} does not exist; give the path of one that does."
             )
-            missing = _missing(connection, tables)
-            if tables[0] in missing and not self._create:
-                raise schema.error(
-                    f"{self.place} has no {schema.name}; give the database that has it."
-                )
-            if self._create:
-                make_tables(connection, missing)
-            if schema.version:
-                if versions in missing:
-                    connection.execute(insert(versions).values(version=schema.version))
-                version = connection.scalar(select(versions.c.version))
-        if schema.version and version != schema.version:
-            raise self._other_version(version)
+        if not path.parent.is_dir():
+            raise self.schema.error(f"{name} {path} is in no folder; make {path.parent} first.")
+        if new:
+            try:
+                mode = 0o600 if self.schema.private else 0o666
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, mode))
+            except OSError as error:
+                raise self._failure(error) from None
+        return new
 
     # ---- messages
 
@@ -455,42 +407,67 @@ class Database:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         passing = not kinds.isdisjoint(_PASSING)
         # what PostgreSQL says of other errors may hold a row's values; SQLite never says them
-        why = str(error) if self.path or passing else f"{name} {state or ''}"
-        fix = "see that its disk is there, writable and not full" if self.path else "start it"
+        why = f"{name} {state or ''}"
+        if self.path or passing:
+            why = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        place = "its disk is there, writable and not full" if self.path else "the server is there"
         return (self.schema.retry if passing and self.schema.retry else self.schema.error)(
             f"{self.schema.name} {self.place} cannot be used ({' '.join(why.split()) or name});"
-            f" {fix}, and open it again."
+            f" see that {place}, and open it again."
         )
 
 
-def _engine(dialect: str, connect: Callable[[], Any], **options: Any) -> Engine:
-    return create_engine(
-        f"{dialect}://",
-        creator=connect,
-        poolclass=QueuePool,
-        pool_size=CONNECTIONS,
-        max_overflow=0,
-        hide_parameters=True,
-        **options,
+def _begin_file(link: sa.Connection) -> None:
+    word = link.get_execution_options().get("begin", "BEGIN IMMEDIATE")
+    if word:
+        link.exec_driver_sql(word)
+
+
+def _file_of(url: str | Path, schema: Schema) -> Path | None:
+    """The file of a path or URL; None where it names a PostgreSQL server."""
+    if isinstance(url, Path):
+        return url
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite" and rest:
+        return Path(rest.removeprefix("//"))
+    if is_postgres(url) or not rest.startswith("//"):
+        return None if is_postgres(url) else Path(url)
+    raise schema.error(
+        f"{schema.name} has the scheme {scheme!r}; give a path, sqlite:PATH or postgresql://..."
     )
 
 
-def make_tables(connection: Connection, tables: Sequence[Table]) -> list[Table]:
-    """Make tables that are absent.
+def exists(url: str, schema: Schema) -> bool:
+    """Whether a store is there. Writes nothing.
 
     Args:
-        connection: In a transaction that no other process has at the same time.
-        tables: The tables.
+        url: As for `Database`.
+        schema: The store's tables.
 
     Returns:
-        Those that were absent.
+        False where it is absent and could be made.
+
+    Raises:
+        HushgridError: `schema.error`: it can neither be opened for writing nor made.
     """
-    absent = _missing(connection, tables)
-    for table in absent:
-        table.create(connection, checkfirst=False)
-    return absent
-
-
-def _missing(connection: Connection, tables: Sequence[Table]) -> list[Table]:
-    found = inspect(connection)
-    return [table for table in tables if not found.has_table(table.name)]
+    path = _file_of(url, schema)
+    if path is None:
+        with Database(url, schema, check=False) as database:
+            allowed = sa.func.has_schema_privilege(sa.func.current_schema(), "CREATE")
+            name = database.tables[0].name
+            ((there, may_make),) = database.rows(sa.select(sa.func.to_regclass(name), allowed))
+        if not there and not may_make:
+            raise schema.error(f"{database.place} has no {schema.name} and lets none be made.")
+        return there is not None
+    if not path.parent.is_dir():
+        raise schema.error(f"{schema.name} {path} is in no folder; make {path.parent} first.")
+    if path.exists() and not path.is_file():
+        raise schema.error(f"{schema.name} {path} is not a file; give another name.")
+    if not all(os.access(one, os.W_OK) for one in (path.parent, path) if one.exists()):
+        raise schema.error(
+            f"{schema.name} {path} cannot be written; check the owner of the file and its folder."
+        )
+    if not path.exists() or not path.stat().st_size:
+        return False
+    Database(path, schema, create=False, read_only=True, still=True).close()
+    return True

@@ -11,18 +11,17 @@ import fcntl
 import hashlib
 import os
 import re
-import sqlite3
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+
+import sqlalchemy as sa
 
 from hushgrid.errors import (
     ExtraError,
@@ -37,17 +36,18 @@ from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.service.access.store import CLIENTS
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
-from hushgrid.service.database import Schema
+from hushgrid.service.database import Database, exists, is_postgres
 from hushgrid.service.epoch import check_all_here, check_new, check_same
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.sidecar import sidecar_path
-from hushgrid.service.ledger.store import SqliteLedger
+from hushgrid.service.ledger.store import LEDGER, lock_of
 from hushgrid.service.ledger.witness import witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.ports import Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
+from hushgrid.service.meters.tables import SCHEMA as METERS
 from hushgrid.service.meters.tables import file_of
 from hushgrid.service.openadr.store import VTN
 from hushgrid.service.promise import Running
@@ -177,10 +177,10 @@ def refusals(
         _meters(deployment, new_epoch, found)
     if deployment.http is not None:
         with found.at("stores.clients"):
-            _side(deployment.client_store, CLIENTS)
+            exists(deployment.client_store, CLIENTS)
         if deployment.openadr is not None:
             with found.at("stores.vtn"):
-                _side(deployment.vtn_store, VTN)
+                exists(deployment.vtn_store, VTN)
         with found.at("http"):
             _http(deployment, found)
     if deployment.mqtt is not None and deployment.mqtt.username is not None:
@@ -234,17 +234,11 @@ def _ledger(
 ) -> None:
     """Check every record as serve reads it, and the terms against those of the epoch."""
     url = deployment.ledger
-    opened: Callable[[], AbstractContextManager[LedgerStore | None]] = nullcontext
-    if _is_postgres(url):
-        if _in_database(url, "hushgrid_ledger"):
-            opened = partial(open_store, url, create=False)
-    else:
-        path = Path(url.removeprefix("sqlite:").removeprefix("//"))
-        _check_file(path, lambda why: LedgerError(f"ledger {path} {why}"))
-        if _holds(path):
-            opened = partial(SqliteLedger, path, create=False, still=True)
+    opened: AbstractContextManager[LedgerStore | None] = nullcontext()
+    if exists(url, LEDGER):
+        opened = open_store(url, create=False, still=True)
     moves = {}
-    with opened() as store:
+    with opened as store:
         for zone in deployment.zones:
             if key is None:
                 break
@@ -294,7 +288,7 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
         there = next(one for one in (path, *path.absolute().parents) if one.exists())
         if not os.access(there, os.W_OK) or not (there == path or there.is_dir()):
             raise MeterError(f"meter store {path} cannot be written; give a path that can.")
-    elif not _in_database(url, "hushgrid_meter_zone"):
+    elif not exists(url, METERS):
         return
     kept = stored_rosters(url)
     for zone in deployment.zones:
@@ -302,96 +296,6 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
             with found.at("stores.meters"):
                 roster = Roster.of(zone.id, zone.meters, zone.seconds)
                 RosterEpoch(kept[zone.id]).check_same(roster, zone.id)
-
-
-# ---- databases
-
-
-def _is_postgres(url: str) -> bool:
-    return url.startswith(("postgresql://", "postgres://"))
-
-
-@contextmanager
-def _session(url: str) -> Iterator[Any]:
-    """A session that only reads."""
-    try:
-        import psycopg
-    except ImportError:
-        raise ExtraError(
-            "psycopg is not installed; get it with pip install 'hushgrid[postgres]'."
-        ) from None
-    try:
-        with psycopg.connect(url, autocommit=True, connect_timeout=10) as session:
-            session.read_only = True
-            yield session
-    except psycopg.ProgrammingError:  # its message would show the URL, password and all
-        raise ServiceError(
-            "this is no URL that PostgreSQL knows; give postgresql://USER@HOST/DATABASE."
-        ) from None
-    except psycopg.Error as error:
-        why = (" ".join(str(error).split()) or type(error).__name__)[:200]
-        raise ServiceError(f"the database cannot be used ({why}); start it.") from None
-
-
-def _in_database(url: str, table: str) -> bool:
-    """Whether the table exists; if not, it must be possible to create it."""
-    with _session(url) as session:
-        (sync,) = session.execute("SHOW fsync").fetchone()
-        if sync != "on":
-            raise ServiceError("the server has fsync off, so nothing is durable; turn it on.")
-        if session.execute("SELECT to_regclass(%s)", (table,)).fetchone()[0]:
-            return True
-        allowed = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
-        if not session.execute(allowed).fetchone()[0]:
-            raise ServiceError(f"the database has no table {table} and lets none be made.")
-    return False
-
-
-# ---- files
-
-
-def _holds(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
-
-
-def _check_file(path: Path, error: Callable[[str], HushgridError]) -> None:
-    """Require a file that can be written, in a folder where others can be created."""
-    if not path.parent.is_dir():
-        raise error(f"is in no folder; make {path.parent} first.")
-    if path.exists() and not path.is_file():
-        raise error("is not a file; give another name.")
-    written = [path.parent, *([path] if path.exists() else [])]
-    if not all(os.access(one, os.W_OK) for one in written):
-        raise error("cannot be written; check the owner of the file and its folder.")
-
-
-def _side(url: str, kind: Schema) -> None:
-    """Require a store next to the ledger to be absent, or of the right kind."""
-    name = kind.name
-    if _is_postgres(url):
-        _in_database(url, kind.tables["postgresql"][0].name)
-        return
-    path = Path(url.removeprefix("sqlite:").removeprefix("//"))
-    _check_file(path, lambda why: ServiceError(f"{name} {path} {why}"))
-    if not _holds(path):
-        return
-    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
-    try:
-        database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True)
-        try:
-            found = [
-                database.execute(f"PRAGMA {one}").fetchone()[0]
-                for one in ("application_id", "user_version")
-            ]
-        finally:
-            database.close()
-    except sqlite3.Error as error:
-        raise ServiceError(f"{name} {path} cannot be used ({error}); give another name.") from None
-    if found != [kind.application, kind.version]:
-        raise ServiceError(
-            f"{name} {path} is a database of something else, or of another version of hushgrid;"
-            " give another name."
-        )
 
 
 # ---- ways in
@@ -413,19 +317,23 @@ def _http(deployment: Deployment, found: _Found) -> None:
 
 def _running(deployment: Deployment) -> bool:
     """Whether a process holds the ledger of one of the zones."""
-    if _is_postgres(deployment.ledger):
-        from hushgrid.service.ledger.store import lock_of
+    zones = [zone.id for zone in deployment.zones]
+    if not is_postgres(deployment.ledger):
+        path = Path(deployment.ledger.removeprefix("sqlite:").removeprefix("//"))
+        return any(_locked(sidecar_path(path, zone)) for zone in zones)
+    with (
+        suppress(HushgridError),
+        Database(deployment.ledger, LEDGER, read_only=True, check=False) as database,
+    ):
+        held = {row.key for row in database.rows(sa.text(_HELD))}
+        return any(lock_of(zone) in held for zone in zones)
+    return False
 
-        with suppress(HushgridError), _session(deployment.ledger) as session:
-            query = (
-                "SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
-                " WHERE locktype = 'advisory'"
-            )
-            held = {row[0] for row in session.execute(query)}
-            return any(lock_of(zone.id) in held for zone in deployment.zones)
-        return False
-    path = Path(deployment.ledger.removeprefix("sqlite:").removeprefix("//"))
-    return any(_locked(sidecar_path(path, zone.id)) for zone in deployment.zones)
+
+_HELD = """
+SELECT (CAST(classid AS bigint) << 32) | CAST(objid AS bigint) AS key FROM pg_locks
+WHERE locktype = 'advisory'
+"""
 
 
 def _locked(path: Path) -> bool:

@@ -63,7 +63,7 @@ def test_commits_are_durable_even_where_the_server_says_otherwise(
         with (
             PostgresLedger(url) as store,
             store.writer(ZONE),
-            store._database.on(store._held[ZONE]) as session,
+            store.on(store._held[ZONE]) as session,
         ):
             assert session.scalar(text("SHOW synchronous_commit")) == "on"
     finally:
@@ -243,7 +243,7 @@ def test_a_row_of_one_who_ignores_the_lock_is_not_waited_for_forever(
 ) -> None:
     url = postgres.in_schema(schema)
     with PostgresLedger(url) as store, Ledger.open(store, ZONE, KEY, "production", 0) as ledger:
-        with store._database.on(store._held[ZONE]) as session:
+        with store.on(store._held[ZONE]) as session:
             assert session.scalar(text("SHOW lock_timeout")) == "10s"
             session.execute(text("SET lock_timeout = '100ms'"))
         with psycopg.connect(url) as rude:

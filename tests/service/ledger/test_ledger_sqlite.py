@@ -36,7 +36,7 @@ def test_it_is_a_ledger_store(tmp_path: Path) -> None:
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "ledger.db") as store, store._database.read() as database:
+    with SqliteLedger(tmp_path / "ledger.db") as store, store.read() as database:
         assert database.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert database.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 

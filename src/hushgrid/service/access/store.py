@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Row, Table, Text, insert, select, update
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import AccessError
@@ -15,16 +16,16 @@ from hushgrid.service.access.clients import Client, check_client, is_client_id
 from hushgrid.service.database import SORTED_TEXT, Database, Schema
 
 
-def _clients(name: str) -> Table:
-    return Table(
+def _clients(name: str) -> sa.Table:
+    return sa.Table(
         name,
-        MetaData(),
-        Column("id", SORTED_TEXT, primary_key=True),
-        Column("scopes", Text, nullable=False),
-        Column("secret", Text, nullable=False),
-        Column("created", BigInteger, nullable=False),
-        Column("ven", Text),
-        Column("revoked", BigInteger),
+        sa.MetaData(),
+        sa.Column("id", SORTED_TEXT, primary_key=True),
+        sa.Column("scopes", sa.Text, nullable=False),
+        sa.Column("secret", sa.Text, nullable=False),
+        sa.Column("created", sa.BigInteger, nullable=False),
+        sa.Column("ven", sa.Text),
+        sa.Column("revoked", sa.BigInteger),
         sqlite_with_rowid=False,
     )
 
@@ -38,36 +39,25 @@ CLIENTS = Schema(
 )
 
 
-class ClientStore:
+class ClientStore(Database):
     """Store of clients. Every call sees what any process wrote before it. Thread-safe.
 
     Args:
         url: a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
         create: make the store if it is absent.
-
-    Attributes:
-        path: the SQLite file; None for PostgreSQL.
     """
 
     def __init__(self, url: str | Path, *, create: bool = True) -> None:
-        self._database = Database(url, CLIENTS, create=create)
-        (self._table,) = self._database.tables
-        self.path = self._database.path
+        super().__init__(url, CLIENTS, create=create)
+        (self._table,) = self.tables
 
     def add(self, client: Client) -> None:
         """Store a new client durably; AccessError if its id was ever used."""
         check_client(client)
-        values = {
-            "id": client.id,
-            "scopes": " ".join(client.scopes),
-            "secret": client.secret,
-            "created": client.created,
-            "ven": client.ven,
-            "revoked": client.revoked,
-        }
-        with self._database.begin() as connection:
+        values = asdict(client) | {"scopes": " ".join(client.scopes)}
+        with self.begin() as connection:
             try:
-                connection.execute(insert(self._table), values)
+                connection.execute(sa.insert(self._table), values)
             except IntegrityError:
                 raise AccessError(
                     "invalid_client",
@@ -78,41 +68,23 @@ class ClientStore:
         """Return the client with this id, revoked or not, or None."""
         if not is_client_id(client):
             return None
-        rows = self._database.rows(select(self._table).where(self._table.c.id == client))
+        rows = self.rows(sa.select(self._table).where(self._table.c.id == client))
         return _from_row(rows[0]) if rows else None
 
     def all(self) -> list[Client]:
         """Return all clients, sorted by id."""
-        rows = self._database.rows(select(self._table).order_by(self._table.c.id))
-        return [_from_row(row) for row in rows]
+        return [_from_row(row) for row in self.rows(sa.select(self._table).order_by("id"))]
 
     def revoke(self, client: str, at: int) -> bool:
         """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
         if not is_client_id(client):
             return False
         valid = (self._table.c.id == client) & self._table.c.revoked.is_(None)
-        with self._database.begin() as connection:
-            return bool(
-                connection.execute(update(self._table).where(valid).values(revoked=at)).rowcount
-            )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        with self.begin() as connection:
+            found = connection.execute(sa.update(self._table).where(valid).values(revoked=at))
+        return bool(found.rowcount)
 
 
-def _from_row(row: Row[Any]) -> Client:
-    return Client(
-        row.id,
-        tuple(row.scopes.split()),
-        row.secret,
-        row.created,
-        row.ven,
-        row.revoked,
-    )
+def _from_row(row: Any) -> Client:
+    name, scopes, *more = row
+    return Client(name, tuple(scopes.split()), *more)

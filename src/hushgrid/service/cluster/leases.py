@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import Column, DateTime, Integer, MetaData, Table, Text, delete, inspect, text
+from sqlalchemy import inspect, text
 
-from hushgrid.service.database import SORTED_TEXT, Database
+from hushgrid.service.database import Database
 from hushgrid.service.ledger.shared import SharedLedger
 from hushgrid.service.ledger.store import LEDGER
 
@@ -162,22 +162,13 @@ def _reach(
 
 
 # a curator's row is written many times a minute and worth nothing after a crash, so it has no log
-CURATORS = Table(
-    "hushgrid_curator",
-    MetaData(),
-    Column("id", SORTED_TEXT, primary_key=True),
-    Column("service", Text, nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("started", DateTime(timezone=True), nullable=False),
-    Column("until", DateTime(timezone=True), nullable=False),
-    prefixes=["UNLOGGED"],
-)
-LEASES = Table(
-    "hushgrid_lease",
-    MetaData(),
-    Column("name", SORTED_TEXT, primary_key=True),
-    Column("curator", Text),
-)
+_SCHEMA = text("""
+CREATE UNLOGGED TABLE IF NOT EXISTS hushgrid_curator (
+  id text COLLATE "C" PRIMARY KEY, service text NOT NULL,
+  pid integer NOT NULL, started timestamptz NOT NULL, until timestamptz NOT NULL
+);
+CREATE TABLE IF NOT EXISTS hushgrid_lease (name text COLLATE "C" PRIMARY KEY, curator text);
+""")
 _JOIN = text("""
 INSERT INTO hushgrid_curator
 SELECT :me, :service, pid, backend_start, clock_timestamp() + make_interval(secs => :lease)
@@ -205,6 +196,7 @@ UPDATE hushgrid_lease SET curator = :me WHERE name IN (
 ) RETURNING name
 """)
 _GIVE = text("UPDATE hushgrid_lease SET curator = NULL WHERE name = ANY(:names) AND curator = :me")
+_LEAVE = text("DELETE FROM hushgrid_curator WHERE id = :me")
 _BEAT = text("""
 WITH renewed AS (
   UPDATE hushgrid_curator SET until = clock_timestamp() + make_interval(secs => :lease)
@@ -242,20 +234,20 @@ class Leases:
 
     def join(self) -> None:
         """Register this curator with the present session."""
-        self._store.make("hushgrid-lease/1", CURATORS, LEASES)
-        self._store.run(_NAMES, names=self._names)
-        self._store.run(_JOIN, me=self._me, service=self._service, lease=self._pace.lease)
+        self._store.make("hushgrid-lease/1", _SCHEMA)
+        self._store.rows(_NAMES, names=self._names)
+        self._store.rows(_JOIN, me=self._me, service=self._service, lease=self._pace.lease)
 
     def beat(self) -> None:
         """Renew this curator's row, and end every session of curators whose row has expired.
 
         Such a session may be suspended while it holds locks.
         """
-        self._store.run(_BEAT, lease=self._pace.lease, me=self._me)
+        self._store.rows(_BEAT, lease=self._pace.lease, me=self._me)
 
     def look(self) -> LeaseTable:
         """All curators and the leases of this service."""
-        rows = self._store.run(_LOOK, names=self._names)
+        rows = self._store.rows(_LOOK, names=self._names)
         curators = sorted(row[1:] for row in rows if row[0])
         now = max((row[4] for row in curators), default=0.0)
         leases = {name: curator for is_peer, name, curator, *_ in rows if not is_peer}
@@ -266,17 +258,17 @@ class Leases:
         if not names:
             return frozenset()
         before = [seen.leases.get(name) for name in names]
-        rows = self._store.run(_TAKE, me=self._me, names=list(names), owners=before)
+        rows = self._store.rows(_TAKE, me=self._me, names=list(names), owners=before)
         return frozenset(row.name for row in rows)
 
     def give(self, names: Collection[str]) -> None:
         """Give leases back."""
-        self._store.run(_GIVE, names=list(names), me=self._me)
+        self._store.rows(_GIVE, names=list(names), me=self._me)
 
     def leave(self) -> None:
         """Give back all leases and unregister."""
         self.give(self._names)
-        self._store.run(delete(CURATORS).where(CURATORS.c.id == self._me))
+        self._store.rows(_LEAVE, me=self._me)
 
 
 def session_url(url: str, me: str) -> str:
@@ -305,6 +297,6 @@ def owners(url: str) -> dict[str, str]:
         Curators by lease; empty where there are no leases.
     """
     with Database(url, LEDGER, create=False, read_only=True) as database, database.read() as link:
-        if not inspect(link).has_table(LEASES.name):
+        if not inspect(link).has_table("hushgrid_lease"):
             return {}
         return {row.name: row.curator for row in link.execute(_WHO)}

@@ -8,12 +8,13 @@ from hushgrid.service.ledger.ports import LedgerStore
 __all__ = ["LedgerStore", "open_store", "standby_remark"]
 
 
-def open_store(url: str, *, create: bool = True) -> LedgerStore:
+def open_store(url: str, *, create: bool = True, still: bool = False) -> LedgerStore:
     """Open a ledger store.
 
     Args:
         url: A path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
         create: Create the store where it is absent; False: open it for reading only.
+        still: Reading a file that nothing writes leaves no further file.
 
     Returns:
         The store, a context manager.
@@ -25,9 +26,9 @@ def open_store(url: str, *, create: bool = True) -> LedgerStore:
     from hushgrid.service.database import is_postgres
     from hushgrid.service.ledger.store import PostgresLedger, SqliteLedger
 
-    return (
-        PostgresLedger(url, create=create) if is_postgres(url) else SqliteLedger(url, create=create)
-    )
+    if is_postgres(url):
+        return PostgresLedger(url, create=create)
+    return SqliteLedger(url, create=create, still=still)
 
 
 def standby_remark(url: str) -> str | None:

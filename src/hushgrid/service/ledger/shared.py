@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Table, column, func, select, table, text
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerError
-from hushgrid.service.database import lock_key, make_tables
+from hushgrid.service.database import lock_key
 from hushgrid.service.ledger.ports import held_elsewhere, not_held
 from hushgrid.service.ledger.records import Record, digest_of, from_fields
 from hushgrid.service.ledger.store import (
@@ -30,8 +30,8 @@ from hushgrid.service.ledger.store import (
     row_of,
 )
 
-_LEASE = table("hushgrid_lease", column("name"), column("curator"))
-_AFTER = text(f"""
+_LEASE = sa.table("hushgrid_lease", sa.column("name"), sa.column("curator"))
+_AFTER = sa.text(f"""
 SELECT {", ".join(f"found.{name}" for name in COLUMNS)}
 FROM unnest(CAST(:zones AS text[]), CAST(:seqs AS bigint[])) AS known (zone, seq)
 CROSS JOIN LATERAL (
@@ -39,13 +39,13 @@ CROSS JOIN LATERAL (
   WHERE one.zone = known.zone AND one.seq > known.seq ORDER BY one.seq LIMIT {PAGE}
 ) AS found ORDER BY found.zone, found.seq
 """)
-_LOCK = text("""
+_LOCK = sa.text("""
 SELECT wanted.zone
 FROM unnest(CAST(:zones AS text[]), CAST(:keys AS bigint[])) AS wanted (zone, key)
 WHERE pg_try_advisory_lock(wanted.key)
 """)
 # with a lease's row held until the commit: who would take the lease waits, and reads this record
-_APPEND = text("""
+_APPEND = sa.text("""
 WITH fence AS (SELECT FROM hushgrid_lease WHERE name = :zone AND curator = :me FOR SHARE)
 INSERT INTO hushgrid_ledger (zone, seq, kind, t, body, prev, digest, signature)
 SELECT :zone, :seq, :kind, CAST(:t AS bigint), :body, :prev, :digest, :signature FROM fence
@@ -71,10 +71,10 @@ class SharedLedger(PostgresLedger):
         self._me, self._mine, self._unfenced = me, set[str](), set[str]()
         self._session = self._begun()
 
-    def _begun(self) -> Connection:
-        session = self._database.session()
-        with self._database.on(session, at_once=True):
-            session.execute(text("SET lock_timeout = '1s'"))  # who is stuck will be ended
+    def _begun(self) -> sa.Connection:
+        session = self.session()
+        with self.on(session, at_once=True):
+            session.execute(sa.text("SET lock_timeout = '1s'"))  # who is stuck will be ended
         return session
 
     @property
@@ -90,27 +90,24 @@ class SharedLedger(PostgresLedger):
             self._session = session
             self._mine.clear()
 
-    def _rows(self, statement: Executable, **values: Any) -> list[Any]:
-        with self._mutex, self._database.on(self._session, at_once=True) as session:
+    def rows(self, statement: sa.Executable, **values: Any) -> list[Any]:
+        """A statement of its own; its rows."""
+        with self._mutex, self.on(self._session, at_once=True) as session:
             found = session.execute(statement, values)
             return list(found) if found.returns_rows else []
 
-    def run(self, statement: Executable, **values: Any) -> list[Any]:
-        """A statement of its own; its rows."""
-        return self._rows(statement, **values)
-
-    def make(self, name: str, *tables: Table) -> None:
-        """Make tables that are absent, one process at a time."""
-        with self._mutex, self._database.on(self._session) as session:
-            session.execute(select(func.pg_advisory_xact_lock(lock_key(name))))
-            make_tables(session, tables)
+    def make(self, name: str, tables: sa.Executable) -> None:
+        """Make tables, one process at a time."""
+        with self._mutex, self.on(self._session) as session:
+            session.execute(sa.select(sa.func.pg_advisory_xact_lock(lock_key(name))))
+            session.execute(tables)
 
     def lock(self, zones: Collection[str]) -> frozenset[str]:
         """Try to lock what is not locked yet; those of the zones that are."""
         with self._mutex:
             wanted = [zone for zone in zones if zone not in self._mine]
             if wanted:
-                rows = self.run(_LOCK, zones=wanted, keys=[lock_of(zone) for zone in wanted])
+                rows = self.rows(_LOCK, zones=wanted, keys=[lock_of(zone) for zone in wanted])
                 self._mine |= {row.zone for row in rows}
             return frozenset(self._mine.intersection(zones))
 
@@ -120,7 +117,7 @@ class SharedLedger(PostgresLedger):
             if zone in self._mine:
                 self._mine.discard(zone)
                 with suppress(LedgerError):
-                    self.run(select(func.pg_advisory_unlock(lock_of(zone))))
+                    self.rows(sa.select(sa.func.pg_advisory_unlock(lock_of(zone))))
 
     def cut_off(self, zone: str) -> bool:
         """Whether a writer here began in a session that is over."""
@@ -138,7 +135,7 @@ class SharedLedger(PostgresLedger):
 
     def after(self, known: dict[str, int]) -> list[Record]:
         """The next records of many zones, each from the one after its number on; a page of each."""
-        rows = self.run(_AFTER, zones=list(known), seqs=list(known.values()))
+        rows = self.rows(_AFTER, zones=list(known), seqs=list(known.values()))
         return [from_fields(*row) for row in rows]
 
     def append(self, record: Record) -> None:
@@ -156,7 +153,7 @@ class SharedLedger(PostgresLedger):
         """The usual append, in one statement; whether it was one."""
         if record.digest != digest_of(record):
             return False
-        with self._database.on(self._held[record.zone], at_once=True) as session:
+        with self.on(self._held[record.zone], at_once=True) as session:
             try:
                 found = session.execute(_APPEND, {"me": self._me, **row_of(record)})
             except IntegrityError:
@@ -164,9 +161,9 @@ class SharedLedger(PostgresLedger):
             return found.rowcount == 1
 
     def _append(self, record: Record) -> None:
-        with self._database.on(self._held[record.zone]) as session:
+        with self.on(self._held[record.zone]) as session:
             if not self._alone(record.zone):
-                fence = select(_LEASE.c.name).with_for_update(read=True)
+                fence = sa.select(_LEASE.c.name).with_for_update(read=True)
                 mine = (_LEASE.c.name == record.zone) & (_LEASE.c.curator == self._me)
                 if session.execute(fence.where(mine)).first() is None:
                     raise LedgerError(
@@ -204,7 +201,7 @@ class SharedLedger(PostgresLedger):
         if now is None:
             return False
         other = HOME.c.zone.in_(zones) & HOME.c.server.not_in(names_of(now))
-        return bool(self.run(select(HOME.c.zone).where(other).limit(1)))
+        return bool(self.rows(sa.select(HOME.c.zone).where(other).limit(1)))
 
     def close(self) -> None:
         """Close the session."""

@@ -17,26 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from sqlalchemy import (
-    DDL,
-    BigInteger,
-    Column,
-    Connection,
-    Executable,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-    bindparam,
-    event,
-    func,
-    insert,
-    literal,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
@@ -51,23 +34,23 @@ PATIENCE = 30.0  # [s] to wait for a server that went away
 PAUSE = 0.2  # [s] between attempts
 
 
-def _records(name: str, *rules: str) -> Table:
+def _records(name: str, *rules: str) -> sa.Table:
     """The table of records; triggers against slips, the chain is there against intent."""
-    table = Table(
+    table = sa.Table(
         name,
-        MetaData(),
-        Column("zone", SORTED_TEXT, primary_key=True),
-        Column("seq", BigInteger, primary_key=True),
-        Column("kind", Text, nullable=False),
-        Column("t", BigInteger),
-        Column("body", Text, nullable=False),
-        Column("prev", Text, nullable=False),
-        Column("digest", Text, nullable=False),
-        Column("signature", Text, nullable=False),
-        UniqueConstraint("zone", "t"),
+        sa.MetaData(),
+        sa.Column("zone", SORTED_TEXT, primary_key=True),
+        sa.Column("seq", sa.BigInteger, primary_key=True),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("t", sa.BigInteger),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("prev", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("signature", sa.Text, nullable=False),
+        sa.UniqueConstraint("zone", "t"),
     )
     for rule in rules:
-        event.listen(table, "after_create", DDL(rule))  # type: ignore[no-untyped-call]
+        sa.event.listen(table, "after_create", sa.DDL(rule))  # type: ignore[no-untyped-call]
     return table
 
 
@@ -87,13 +70,13 @@ ON_SERVER = _records(
 )
 # which server a zone was last opened on; a promoted standby has another timeline, and a dump that
 # was restored has another number of the table. Earlier versions did not note the number.
-HOME = Table(
+HOME = sa.Table(
     "hushgrid_ledger_home",
-    MetaData(),
-    Column("zone", SORTED_TEXT, primary_key=True),
-    Column("server", Text, nullable=False),
+    sa.MetaData(),
+    sa.Column("zone", SORTED_TEXT, primary_key=True),
+    sa.Column("server", sa.Text, nullable=False),
 )
-SERVER = text("""
+SERVER = sa.text("""
 SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
   || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)
 FROM pg_control_system()
@@ -109,28 +92,35 @@ LEDGER = Schema(
 COLUMNS = ("zone", "seq", "kind", "body", "prev", "digest", "signature")
 
 
-class SqlLedger:
+class SqlLedger(Database):
     """A LedgerStore: what files and servers have in common. Threads may share it.
 
     Args:
-        database: Where the records are.
+        url: A path or URL.
+        schema: The tables.
+        create: Make the ledger where it is absent; otherwise it is only read.
+        still: See `Database`.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database, table = database, database.tables[0]
-        self._mutex = threading.RLock()
-        every = select(*(table.c[name] for name in COLUMNS)).where(
-            table.c.zone == bindparam("zone")
+    def __init__(
+        self, url: str | Path, schema: Schema, *, create: bool = True, still: bool = False
+    ) -> None:
+        super().__init__(url, schema, create=create, read_only=not create, still=still)
+        self._mutex, table = threading.RLock(), self.tables[0]
+        every = sa.select(*(table.c[name] for name in COLUMNS)).where(
+            table.c.zone == sa.bindparam("zone")
         )
-        self._page = every.where(table.c.seq > bindparam("after")).order_by(table.c.seq).limit(PAGE)
+        self._page = (
+            every.where(table.c.seq > sa.bindparam("after")).order_by(table.c.seq).limit(PAGE)
+        )
         self._last = every.order_by(table.c.seq.desc()).limit(1)
-        self._zones = select(table.c.zone).distinct().order_by(table.c.zone)
-        self._add = insert(table)
+        self._zones = sa.select(table.c.zone).distinct().order_by(table.c.zone)
+        self._add = sa.insert(table)
 
     def records(self, zone: str, after_seq: int = 0) -> Iterator[Record]:
         """A zone's records in order, a page at a time: no long read holds up the log."""
         while True:
-            page = self._rows(self._page, zone=zone, after=after_seq)
+            page = self.rows(self._page, zone=zone, after=after_seq)
             for row in page:
                 yield from_fields(*row)
             if len(page) < PAGE:
@@ -139,17 +129,14 @@ class SqlLedger:
 
     def head(self, zone: str) -> Record | None:
         """A zone's last record."""
-        rows = self._rows(self._last, zone=zone)
+        rows = self.rows(self._last, zone=zone)
         return from_fields(*rows[0]) if rows else None
 
     def zones(self) -> tuple[str, ...]:
         """The zones that have records, sorted."""
-        return tuple(row.zone for row in self._rows(self._zones))
+        return tuple(row.zone for row in self.rows(self._zones))
 
-    def _rows(self, statement: Executable, **values: Any) -> list[Any]:
-        return self._database.rows(statement, **values)
-
-    def _insert(self, connection: Connection, record: Record) -> None:
+    def _insert(self, connection: sa.Connection, record: Record) -> None:
         """Add the next record in a transaction of its zone's writer."""
         row = connection.execute(self._last, {"zone": record.zone}).first()
         check_next(record.zone, from_fields(*row) if row else None, record)
@@ -157,16 +144,6 @@ class SqlLedger:
             connection.execute(self._add, row_of(record))
         except IntegrityError:  # the number was free, so it is the step
             raise twice(record) from None
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def row_of(record: Record) -> dict[str, Any]:
@@ -195,9 +172,7 @@ class SqliteLedger(SqlLedger):
     """
 
     def __init__(self, path: Path | str, *, create: bool = True, still: bool = False) -> None:
-        super().__init__(Database(path, LEDGER, create=create, read_only=not create, still=still))
-        assert self._database.path is not None
-        self.path = self._database.path
+        super().__init__(path, LEDGER, create=create, still=still)
         self._held: dict[str, Sidecar] = {}
         self._missing: dict[str, str] = {}  # by zone: the digest that was noted and is not here
 
@@ -205,7 +180,7 @@ class SqliteLedger(SqlLedger):
         """Add the next record; in the log and on the disk before it returns."""
         with self._mutex:
             sidecar = self._sidecar(record.zone)
-            with self._database.begin() as connection:
+            with self.begin() as connection:
                 self._insert(connection, record)
             if self._missing.get(record.zone) == record.digest:
                 del self._missing[record.zone]
@@ -226,15 +201,18 @@ class SqliteLedger(SqlLedger):
             raise not_held(zone)
         return sidecar
 
+    def _small(self, zone: str) -> Path:
+        return sidecar_path(Path(self.place), zone)
+
     def witness(self, zone: str) -> str | None:
         """The last record noted in the small file."""
-        noted = read_witness(sidecar_path(self.path, zone))
+        noted = read_witness(self._small(zone))
         return noted.digest if noted else None
 
     def copy_to(self, path: Path) -> None:
         """Write all of it as it is at one moment to a new file, synced; writers need not wait."""
         try:
-            with self._database.read() as connection:
+            with self.read() as connection:
                 source: Any = connection.connection.driver_connection
                 copy = sqlite3.connect(path, isolation_level=None)
                 try:
@@ -253,7 +231,7 @@ class SqliteLedger(SqlLedger):
     def writer(self, zone: str) -> Iterator[None]:
         """The lock of a zone, on its small file."""
         with self._mutex:
-            sidecar = Sidecar(sidecar_path(self.path, zone), zone)
+            sidecar = Sidecar(self._small(zone), zone)
             self._held[zone] = sidecar
         try:
             self._look_for_noted(zone)
@@ -266,7 +244,7 @@ class SqliteLedger(SqlLedger):
 
     def _look_for_noted(self, zone: str) -> None:
         """A record that was durable and is missing stays noted until that is judged."""
-        noted = read_witness(sidecar_path(self.path, zone))
+        noted = read_witness(self._small(zone))
         there = next(self.records(zone, noted.seq - 1), None) if noted else None
         if noted and (there is None or there.digest != noted.digest):
             self._missing[zone] = noted.digest
@@ -287,9 +265,9 @@ class PostgresLedger(SqlLedger):
     _schema = LEDGER
 
     def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
-        super().__init__(Database(url, self._schema, create=create, read_only=not create))
+        super().__init__(url, self._schema, create=create)
         self._patience = patience
-        self._held: dict[str, Connection] = {}
+        self._held: dict[str, sa.Connection] = {}
 
     def append(self, record: Record) -> None:
         """Add the next record; committed to the server's disk before it returns."""
@@ -305,7 +283,7 @@ class PostgresLedger(SqlLedger):
                 self._resolve(record, deadline)
 
     def _append(self, record: Record) -> None:
-        with self._database.on(self._held[record.zone]) as session:
+        with self.on(self._held[record.zone]) as session:
             self._insert(session, record)
 
     def _resolve(self, record: Record, deadline: float) -> None:
@@ -313,7 +291,7 @@ class PostgresLedger(SqlLedger):
         while True:
             self._held[record.zone] = self._relocked(record.zone, deadline)
             try:
-                with self._database.on(self._held[record.zone]) as session:
+                with self.on(self._held[record.zone]) as session:
                     row = session.execute(self._last, {"zone": record.zone}).first()
                 if row is None or row.digest != record.digest:
                     self._append(record)
@@ -322,7 +300,7 @@ class PostgresLedger(SqlLedger):
                 if not self._held[record.zone].closed or time.monotonic() > deadline:
                     raise
 
-    def _relocked(self, zone: str, deadline: float) -> Connection:
+    def _relocked(self, zone: str, deadline: float) -> sa.Connection:
         """A new session with the zone's lock, as soon as the server has ended the old one."""
         self._held[zone].close()
         while True:
@@ -333,11 +311,11 @@ class PostgresLedger(SqlLedger):
                     raise
                 time.sleep(PAUSE)
 
-    def _locked(self, zone: str) -> Connection:
-        session = self._database.session()
+    def _locked(self, zone: str) -> sa.Connection:
+        session = self.session()
         try:
-            with self._database.on(session):
-                if not session.scalar(select(func.pg_try_advisory_lock(lock_of(zone)))):
+            with self.on(session):
+                if not session.scalar(sa.select(sa.func.pg_try_advisory_lock(lock_of(zone)))):
                     raise held_elsewhere(zone)
         except BaseException:
             session.close()
@@ -351,16 +329,16 @@ class PostgresLedger(SqlLedger):
     def server(self) -> str | None:
         """Which server answers, on which timeline, with which table; None where it does not say."""
         try:
-            return str(self._rows(SERVER)[0][0])
+            return str(self.rows(SERVER)[0][0])
         except LedgerError:
-            self._rows(select(literal(1)))  # raises where the server is away
+            self.rows(sa.select(sa.literal(1)))  # raises where the server is away
             return None
 
     def moved(self, zone: str) -> bool | None:
         """Whether another server answers than when the zone was last opened."""
-        if not self._rows(select(func.to_regclass(HOME.name)))[0][0]:
+        if not self.rows(sa.select(sa.func.to_regclass(HOME.name)))[0][0]:
             return None
-        noted = self._rows(select(HOME.c.server).where(HOME.c.zone == zone))
+        noted = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
         now = self.server()
         return None if not noted or now is None else noted[0].server not in names_of(now)
 
@@ -376,7 +354,7 @@ class PostgresLedger(SqlLedger):
             note = note.on_conflict_do_update(
                 index_elements=["zone"], set_={"server": now}, where=HOME.c.server != now
             )
-            with self._database.on(self._held[zone]) as session:
+            with self.on(self._held[zone]) as session:
                 session.execute(note)
 
     @contextmanager
@@ -392,8 +370,8 @@ class PostgresLedger(SqlLedger):
             with self._mutex:
                 session = self._held.pop(zone)
                 # the server ends a session when it comes to it, so the lock is given up first
-                with suppress(LedgerError), self._database.on(session):
-                    session.execute(select(func.pg_advisory_unlock(lock_of(zone))))
+                with suppress(LedgerError), self.on(session):
+                    session.execute(sa.select(sa.func.pg_advisory_unlock(lock_of(zone))))
                 session.close()
 
 
@@ -423,7 +401,7 @@ def standbys(url: str) -> tuple[str, int]:
     """
     query = "SELECT current_setting('synchronous_standby_names'), count(*) FROM pg_stat_replication"
     with Database(url, LEDGER, read_only=True, check=False) as database, database.read() as link:
-        names, connected = link.execute(text(query)).one()
+        names, connected = link.execute(sa.text(query)).one()
     return str(names).strip(), int(connected)
 
 

@@ -11,25 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Identity,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import VtnError
@@ -63,10 +47,10 @@ class StoredObject:
     body: Mapping[str, Any] = field(repr=False)
 
 
-class Json(TypeDecorator[Any]):
+class Json(sa.TypeDecorator[Any]):
     """A JSON value as ASCII text; None is NULL."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, _dialect: Any) -> str | None:
@@ -78,30 +62,30 @@ class Json(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-OBJECTS = Table(
+OBJECTS = sa.Table(
     "hushgrid_vtn",
-    MetaData(),
-    Column(
+    sa.MetaData(),
+    sa.Column(
         "seq",
-        BigInteger().with_variant(Integer, "sqlite"),
-        Identity(always=True),
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        sa.Identity(always=True),
         primary_key=True,
     ),
-    Column("kind", Text, nullable=False),
-    Column("id", Json, nullable=False, unique=True),
-    Column("client", Json, nullable=False),
-    Column("name", Json),
-    Column("program", Json),
-    Column("event", Json),
-    Column("ven", Json),
-    Column("only_name", Json),
-    Column("created", BigInteger, nullable=False),
-    Column("modified", BigInteger, nullable=False),
-    Column("body", Json, nullable=False),
-    UniqueConstraint("kind", "only_name"),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("id", Json, nullable=False, unique=True),
+    sa.Column("client", Json, nullable=False),
+    sa.Column("name", Json),
+    sa.Column("program", Json),
+    sa.Column("event", Json),
+    sa.Column("ven", Json),
+    sa.Column("only_name", Json),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("modified", sa.BigInteger, nullable=False),
+    sa.Column("body", Json, nullable=False),
+    sa.UniqueConstraint("kind", "only_name"),
     sqlite_autoincrement=True,
 )
-Index("hushgrid_vtn_client", OBJECTS.c.kind, OBJECTS.c.client, OBJECTS.c.seq)
+sa.Index("hushgrid_vtn_client", OBJECTS.c.kind, OBJECTS.c.client, OBJECTS.c.seq)
 
 VTN = Schema(
     "vtn",
@@ -116,7 +100,7 @@ _ROW = [OBJECTS.c[name] for name in ("kind", "id", "client", "created", "modifie
 _NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
 
 
-class VtnStore:
+class VtnStore(Database):
     """Durable store of objects in the order of their creation. Thread-safe.
 
     Names of vens are unique, and names of resources within their ven. Removing a ven removes its
@@ -127,20 +111,20 @@ class VtnStore:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._database = Database(url, VTN)
+        super().__init__(url, VTN)
 
     def add(self, one: StoredObject) -> None:
         """Store a new object; TakenError if its name belongs to another."""
         values = {"kind": one.kind, "id": one.id, "created": one.created, **_changing(one)}
-        with self._database.begin() as connection:
+        with self.begin() as connection:
             try:
-                connection.execute(insert(OBJECTS), values)
+                connection.execute(sa.insert(OBJECTS), values)
             except IntegrityError:
                 raise _taken() from None
 
     def get(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Return the object with this id, or None."""
-        rows = self._database.rows(select(*_ROW).where(_is(kind, id)))
+        rows = self.rows(sa.select(*_ROW).where(_is(kind, id)))
         return StoredObject(*rows[0]) if rows else None
 
     def find(
@@ -156,35 +140,35 @@ class VtnStore:
         """Return objects, oldest first: of a client, with these `COLUMNS`, that satisfy `such`."""
         equal = {name: where[name] for name in COLUMNS if where and name in where}
         equal |= {} if client is None else {"client": client}
-        query = select(*_ROW).where(OBJECTS.c.kind == kind).order_by(OBJECTS.c.seq)
+        query = sa.select(*_ROW).where(OBJECTS.c.kind == kind).order_by(OBJECTS.c.seq)
         for name, value in equal.items():
             query = query.where(OBJECTS.c[name] == value)
         if such is None and limit is not None:
             query, skip = query.limit(limit).offset(skip), 0
-        found = filter(such, (StoredObject(*row) for row in self._database.rows(query)))
+        found = filter(such, (StoredObject(*row) for row in self.rows(query)))
         return list(islice(found, skip, None if limit is None else skip + limit))
 
     def count(self, kind: Kind, client: str) -> int:
         """Return the number of objects of a client."""
-        query = select(func.count()).where(OBJECTS.c.kind == kind, OBJECTS.c.client == client)
-        return int(self._database.rows(query)[0][0])
+        query = sa.select(sa.func.count()).where(OBJECTS.c.kind == kind, OBJECTS.c.client == client)
+        return int(self.rows(query)[0][0])
 
     def replace(self, one: StoredObject) -> bool:
         """Replace the object with the same id; False if there is none.
 
         If a ven changes its client, its resources change theirs with it.
         """
-        before = select(OBJECTS.c.client).where(_is("VEN", one.id)).scalar_subquery()
-        with self._database.begin() as connection:
+        before = sa.select(OBJECTS.c.client).where(_is("VEN", one.id)).scalar_subquery()
+        with self.begin() as connection:
             if one.kind == "VEN":
                 connection.execute(
-                    update(OBJECTS)
+                    sa.update(OBJECTS)
                     .where(_resources(one.id), OBJECTS.c.client == before)
                     .values(client=one.client)
                 )
             try:
                 found = connection.execute(
-                    update(OBJECTS).where(_is(one.kind, one.id)).values(_changing(one))
+                    sa.update(OBJECTS).where(_is(one.kind, one.id)).values(_changing(one))
                 )
             except IntegrityError:
                 raise _taken() from None
@@ -192,21 +176,13 @@ class VtnStore:
 
     def remove(self, kind: Kind, id: str) -> StoredObject | None:  # noqa: A002
         """Remove an object and return it, or None if there was none."""
-        with self._database.begin() as connection:
+        with self.begin() as connection:
             if kind == "VEN":
-                connection.execute(delete(OBJECTS).where(_resources(id)))
-            row = connection.execute(delete(OBJECTS).where(_is(kind, id)).returning(*_ROW)).first()
+                connection.execute(sa.delete(OBJECTS).where(_resources(id)))
+            row = connection.execute(
+                sa.delete(OBJECTS).where(_is(kind, id)).returning(*_ROW)
+            ).first()
         return StoredObject(*row) if row else None
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _is(kind: str, name: str) -> Any:
