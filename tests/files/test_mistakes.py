@@ -424,3 +424,22 @@ def test_zone_and_service_files_refuse_the_same_intervals(
 
 def test_a_zone_file_knows_the_keys_of_a_service() -> None:
     assert set(keys_of(Service)) == set(keys_of(Steps)) | Steps.unread
+
+
+def test_a_key_with_a_line_break_is_named_on_one_line(tmp_path: Path) -> None:
+    content = deepcopy(ZONE)
+    content["models"][0]["chains"]["a\\nb"] = {"home_at_start": 1.5, "periods": PERIODS}
+    (tmp_path / "file.toml").write_text(written(content)[0])
+    with pytest.raises(ConfigError) as caught:
+        load_zone(tmp_path / "file.toml")
+    (problem,) = caught.value.problems
+    assert "\n" not in problem.message
+    assert problem.message.startswith(r"models[0].chains.'a\nb'.home_at_start is 1.5; give")
+
+
+def test_groups_of_one_zone_are_counted_together(tmp_path: Path) -> None:
+    content = deepcopy(SERVICE)
+    for group in content["houses"]:
+        group |= {"count": 6_000_000, "meters": {"prefix": f"{group['bound']}-"}}
+    ((key, _),) = found_in(tmp_path, content, load_deployment)
+    assert key == "houses"
