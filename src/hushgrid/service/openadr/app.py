@@ -9,14 +9,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from functools import wraps
 from typing import Annotated, Any, Self
 
-from fastapi import Body, Depends, FastAPI, Query, Security
+from fastapi import Body, Depends, FastAPI, Query
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from fastapi.security import OAuth2, SecurityScopes
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,7 +28,7 @@ from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.http.common import ERRORS, RETRY, Refusal, openadr_problem, problem
-from hushgrid.service.http.middleware import caller_of
+from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -144,42 +144,26 @@ def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 OWN = ("read_ven_objects", "read_all", "operate")
 PUBLIC = ("read_targets", *OWN)
-OAUTH2 = OAuth2(
-    scheme_name="oauth2",
-    flows={
+OAUTH2 = {
+    "type": "oauth2",
+    "flows": {
         "clientCredentials": {
             "tokenUrl": f"{BASE}/auth/token",
             "scopes": {name: name.replace("_", " ") for name in (*OPENADR, "operate")},
         }
     },
-    auto_error=False,
-)
+}
 
 
-async def _grant(
-    request: Request, needed: SecurityScopes, _: Annotated[Any, Depends(OAUTH2)]
-) -> Grant:
-    grant, scopes = caller_of(request.scope).grant, ", ".join(needed.scopes)
-    if grant.client is None:
-        raise Refusal(
-            401,
-            f"This needs a bearer token with one of the scopes {scopes}.",
-            {"WWW-Authenticate": "Bearer"},
-        )
-    if not grant.may(*needed.scopes):
-        raise Refusal(403, f"The token has none of the scopes {scopes}; ask the operator for one.")
-    return grant
+async def _grant(request: Request) -> Grant:
+    return caller_of(request.scope).grant
 
 
-_Reader = Annotated[Grant, Security(_grant, scopes=OWN)]
+_Sender = Annotated[Grant, Depends(_grant)]
 
 
 async def _closed() -> None:
     raise Refusal(403, "Programs and events come from the ledger alone; read them.")
-
-
-async def _may_be_cached(response: Response) -> None:
-    response.headers["Cache-Control"] = "no-cache"
 
 
 async def _each_once(request: Request) -> None:
@@ -202,16 +186,22 @@ class VtnApp(FastAPI):
 
     def add(
         self, method: str, path: str, name: str, work: Callable[..., Any], model: Any,
-        *errors: int, status: int = 200, needs: Iterable[Any] = (),
+        *errors: int, status: int = 200, needs: Iterable[Any] = (), cache: str = "no-store",
     ) -> None:  # fmt: skip
         """Add an operation of the standard, with its model, its own errors and dependencies."""
+
+        @wraps(work)
+        def answer(*args: Any, **kwargs: Any) -> Response:
+            # not validated: what a client stored before is answered as it is
+            return _Answer(work(*args, **kwargs), status, {"Cache-Control": cache})
+
         self.add_api_route(
             path,
-            work,
+            answer,
             methods=[method, "HEAD"] if method == "GET" else [method],
             operation_id=name,
             status_code=status,
-            response_model=None,  # not validated: what a client stored before is answered as it is
+            response_model=None,
             responses={status: {"model": model}, **_errors(*errors)},
             dependencies=list(needs),
         )
@@ -232,8 +222,9 @@ class VtnApp(FastAPI):
                 for each in one.get("parameters", ()):
                     each["schema"] = each["schema"].get("anyOf", [each["schema"]])[0]
                 if "security" in one:
-                    scopes = [scope for each in one["security"] for scope in each["oauth2"]]
-                    one["security"] = [{"oauth2": [scope]} for scope in scopes]
+                    needed = [scope for each in one["security"] for scope in each["bearer"]]
+                    one["security"] = [{"oauth2": [scope]} for scope in needed]
+            found["components"]["securitySchemes"] = {"oauth2": OAUTH2}
             self.openapi_schema = found
         return self.openapi_schema
 
@@ -268,12 +259,11 @@ def make_vtn(
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
-        default_response_class=_Answer,
         exception_handlers={kind: _for_openadr(one) for kind, one in handlers.items()},
         responses=_errors(401, 403, 503),
     )
     app.router.route_class = _Route
-    read = [Depends(_may_be_cached), *([] if anonymous else [Security(_grant, scopes=PUBLIC)])]
+    read = [] if anonymous else [scopes(*PUBLIC)]
     _add_public(app, public, read)
     _add_topics(app, public, objects, read)
     for row in KINDS:
@@ -298,7 +288,8 @@ def mount_vtn(app: FastAPI) -> Mount:
 
 def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
     def add(path: str, name: str, work: Callable[..., Any], model: Any, *errors: int) -> None:
-        app.add("GET", path, name, work, model, *errors, needs=[*read, Depends(_each_once)])
+        needs = [*read, Depends(_each_once)]
+        app.add("GET", path, name, work, model, *errors, needs=needs, cache="no-cache")
 
     add("/programs", "searchAllPrograms", public.programs, list[models.Program], 400)
     add(
@@ -326,12 +317,14 @@ def _add_public(app: VtnApp, public: PublicObjects, read: list[Any]) -> None:
 
 
 def _add_topics(app: VtnApp, public: PublicObjects, objects: Objects, read: list[Any]) -> None:
-    def add(name: str, path: str, work: Callable[..., Any], needs: Iterable[Any] = ()) -> None:
+    def add(name: str, path: str, work: Callable[..., Any], needs: Iterable[Any]) -> None:
         path, name = f"/notifiers/mqtt/topics/{path}", f"listAllMqttNotifierTopics{name}"
-        app.add("GET", path, name, work, models.NotifierTopicsResponse, 404, needs=needs)
+        cache = "no-cache" if needs is read else "no-store"
+        model = models.NotifierTopicsResponse
+        app.add("GET", path, name, work, model, 404, needs=needs, cache=cache)
 
     def of_ven(under: str | None) -> Callable[..., Any]:
-        def work(venID: models.ObjectID, grant: _Reader) -> Any:
+        def work(venID: models.ObjectID, grant: _Sender) -> Any:
             objects.get("VEN", grant, venID)
             return public.topics(under)  # of all: no program or event has targets
 
@@ -342,12 +335,12 @@ def _add_topics(app: VtnApp, public: PublicObjects, objects: Objects, read: list
     add("Events", "events", lambda: public.topics("events"), read)
     add("ProgramEvents", "programs/{programID}/events", public.topics_of_events, read)
     for name in ("Reports", "Subscriptions", "Vens", "Resources"):
-        every = [Security(_grant, scopes=("read_all", "operate"))]
-        add(name, name.lower(), lambda: public.topics(None), every)
-    add("Ven", "vens/{venID}", of_ven(None))
-    add("VenEvents", "vens/{venID}/events", of_ven("events"))
-    add("VenPrograms", "vens/{venID}/programs", of_ven("programs"))
-    add("VenResources", "vens/{venID}/resources", of_ven(None))
+        add(name, name.lower(), lambda: public.topics(None), [scopes("read_all", "operate")])
+    own = [scopes(*OWN)]
+    add("Ven", "vens/{venID}", of_ven(None), own)
+    add("VenEvents", "vens/{venID}/events", of_ven("events"), own)
+    add("VenPrograms", "vens/{venID}/programs", of_ven("programs"), own)
+    add("VenResources", "vens/{venID}/resources", of_ven(None), own)
 
 
 KINDS: tuple[tuple[Kind, Any, Any, Any, str, str], ...] = (
@@ -374,32 +367,32 @@ def _add_kind(
     """Add the routes of one kind of objects of clients; `names` are those of the operations."""
     key = f"{kind.lower()}ID"
     every, one = f"/{kind.lower()}s", f"/{kind.lower()}s/{{{key}}}"
-    Writer = Annotated[Grant, Security(_grant, scopes=(scope,))]
+    read, write = [scopes(*OWN), Depends(_each_once)], [scopes(scope)]
     Id = Annotated[models.ObjectID, PathParameter(alias=key)]
     Asked = Annotated[query, Query()]
     Sent = Annotated[body, Body()]
 
-    def search(grant: _Reader, asked: Asked) -> Any:
+    def search(grant: _Sender, asked: Asked) -> Any:
         return objects.list(kind, grant, asked)
 
-    def get(grant: _Reader, name: Id) -> Any:
+    def get(grant: _Sender, name: Id) -> Any:
         return objects.get(kind, grant, name)
 
-    def create(grant: Writer, sent: Sent) -> Any:
+    def create(grant: _Sender, sent: Sent) -> Any:
         return objects.add(kind, grant, sent)
 
-    def update(grant: Writer, name: Id, sent: Sent) -> Any:
+    def update(grant: _Sender, name: Id, sent: Sent) -> Any:
         return objects.change(kind, grant, name, sent)
 
-    def delete(grant: Writer, name: Id) -> Any:
+    def delete(grant: _Sender, name: Id) -> Any:
         return objects.remove(kind, grant, name)
 
     searches, gets, creates, updates, deletes = names.split()
-    app.add("GET", every, searches, search, list[model], 400, needs=[Depends(_each_once)])
-    app.add("GET", one, gets, get, model, 404)
-    app.add("POST", every, creates, create, model, 400, 404, 409, 413, status=201)
-    app.add("PUT", one, updates, update, model, 400, 404, 409, 413)
-    app.add("DELETE", one, deletes, delete, model, 404)
+    app.add("GET", every, searches, search, list[model], 400, needs=read)
+    app.add("GET", one, gets, get, model, 400, 404, needs=read)
+    app.add("POST", every, creates, create, model, 400, 404, 409, 413, status=201, needs=write)
+    app.add("PUT", one, updates, update, model, 400, 404, 409, 413, needs=write)
+    app.add("DELETE", one, deletes, delete, model, 404, needs=write)
 
 
 def _add_tokens(app: VtnApp, access: Access, url: str | None) -> None:
