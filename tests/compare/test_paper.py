@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import report
 from hushgrid.compare import paper
 from hushgrid.compare import paper as sweeps
 from hushgrid.compare.paper import Experiment
 from hushgrid.compare.simulation import Study
+from hushgrid.report import comparison as report
 from hushgrid.statistics import ratio_of_means
 
 DAYS = int(os.environ.get("HUSHGRID_PAPER_DAYS", "40"))  # all 200 in make soak

@@ -18,7 +18,7 @@ from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.report.certificate import certificate_json
 from hushgrid.report.promise import outlook_prose, plan_prose, price_error
 from hushgrid.service.http import prices as promises
-from hushgrid.service.http.models import PromiseTerms, Tradeoff
+from hushgrid.service.http.models import PromiseTerms, TradeoffAnswer
 from hushgrid.service.promise import outlook, promise_json, sentence, tradeoff_json
 from tests.service.http.test_web import Face, refused
 from tests.service.worlds import service
@@ -133,7 +133,7 @@ def test_the_error_is_what_check_says(name: str) -> None:
 @pytest.mark.parametrize("name", zones())
 def test_the_choice_lies_on_its_own_curve(name: str) -> None:
     found = tradeoff_json(zones()[name])
-    Tradeoff.model_validate(found, strict=True)
+    TradeoffAnswer.model_validate(found, strict=True)
     chosen = found["chosen"]
     own = next(curve for curve in found["curves"] if curve["eta"] == chosen["eta"])
     there = next(point for point in own["points"] if point["epsilon"] == chosen["epsilon"])

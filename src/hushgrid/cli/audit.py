@@ -44,13 +44,13 @@ def attack(
     Raises:
         FileError: If the trace has no truth, or was not published under the terms of the zone file.
     """
-    from hushgrid import report
     from hushgrid.compare.attack import attack as attacked
     from hushgrid.compare.attack import versions
     from hushgrid.errors import FileError
     from hushgrid.files.models import load_trace
     from hushgrid.files.results import save_figures
     from hushgrid.files.zone_file import zone_of
+    from hushgrid.report import comparison as report
 
     if out is not None:
         common.require("matplotlib", "plot")
@@ -141,9 +141,9 @@ def audit(
     Raises:
         typer.Exit: With code 1 if a check failed.
     """
-    from hushgrid import report
     from hushgrid.audit.certificate import Trial, certify
     from hushgrid.files.results import write_text
+    from hushgrid.report import certificate as report
     from hushgrid.service.audit import (
         attack_scores,
         fingerprint,

@@ -205,7 +205,6 @@ def compare(
     Raises:
         PlanError: If options contradict each other.
     """
-    from hushgrid import report
     from hushgrid.compare.comparison import compare as compared
     from hushgrid.compare.comparison import methods_with
     from hushgrid.compare.methods import MethodPromise
@@ -218,6 +217,7 @@ def compare(
         svg_text,
         write_text,
     )
+    from hushgrid.report import comparison as report
 
     common.require("matplotlib", "plot")
     asked: Any = secret

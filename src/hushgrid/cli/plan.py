@@ -78,13 +78,13 @@ def plan(
     """
     from dataclasses import replace
 
-    from hushgrid import report
     from hushgrid.errors import PlanError
     from hushgrid.files.interval_plan import interval_run
     from hushgrid.files.results import save_figures
     from hushgrid.planning import tradeoff as options
     from hushgrid.planning.expected_error import RHO
     from hushgrid.planning.planner import plan as planned
+    from hushgrid.report import promise as report
 
     if out is not None:
         common.require("matplotlib", "plot")

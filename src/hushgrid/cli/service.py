@@ -448,8 +448,8 @@ def _once(dials: tuple[float, float], out: Path, seed: int, json: str | None) ->
 
     begun = time.monotonic()
     with common.progress("one day of 1,000 houses", _PIECES) as tick:
-        from hushgrid import report
         from hushgrid.files.results import json_text, make_folder, save_figures, write_text
+        from hushgrid.report import comparison as report
         from hushgrid.service.demo.living import play_once
         from hushgrid.service.demo.setting import Dials
 

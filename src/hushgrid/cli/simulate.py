@@ -30,9 +30,9 @@ def simulate(
     \f
     Args: see the help of each option.
     """
-    from hushgrid import report
     from hushgrid.compare.simulation import Mechanism, consecutive, fold
     from hushgrid.compare.simulation import days as simulated_days
+    from hushgrid.report import comparison as report
 
     given, service = common.load_either(config, zone)
     world = consecutive(given.scenario, given.policy.horizon)
@@ -72,10 +72,10 @@ def paper(
     \f
     Args: see the help of each option.
     """
-    from hushgrid import report
     from hushgrid.compare import paper as sweeps
     from hushgrid.compare.paper import experiment
     from hushgrid.files.results import make_folder, save_experiment
+    from hushgrid.report import comparison as report
 
     common.require("matplotlib", "plot")
     make_folder(out)

@@ -493,9 +493,7 @@ def test_the_certificate_of_a_running_zone(tmp_path: Path, monkeypatch: pytest.M
         assert "style-src 'sha256-" in page.headers["content-security-policy"]
         assert it.web.get("/v1/operator/certificate?format=pdf").json()["field"] == "format"
         again: list[str] = []
-        monkeypatch.setattr(
-            "hushgrid.service.http.operator.load_ledger", lambda *_, **__: again.append("")
-        )
+        monkeypatch.setattr("hushgrid.service.audit.load_ledger", lambda *_, **__: again.append(""))
         assert it.get("/v1/operator/certificate") == found
         assert not again, "kept until a record is added"
 

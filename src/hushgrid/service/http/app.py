@@ -92,10 +92,12 @@ class App(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Describe the routes; a request that does not fit gets 400, not FastAPI's 422."""
-        if not self.openapi_schema:
+        if not self.openapi_schema:  # made when it is first asked for: it takes a while
+            self.answer_head(False)  # which needs no description
             found = super().openapi()
+            self.answer_head(True)
             schemas = found["components"]["schemas"]
-            schemas["Problem"] = models.Problem.model_json_schema()
+            schemas["ErrorAnswer"] = models.ErrorAnswer.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 del schemas[name]
             for path in found["paths"].values():
@@ -105,6 +107,12 @@ class App(FastAPI):
                         more = models.refusals({403: "The scope is missing."})
                         one["responses"].setdefault("403", more[403])
         return self.openapi_schema or {}
+
+    def answer_head(self, on: bool) -> None:
+        """Let all routes that answer GET answer HEAD as well, or no longer."""
+        for route in self.routes:
+            if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+                route.methods = {"GET", "HEAD"} if on else {"GET"}
 
     def end(self) -> None:
         """End the open streams."""
@@ -179,10 +187,7 @@ def make_app(
     add_operator(app.router, operator, board.zones, certify)
     _add_status(app.router, board, metrics, http, lines)
     _add_description(app)
-    app.openapi()  # before HEAD is added, which needs no description
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.methods == {"GET"}:
-            route.methods.add("HEAD")
+    app.answer_head(True)
     app.router.routes.extend(more)
     return app
 

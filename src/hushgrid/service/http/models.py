@@ -10,7 +10,7 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 Count = Annotated[int, Field(ge=0)]
 Source = Literal["readings", "forecast", "fallback"]
 
-PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
 
 
 def refusals(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
@@ -28,13 +28,13 @@ def refusals(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
 OF_ZONE = refusals({400: "A parameter cannot be used.", 404: "No such zone, or nothing of it yet."})
 
 
-class Answer(BaseModel):
+class AnswerModel(BaseModel):
     """An answer without unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(BaseModel):
+class ErrorAnswer(BaseModel):
     """An error (RFC 9457).
 
     Attributes:
@@ -54,7 +54,7 @@ class Problem(BaseModel):
     fix: str = ""
 
 
-class Price(Answer):
+class Price(AnswerModel):
     """The newest price of a zone.
 
     Attributes:
@@ -82,7 +82,7 @@ class Price(Answer):
     signature: str
 
 
-class Expected(Answer):
+class Expected(AnswerModel):
     """An expected price.
 
     Attributes:
@@ -110,7 +110,7 @@ class Published(Expected):
     source: Source
 
 
-class Prices(Answer):
+class Prices(AnswerModel):
     """Published and expected prices.
 
     Attributes:
@@ -136,7 +136,7 @@ class Prices(Answer):
     next: Time | None
 
 
-class EvccRate(Answer):
+class EvccRate(AnswerModel):
     """A price as evcc reads it.
 
     Attributes:
@@ -154,7 +154,7 @@ class Evcc(RootModel[list[EvccRate]]):
     """Prices as evcc reads them."""
 
 
-class Emhass(Answer):
+class Emhass(AnswerModel):
     """Prices as EMHASS reads them.
 
     Attributes:
@@ -164,7 +164,7 @@ class Emhass(Answer):
     load_cost_forecast: dict[str, float]
 
 
-class OctopusRate(Answer):
+class OctopusRate(AnswerModel):
     """A unit rate as Octopus lists it.
 
     Attributes:
@@ -180,7 +180,7 @@ class OctopusRate(Answer):
     valid_to: Time
 
 
-class Octopus(Answer):
+class Octopus(AnswerModel):
     """Unit rates as Octopus lists them, newest first, all on one page.
 
     Attributes:
@@ -196,7 +196,7 @@ class Octopus(Answer):
     results: list[OctopusRate]
 
 
-class ZoneStatus(Answer):
+class ZoneStatus(AnswerModel):
     """Status of a zone.
 
     Attributes:
@@ -220,7 +220,7 @@ class ZoneStatus(Answer):
     leakage: float | None
 
 
-class StatusList(Answer):
+class StatusList(AnswerModel):
     """Status of all zones.
 
     Attributes:
@@ -230,7 +230,7 @@ class StatusList(Answer):
     zones: list[ZoneStatus]
 
 
-class Health(Answer):
+class Health(AnswerModel):
     """State of the process.
 
     Attributes:
@@ -256,7 +256,7 @@ class Login(BaseModel):
     secret: Annotated[str, Field(min_length=1)]
 
 
-class Session(Answer):
+class SessionAnswer(AnswerModel):
     """Who is logged in.
 
     Attributes:
@@ -284,7 +284,7 @@ class TokenForm(BaseModel):
     scope: str = ""
 
 
-class Token(Answer):
+class TokenAnswer(AnswerModel):
     """A token (RFC 6749, 5.1).
 
     Attributes:
@@ -300,7 +300,7 @@ class Token(Answer):
     scope: str
 
 
-class TokenError(Answer):
+class TokenError(AnswerModel):
     """An error of the token endpoint (RFC 6749, 5.2).
 
     Attributes:
@@ -312,7 +312,7 @@ class TokenError(Answer):
     error_description: str
 
 
-class Promised(Answer):
+class PromiseAnswer(AnswerModel):
     """What is promised to the homes of a zone.
 
     Attributes:
@@ -332,7 +332,7 @@ class Promised(Answer):
     eta: float
 
 
-class TariffTerms(Answer):
+class TariffTerms(AnswerModel):
     """Terms of a tariff.
 
     Attributes:
@@ -348,7 +348,7 @@ class TariffTerms(Answer):
     cap: float | None
 
 
-class PromiseTerms(Promised):
+class PromiseTerms(PromiseAnswer):
     """The promise to the homes of a zone, and its terms.
 
     Attributes:
@@ -374,7 +374,7 @@ class PromiseTerms(Promised):
     tariff: TariffTerms
 
 
-class TradeoffPoint(Answer):
+class TradeoffPoint(AnswerModel):
     """Errors of the price at one epsilon.
 
     Attributes:
@@ -398,7 +398,7 @@ class ChosenPoint(TradeoffPoint):
     eta: float
 
 
-class TradeoffCurve(Answer):
+class TradeoffCurve(AnswerModel):
     """Errors by epsilon at one eta.
 
     Attributes:
@@ -410,7 +410,7 @@ class TradeoffCurve(Answer):
     points: list[TradeoffPoint]
 
 
-class Tradeoff(Answer):
+class TradeoffAnswer(AnswerModel):
     """What other promises would cost.
 
     Attributes:
@@ -430,7 +430,7 @@ class Tradeoff(Answer):
     forecast: float
 
 
-class OperatorLine(Answer):
+class OperatorLine(AnswerModel):
     """One line of figures of a zone.
 
     Attributes:
@@ -448,7 +448,7 @@ class OperatorLine(Answer):
     alerts: Count
 
 
-class OperatorSummary(Answer):
+class OperatorSummary(AnswerModel):
     """All zones, for their operator.
 
     Attributes:
@@ -460,7 +460,7 @@ class OperatorSummary(Answer):
     zones: list[OperatorLine]
 
 
-class OperatorPromise(Promised):
+class OperatorPromise(PromiseAnswer):
     """The promise, for an operator.
 
     Attributes:
@@ -470,7 +470,7 @@ class OperatorPromise(Promised):
     eta_set_by: str | None
 
 
-class NoiseFigures(Answer):
+class NoiseFigures(AnswerModel):
     """Noise of the next release, and why it is so much.
 
     Attributes:
@@ -492,7 +492,7 @@ class NoiseFigures(Answer):
     why: str
 
 
-class BudgetFigures(Answer):
+class BudgetFigures(AnswerModel):
     """Budget of an epoch.
 
     Attributes:
@@ -512,7 +512,7 @@ class BudgetFigures(Answer):
     horizon_ends: Time
 
 
-class MissingFigures(Answer):
+class MissingFigures(AnswerModel):
     """Meters without a reading in the last interval.
 
     Attributes:
@@ -524,7 +524,7 @@ class MissingFigures(Answer):
     share: float | None
 
 
-class SeriesRow(Answer):
+class SeriesRow(AnswerModel):
     """A release with its true load. Secret.
 
     Attributes:
@@ -552,7 +552,7 @@ class SeriesRow(Answer):
     source: Source
 
 
-class AlertLine(Answer):
+class AlertLine(AnswerModel):
     """A problem of a zone.
 
     Attributes:
@@ -564,7 +564,7 @@ class AlertLine(Answer):
     text: str
 
 
-class OperatorZone(Answer):
+class OperatorZone(AnswerModel):
     """All figures of a zone, for its operator.
 
     Attributes:

@@ -17,14 +17,11 @@ import numpy as np
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 
-from hushgrid import report
 from hushgrid._numbers import Spent
-from hushgrid.audit.certificate import certify
 from hushgrid.belief.filter import Expectations
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.model.zone import public_rate, tally
-from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
 from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
@@ -251,6 +248,10 @@ class Certificates:
             return values
 
     def _made(self, zone: str) -> dict[str, Any]:
+        from hushgrid.audit.certificate import certify
+        from hushgrid.report.certificate import certificate_json
+        from hushgrid.service.audit import load_ledger, terms_of
+
         evidence, chain = load_ledger(self._ledger, zone=zone, key=self._key, heads=())
         found = certify(
             evidence,
@@ -261,7 +262,7 @@ class Certificates:
             inputs={"file": "ledger.ndjson", "kind": "ledger", "config": ["service.toml"],
                     "digests": {}, "zone": zone, "key": self._key, "heads": []},
         )  # fmt: skip
-        return report.certificate_json(found)
+        return certificate_json(found)
 
 
 KEPT = 400  # loads of a zone
@@ -590,4 +591,6 @@ def add_operator(
             raise away from None
         if format == "json":
             return values
-        return html_page(await to_thread.run_sync(report.certificate_page, values))
+        from hushgrid.report.certificate import certificate_page
+
+        return html_page(await to_thread.run_sync(certificate_page, values))

@@ -368,7 +368,8 @@ def add_promises(router: APIRouter, zones: Mapping[str, ZoneService], mode: str)
     makers = (
         ("promise", "The promise to a zone's homes.", models.PromiseTerms,
          _Once(lambda zone: promise_json(zone, mode))),
-        ("tradeoff", "What other promises would cost.", models.Tradeoff, _Once(tradeoff_json)),
+        ("tradeoff", "What other promises would cost.", models.TradeoffAnswer,
+         _Once(tradeoff_json)),
     )  # fmt: skip
     for name, summary, model, made in makers:
         router.get(

@@ -27,7 +27,7 @@ from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
 from hushgrid.service.http.middleware import scopes
-from hushgrid.service.http.models import Answer, Count, refusals
+from hushgrid.service.http.models import AnswerModel, Count, refusals
 from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 
 MOST = 64  # bodies of a group
@@ -88,7 +88,7 @@ MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
 PIECE = 1 << 18  # [bytes] of a longer body passed to the thread at a time
 
 _COUNTS: dict[str, Any] = dict.fromkeys(Receipt._fields, (Count, ...))
-ReceiptAnswer = create_model("Receipt", __base__=Answer, **_COUNTS, problems=(list[str], ...))
+ReceiptAnswer = create_model("Receipt", __base__=AnswerModel, **_COUNTS, problems=(list[str], ...))
 MappingName = Annotated[
     Literal["canonical", "lcl", "pecan"], Query(description="Meaning of the columns of a table.")
 ]

@@ -178,7 +178,7 @@ def add_token(router: APIRouter, access: Access) -> None:
         "/v1/token",
         summary="A token for a client's id and secret.",
         response_class=JSONResponse,
-        response_model=models.Token,
+        response_model=models.TokenAnswer,
         responses=dict.fromkeys((400, 401, 429, 503), error),
         openapi_extra={"requestBody": {"required": True, "content": form}},
     )(Tokens(access).token)
@@ -230,7 +230,7 @@ def add_session(router: APIRouter, sessions: Sessions, tls: bool) -> None:
     @router.get(
         "/v1/session",
         summary="Who is logged in.",
-        response_model=models.Session,
+        response_model=models.SessionAnswer,
         dependencies=[BY_SESSION],
     )
     async def session(request: Request) -> dict[str, Any]:
