@@ -71,6 +71,14 @@ _UsageError: type[Exception] = next(
 )
 
 
+# the extra of each module that is imported where it is needed
+_EXTRAS = {"matplotlib": "plot", "psycopg": "postgres"} | dict.fromkeys(
+    ("argon2", "cryptography", "fastapi", "httpx", "itsdangerous", "joserfc", "limits", "paho",
+     "prometheus_client", "sqlalchemy", "starlette", "uvicorn"),
+    "serve",
+)  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a check failed, 2 bad input (in one sentence).
 
@@ -88,6 +96,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except HushgridError as error:
         sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRAS:
+            raise
+        sys.stderr.write(
+            f"{module} is not installed; get it with pip install 'hushgrid[{_EXTRAS[module]}]'.\n"
+        )
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Stopped; nothing more was written.\n")

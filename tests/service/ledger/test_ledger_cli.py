@@ -125,6 +125,7 @@ def test_bad_input_is_one_sentence_and_exit_2(words: list[str], says: str) -> No
     ("module", "words", "extra"),
     [
         ("cryptography", ["verify", str(GOLDEN)], "serve"),
+        ("sqlalchemy", ["verify", "ledger.sqlite"], "serve"),
         ("psycopg", ["verify", "postgresql://u@127.0.0.1:1/x"], "postgres"),
     ],
 )

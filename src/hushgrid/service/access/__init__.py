@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hushgrid.errors import ExtraError
-
 if TYPE_CHECKING:
     from hushgrid.service.access.store import ClientStore
 
@@ -22,12 +20,8 @@ def open_clients(url: str, *, create: bool = True) -> ClientStore:
 
     Raises:
         AccessError: if the scheme is unknown, or the store is absent and `create` is False.
-        ExtraError: if sqlalchemy, or psycopg where it is needed, is not installed.
+        ExtraError: if psycopg is needed and not installed.
     """
-    try:
-        from hushgrid.service.access.store import ClientStore
-    except ImportError:
-        raise ExtraError(
-            "sqlalchemy is not installed; get it with pip install 'hushgrid[serve]'."
-        ) from None
+    from hushgrid.service.access.store import ClientStore
+
     return ClientStore(url, create=create)

@@ -21,10 +21,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from hushgrid._numbers import is_hex, sum_up
-from hushgrid.errors import ExtraError, LedgerError
+from hushgrid.errors import LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
 from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
@@ -51,19 +55,6 @@ from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import KEPT, Witness
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-
-try:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-except ImportError:
-    raise ExtraError(
-        "cryptography is not installed; get it with pip install 'hushgrid[serve]'."
-    ) from None
-
 
 class Key:
     """A private key; its representation has the public half alone.
@@ -74,7 +65,7 @@ class Key:
 
     __slots__ = ("_private", "public")
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
+    def __init__(self, private: ed25519.Ed25519PrivateKey) -> None:
         self._private = private
         self.public = private.public_key().public_bytes_raw().hex()
 
