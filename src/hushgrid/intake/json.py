@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,11 +145,13 @@ def _row(value: object) -> Row | Fault:
 def _parsed(
     word: str, first: int, found: Sequence[Row | Fault | None], clock: TimeReader[str]
 ) -> Parsed:
-    rows = [row for row in found if row is not None and not isinstance(row, Fault)]
     number = np.arange(first, first + len(found))
-    if len(rows) < len(found):
-        number = number[[not isinstance(row, Fault | None) for row in found]]
-    broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault)]
+    rows: Sequence[Any] = found
+    broken: list[tuple[int, Fault]] = []
+    if {Fault, type(None)} & set(map(type, found)):
+        broken = [(at, row) for at, row in enumerate(found, first) if isinstance(row, Fault)]
+        good = [not isinstance(row, Fault | None) for row in found]
+        number, rows = number[good], list(compress(found, good))
     ids, code = meter_codes([row.meter_id for row in rows])
     columns = RawColumns(
         ids,

@@ -139,6 +139,8 @@ class Ingest:
         self._places: dict[str, int] = {}  # of each meter among all zones; its first one
         for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
             self._places.setdefault(name, place)
+        self._recent: dict[str, tuple[tuple[str, ...], Int32s]] = {}  # by their first id
+        self._room = 0  # ids that may still be kept there
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
         self._bounds = [np.asarray(zone.scenario.zone.bound) for zone in self._zones]
 
@@ -173,9 +175,23 @@ class Ingest:
         return [each.error or each.receipt for each in results]
 
     def _place(self, readings: Readings) -> Int32s:
-        """The place of each reading's meter; -1 where it is unknown."""
-        find = self._places.get
-        return np.array([find(name, -1) for name in readings.ids], np.int32)[readings.code]
+        """The place of each reading's meter; -1 where it is unknown.
+
+        Senders list the same meters in the same order each time. Ids of one batch lie next to each
+        other in memory, so that comparing all is several times faster than finding each.
+        """
+        ids = readings.ids
+        known, place = self._recent.get(ids[0], ((), np.empty(0, np.int32)))
+        if known != ids:
+            find = self._places.get
+            place = np.array([find(name, -1) for name in ids], np.int32)
+            if self._room < len(ids):
+                self._recent.clear()
+                self._room = 2 * len(self._places)
+            if self._room >= len(ids):
+                self._room -= len(ids)
+                self._recent[ids[0]] = ids, place
+        return place[readings.code]
 
     def _put(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
         """Store readings of which `house` is the place among the meters of all zones."""
