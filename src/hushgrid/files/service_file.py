@@ -120,7 +120,7 @@ class Promised(FileTable):
     eta_set_by: Annotated[str, fix("say who set eta, and why")] = ""
 
 
-class Terms(NamedTuple):
+class PolicyTerms(NamedTuple):
     """A [policy] table.
 
     Attributes:
@@ -132,7 +132,7 @@ class Terms(NamedTuple):
     promise: Promise
 
 
-def _terms(given: Any, info: Info) -> Terms:
+def _terms(given: Any, info: Info) -> PolicyTerms:
     mistakes, table = Mistakes(), given if isinstance(given, Mapping) else {}
     said = policy = None
     with mistakes.within():
@@ -152,7 +152,7 @@ def _terms(given: Any, info: Info) -> Terms:
             for key, text in leaks(policy, secret, said.rho):
                 mistakes.add(text, key)
     mistakes.check()
-    return Terms(policy, promise)
+    return PolicyTerms(policy, promise)
 
 
 # ---- meters
@@ -308,7 +308,7 @@ class RunningZone(ZoneTables):
     """
 
     service: Times
-    policy: Annotated[Terms, PlainValidator(_terms)]
+    policy: Annotated[PolicyTerms, PlainValidator(_terms)]
     houses: _Houses  # type: ignore[assignment]
 
 
