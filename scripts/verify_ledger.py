@@ -35,6 +35,7 @@ KINDS = {
 OPTIONAL = {  # that records of earlier versions lack
     "epoch": {"interval", "leakage", "accepted", "together"},
     "release": {"noise"},
+    "transfer": {"total", "leakage", "last"},
     "gap": {"least"},
     "resume": {"together"},
 }

@@ -60,7 +60,8 @@ def test_among_houses_that_move() -> None:
     assert outlook(zone).leakage_day == planned.leakage == pytest.approx(ALL)
     figure = plan_figure(planned, TORN)
     assert max(line.get_ydata().max() for line in figure.axes[1].lines) == pytest.approx(ALL)  # type: ignore[union-attr]
-    assert endless_leakage(planned, TORN) == math.inf
+    s = zone.scenario
+    assert endless_leakage(planned, (s.zone, s.tariff, TORN, s.consumption)) == math.inf
     alone = worst_leakage(TORN[0], np.full(STEPS, 0.5)).each
     assert alone[0] == 0  # where it is not known who is protected, the model by itself
     assert worst_leakage(TORN, planned.losses).each[1:] == pytest.approx(alone[1:])

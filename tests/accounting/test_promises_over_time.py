@@ -166,7 +166,7 @@ def test_a_weekend_is_part_of_for_ever() -> None:
     )
     world = (Zone("z", [100]), TARIFF, [theta], laws(1))
     found = plan(*world, secret="interval", epsilon=1.0, rho=None)
-    endless = endless_leakage(found, [theta])
+    endless = endless_leakage(found, world)
     assert endless is not None
     fortnight = temporal_leakage(theta, np.full(14 * 96, found.policy.epsilon)).worst
     assert endless >= fortnight > 5

@@ -198,14 +198,14 @@ def test_demand_that_answers_rates_is_planned_by_the_cap() -> None:
 def test_repeated_for_ever() -> None:
     world = street()
     found = _planned(world, "interval", 0.0, {}, 1.0)
-    endless = endless_leakage(found, world[2])
+    endless = endless_leakage(found, world)
     assert endless is not None
     assert found.leakage is not None
     assert found.leakage <= endless < math.inf
     never = OccupancyModel.factored([[0.5, 0.5]], [[np.eye(2)]], chain_of=[0] * 6)
     stuck = plan(world[0], world[1], [never], world[3], secret="interval", epsilon=0.8, rho=None)
     assert stuck.policy.epsilon == pytest.approx(0.8 / 96, rel=1e-3)  # nothing is forgotten
-    assert endless_leakage(stuck, [never]) == math.inf
+    assert endless_leakage(stuck, (*world[:2], [never], world[3])) == math.inf
 
 
 def test_sensitivity_tables_and_targets() -> None:

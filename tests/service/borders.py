@@ -74,15 +74,24 @@ def _kron(parts: Sequence[Floats]) -> Floats:
 
 
 def zone_of(
-    theta: OccupancyModel, begins: int, epsilon: float, horizon: int, factor: float | None
+    theta: OccupancyModel,
+    begins: int,
+    epsilon: float,
+    horizon: int,
+    factor: float | None,
+    bounds: Sequence[int] = (),
 ) -> ZoneService:
-    """A street with such a schedule.
+    """A street with such a schedule, of houses of 1000 Wh or with these bounds.
 
     Its interval promise is as many times what its own releases leak; without a factor it has none.
     """
     n = theta.n_houses
-    f = Consumption.by_class(absent=[Uniform(300)], present=[Uniform(1000)], class_of=[0] * n)
-    scenario = Scenario(Zone("elm", [1000] * n), Tariff(1.0, 2.0), (theta,), f)
+    each = list(bounds) or [1000] * n
+    kinds = sorted(set(each))
+    laws = ([Uniform(3 * bound // 10) for bound in kinds], [Uniform(bound) for bound in kinds])
+    class_of = [kinds.index(bound) for bound in each]
+    f = Consumption.by_class(absent=laws[0], present=laws[1], class_of=class_of)
+    scenario = Scenario(Zone("elm", each), Tariff(1.0, 2.0), (theta,), f)
     meters = tuple(f"m{i}" for i in range(n))
     made = ZoneService(
         scenario, Policy(epsilon, horizon=horizon), meters, seconds=HOUR, begins=begins, grace=0
@@ -96,10 +105,15 @@ def zone_of(
 
 
 def from_file(
-    theta: OccupancyModel, begins: int, epsilon: float, horizon: int, accepts: float | None = None
+    theta: OccupancyModel,
+    begins: int,
+    epsilon: float,
+    horizon: int,
+    accepts: float | None = None,
+    bounds: Sequence[int] = (),
 ) -> ZoneService:
     """A street whose interval promise is planned among its epochs, as one read from a file is."""
-    made = zone_of(theta, begins, 1.0, horizon, None)
+    made = zone_of(theta, begins, 1.0, horizon, None, bounds)
     pattern, promise = Pattern(made.scenario, made.policy), Promise("interval", epsilon)
     service = replace(made, pattern=pattern, promise=promise, accepts=accepts)
     return in_epoch(service, begins) or service
@@ -166,10 +180,11 @@ class Street:
     def _next(self) -> Head:
         return Head(self.standing.head.seq + 1, "")
 
-    def move(self, direction: Direction, epsilon: float) -> None:
-        """A house leaves or comes with so much spent."""
+    def move(self, direction: Direction, epsilon: float, last: int | None = None) -> None:
+        """A house leaves or comes with so much lost until `last` [s]; no budget counts it."""
         head = self._next()
-        one = TransferRecord("h", direction, "y", epsilon, seq=head.seq)
+        lost = {"total": epsilon, "leakage": epsilon}
+        one = TransferRecord("h", direction, "y", 0.0, seq=head.seq, last=last, **lost)
         transfers = (*self.standing.transfers, one)
         self.standing = replace(self.standing, transfers=transfers, head=head)
 
@@ -239,3 +254,37 @@ def _signs(rng: np.random.Generator, n: int, most: int) -> Iterator[Sequence[int
         yield [-1] * k + [1] * (n - k)
         yield [1] * k + [-1] * (n - k)
     yield from rng.choice([-1, 1], size=(max(most - 2 * n, 0), n)).tolist()
+
+
+def exact(steps: Sequence[Floats], law: Sequence[float], losses: Sequence[float]) -> Floats:
+    """The largest log-ratio of any outputs about a house of two states, at each step.
+
+    By the log-ratio itself and not by its bound L: what outputs say about one step is a monotone
+    function of what they say about its neighbour. Each release has two outputs that say all it can.
+
+    Args:
+        steps: The matrix into each step; that of the first plays no part.
+        law: The chance of both states at the first step.
+        losses: Of the release of each step, 0 where there is none.
+    """
+    n, laws = len(losses), [np.array(law, float)]
+    for step in steps[1:]:
+        laws.append(laws[-1] @ step)
+    sure = [one.min() <= 0 for one in laws]
+
+    def carried(rows: Floats, said: Floats, loss: float) -> Floats:
+        """The least and the most that is said about the next step."""
+        ends = said + np.array([-loss, loss])
+        values = np.exp(np.stack([0 * ends, ends]) - np.maximum(ends, 0))
+        return np.sort(np.log(rows[1] @ values) - np.log(rows[0] @ values))
+
+    before, after = np.zeros((n, 2)), np.zeros((n, 2))
+    for t in range(1, n):
+        if not (sure[t] or sure[t - 1]):
+            rows = (laws[t - 1][:, None] * steps[t] / laws[t]).T
+            before[t] = carried(rows, before[t - 1], losses[t - 1])
+    for t in range(n - 2, -1, -1):
+        if not sure[t]:
+            after[t] = carried(steps[t + 1], after[t + 1], losses[t + 1])
+    most = np.abs(before + after).max(axis=1) + np.array(losses)
+    return np.where(sure, 0.0, most)

@@ -23,16 +23,26 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Promise, ZoneService
 from hushgrid.files.interval_plan import EpochTimes, in_epoch, kept
 from hushgrid.files.service_file import load_deployment
-from hushgrid.mechanism.policy import Gaussian
+from hushgrid.mechanism.policy import Even, Gaussian
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.audit import load_ledger, terms_of
-from hushgrid.service.border import Border, _later, as_begun, border, opening
+from hushgrid.service.border import (
+    Border,
+    _later,
+    as_begun,
+    border,
+    known,
+    opening,
+    zone_as_begun,
+)
 from hushgrid.service.curator import Curator
-from hushgrid.service.epoch import check_same
+from hushgrid.service.epoch import check_same, first_state
+from hushgrid.service.gaps import largest_loss
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import (
+    GapRecord,
     LedgerState,
     ResumeRecord,
     TransferRecord,
@@ -524,7 +534,8 @@ def test_what_a_house_brings_along_comes_in(tmp_path: Path) -> None:
     one = zone(tmp_path)
     epoch(tmp_path, one, 0)
     found = standing(tmp_path)
-    came = TransferRecord("h", "in", "z", 3.0, 0.0, "0" * 64, found.head.seq + 1, "0" * 64)
+    seq = found.head.seq + 1
+    came = TransferRecord("h", "in", "z", 0.0, 0.0, "0" * 64, seq, "0" * 64, 3.0, 3.0)
     counted = border(replace(one, begins=BEGINS + DAY), replace(found, transfers=(came,)))
     assert counted is not None
     assert not counted.holds
@@ -769,6 +780,43 @@ def test_a_chain_that_forgets_slowly_goes_on() -> None:
     assert max(go_on(one, (), 4)) <= 4 * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("horizon", [4, 1])
+def test_a_certain_start_goes_on(horizon: int) -> None:
+    """The large house is at home for certain where an epoch begins; the third was refused."""
+    moves = [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]]
+    theta = OccupancyModel.factored([[0.0, 1.0], [0.75, 0.25]], [moves])
+    one = from_file(theta, FIRST * HOUR // DAY * DAY, 0.5, horizon, bounds=(1000, 200))
+    assert max(go_on(one, (4,), 8)) <= 0.5 * (1 + 1e-6)
+
+
+def test_a_lost_step_with_a_certain_start_is_booked_for_every_house() -> None:
+    """The first step, in the second of two epochs: the large house is not certain any more."""
+    moves = [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]]
+    theta = OccupancyModel.factored([[0.0, 1.0], [0.75, 0.25]], [moves])
+    one = from_file(theta, FIRST * HOUR, 0.5, 4, bounds=(1000, 200))
+    street = Street(2)
+    street.begin(one)
+    lost = replace(street.standing, gap=GapRecord(FIRST, FIRST, "witness"))
+    scale = first_state(one).scheduler.at(1).scale
+    assert largest_loss(one, lost)[0] >= 1000 / scale
+
+
+def test_an_epoch_with_a_certain_start_ends_as_it_began() -> None:
+    """It was begun by a version that gave its first step the noise of the small house."""
+    moves = [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.4, 0.6]]]
+    theta = OccupancyModel.factored([[0.0, 1.0], [0.75, 0.25]], [moves])
+    one = from_file(theta, FIRST * HOUR, 0.5, 4, bounds=(1000, 200))
+    before = replace(one, policy=replace(one.policy, schedule=Even()))
+    begun = zone_as_begun(one, first_state(before).digest)
+    assert begun.policy == before.policy != one.policy
+    street = Street(2)
+    street.begin(before)
+    street.publish(before, range(1, 5))
+    assert street.standing.releases[0].scale < street.standing.releases[1].scale
+    (span,) = known(next_epoch(one, FIRST + 4), street.standing)
+    assert span.service.policy == before.policy
+
+
 @pytest.mark.parametrize("elsewhere", [1.0, 6.0])
 def test_a_house_that_comes_back_brings_what_was_lost_elsewhere(elsewhere: float) -> None:
     """Two releases in another zone while it was away; then the same terms, the same roster."""
@@ -789,9 +837,8 @@ def test_a_house_that_comes_back_brings_what_was_lost_elsewhere(elsewhere: float
     street.publish(after, range(1, 25))
     shown = kept_promises(street, 0, {})
     assert max(shown.values()) > 1.1
-    nothing = replace(
-        away, transfers=(*away.transfers, TransferRecord("h", "in", "y", spent, seq=away.head.seq))
-    )
+    back = replace(away.transfers[-1], direction="in", seq=away.head.seq)
+    nothing = replace(away, transfers=(*away.transfers, back))
     assert opening(after, nothing)["leakage"] <= 1 + 1e-6, "nothing was published elsewhere"
 
 

@@ -199,16 +199,39 @@ def anywhere(models: Sequence[OccupancyModel]) -> tuple[OccupancyModel, ...]:
     Returns:
         Models with a uniform Pi.
     """
-    return tuple(
-        replace(
-            model,
-            chains=tuple(
-                replace(piece, initial=np.full_like(piece.initial, 1 / piece.initial.shape[1]))
-                for piece in model.chains
-            ),
-        )
-        for model in models
-    )
+    every = [tuple(np.ones(piece.initial.shape, np.bool_) for piece in m.chains) for m in models]
+    return tuple(_starting_from(model, own) for model, own in zip(models, every, strict=True))
+
+
+def in_a_run(models: Sequence[OccupancyModel], steps: int) -> tuple[OccupancyModel, ...]:
+    """The same models where a horizon begins within a run, and not with it.
+
+    Args:
+        models: Theta.
+        steps: the steps of the run.
+
+    Returns:
+        Models with a Pi that is uniform over all states which are possible at any of these steps.
+
+    >>> theta = OccupancyModel.factored([[0, 1], [1, 0]], [[[[0.9, 0.1], [0.2, 0.8]], np.eye(2)]])
+    >>> in_a_run([theta], 2)[0].chains[0].initial.tolist()
+    [[0.5, 0.5], [1.0, 0.0]]
+    """
+    found = []
+    for model in models:
+        walk = islice(possible_states(model), steps)
+        reached = next(walk)
+        for states in walk:
+            reached = tuple(a | b for a, b in zip(reached, states, strict=True))
+        found.append(_starting_from(model, reached))
+    return tuple(found)
+
+
+def _starting_from(model: OccupancyModel, possible: Sequence[Bools]) -> OccupancyModel:
+    """The model with a Pi that is uniform over these states."""
+    laws = [each / each.sum(axis=1, keepdims=True) for each in possible]
+    pieces = zip(model.chains, laws, strict=True)
+    return replace(model, chains=tuple(replace(piece, initial=law) for piece, law in pieces))
 
 
 def running_steps(models: Sequence[OccupancyModel], horizon: int, period: int) -> int | None:

@@ -116,6 +116,8 @@ def worst_leakage(
     models: OccupancyModel | Sequence[OccupancyModel],
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
+    *,
+    cautious: bool = False,
 ) -> WorstLeakage:
     """The largest total leakage of every house: the figure a plan, a check or an audit states.
 
@@ -127,6 +129,7 @@ def worst_leakage(
         models: One occupancy model, or several.
         epsilon_t: Loss of each release, (T,), (T, N), or (T, classes) with `class_of` [nats].
         class_of: Loss class of each house, (N,); None: columns of `epsilon_t` are houses.
+        cautious: As for `leakage_by_houses`.
 
     Returns:
         The largest leakage and where it occurs.
@@ -138,7 +141,7 @@ def worst_leakage(
     (1.20726, 2, 1, [0.24, 1.21, 0.24])
     """
     each, at = np.array([]), np.array([], np.int64)
-    for houses, column, found in leakage_by_houses(models, epsilon_t, class_of):
+    for houses, column, found in leakage_by_houses(models, epsilon_t, class_of, cautious=cautious):
         if not each.size:
             first = models if isinstance(models, OccupancyModel) else models[0]
             each, at = np.empty(first.n_houses), np.empty(first.n_houses, np.int64)
@@ -153,6 +156,8 @@ def leakage_by_houses(
     epsilon_t: ArrayLike,
     class_of: ArrayLike | None = None,
     inflow: Floats | None = None,
+    *,
+    cautious: bool = False,
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer], Floats]]:
     """Total leakage in chunks of a few million numbers, corrected as in `worst_leakage`.
 
@@ -163,6 +168,8 @@ def leakage_by_houses(
         class_of: Loss class of each house, as for `worst_leakage`.
         inflow: Leakage of releases outside these steps about a step of every house, (T,) [nats]. It
             adds to the losses, but does not mean that a house is protected there.
+        cautious: Correct for contradictions under one model too, which has none: where it makes
+            every house certain, all are protected and would seem contradicted.
 
     Yields:
         House numbers, the column of each, and the total leakage (T, columns).
@@ -178,11 +185,13 @@ def leakage_by_houses(
         raise PolicyError(f"class_of has shape {kinds.shape}; give a class for each of {n} houses.")
     e = _checked(epsilon_t, n if kinds is None else int(kinds.max()) + 1)
     more = np.zeros((len(e), 1)) if inflow is None else inflow[:, None]
+    corrected = cautious or len(models) > 1
     if any(len(model.chains) > 1 or model.chains[0].size > 1 for model in models):
         # houses that move together are few
         all_e = e if kinds is None or e.ndim == 1 else e[:, kinds]
         total = temporal_leakage(models, all_e if inflow is None else all_e + more).total
-        yield np.arange(n), np.arange(n), with_contradictions(total, all_e, more.sum())
+        total = with_contradictions(total, all_e, more.sum()) if corrected else total
+        yield np.arange(n), np.arange(n), total
         return
     labels = [_chain_of(model) for model in models]
     if e.ndim == 2:
@@ -200,7 +209,8 @@ def leakage_by_houses(
         )
         members = order[ends[some.start] : ends[some.stop]]
         own = e if e.ndim == 1 else mine
-        yield members, group[members] - some.start, with_contradictions(total, own, more.sum())
+        total = with_contradictions(total, own, more.sum()) if corrected else total
+        yield members, group[members] - some.start, total
 
 
 def with_contradictions(total: Floats, losses: Floats, inflow: float = 0.0) -> Floats:

@@ -132,7 +132,7 @@ def plan(
         cells = options.sensitivity(world, found, request, tick) if tables else {}
     endless = found.leakage  # of a run, which represents any number of horizons
     if found.running is None:
-        endless = options.endless_leakage(found, scenario.models)
+        endless = options.endless_leakage(found, world)
     values = report.plan_json(found, rho, endless, private)
     values["sensitivity"] = {dial: [c._asdict() for c in rows] for dial, rows in cells.items()}
     values["private"] = private

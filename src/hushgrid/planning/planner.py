@@ -16,7 +16,7 @@ import numpy as np
 
 from hushgrid._numbers import Floats, Indices, is_real, is_whole
 from hushgrid.accounting.composition import compose, noise_multiple
-from hushgrid.accounting.epochs import FORGOTTEN
+from hushgrid.accounting.epochs import FORGOTTEN, in_a_run
 from hushgrid.accounting.events import Event, Laws, Pure, Worst, noise_event
 from hushgrid.accounting.temporal import (
     leakage_by_houses,
@@ -265,7 +265,7 @@ def plan(
         return best
     longer = _run_that_forgets(world, tariff, best, running)
     if longer == running:
-        return best
+        return _wherever_it_begins(world, tariff, best)
     return plan(
         zone,
         tariff,
@@ -310,6 +310,42 @@ def _run_that_forgets(world: ZoneModels, tariff: Tariff, found: Plan, running: i
     )
 
 
+def _wherever_it_begins(world: ZoneModels, tariff: Tariff, found: Plan) -> Plan:
+    """The plan of a run with the noise of each horizon's first steps as the run counts it.
+
+    A horizon leaves a house out while Pi makes it certain. In a run it is certain at the first of
+    all steps alone, and the noise for the others may be too small for it. So each step gets at
+    least the noise for all houses that may be uncertain in the run, by a smaller epsilon.
+
+    Raises:
+        PlanError: No epsilon gives that noise: the other houses lose nothing, or demand reacts.
+    """
+    models, zone, consumption = world
+    policy, own = found.policy, Task(world, tariff, found.policy)
+    models = in_a_run(models, found.running or policy.horizon)
+    others = Task((models, zone, consumption), tariff, policy)
+    each = [policy.epsilon_at(t) for t in range(1, policy.horizon + 1)]
+    least = others.scales(each)
+    short = [t for t, (b, most) in enumerate(zip(own.scales(each), least, strict=True)) if b < most]
+    if not short:
+        return found
+    for t in short:
+        each[t] = float(own.scheduler.losses(t + 1, least[t]).max()) or each[t]
+    task = Task(world, tariff, replace(policy, schedule=per_step(tuple(each))))
+    made = _made(task, found.secret, found.epsilon, found.delta)
+    for t in short:
+        if own.capped or made.scale[t] < least[t] * (1 - _WIDTH):
+            raise PlanError(
+                f"a house is certain at step {t + 1} where a horizon begins, and not where another"
+                " precedes it; what the others need leaves it too little noise there. Give it a"
+                " start that is not certain (home_at_start between 0 and 1), or plan the horizon"
+                " on its own."
+            )
+    return replace(
+        made, leakage=found.leakage, house=found.house, step=found.step, running=found.running
+    )
+
+
 def examine(
     zone: Zone,
     tariff: Tariff,
@@ -320,7 +356,6 @@ def examine(
     secret: Secret = "step",
     epsilon: float | None = None,
     delta: float = 0.0,
-    running: int | None = None,
 ) -> Plan:
     """The plan of a given policy: its losses and expected error, without a search.
 
@@ -333,17 +368,12 @@ def examine(
         secret: What the promise protects.
         epsilon: What is promised about the secret; by default the policy's epsilon.
         delta: The promised delta.
-        running: As for `plan`.
 
     Returns:
-        The plan.
-
-    Raises:
-        PlanError: If `running` does not fit the horizon and the calendars.
+        The plan, of the horizon on its own.
     """
     promised = policy.epsilon if epsilon is None else epsilon
-    _check_running(models, policy.horizon, running, bool(policy.schedule.epsilons))
-    task = Task((models, zone, consumption), tariff, policy, running, any_rules=True)
+    task = Task((models, zone, consumption), tariff, policy, any_rules=True)
     return _made(task, secret, promised, delta)
 
 
@@ -425,7 +455,7 @@ class Task:
         self.models, self.zone, self.consumption = world
         self.tariff, self.policy, self.running = tariff, policy, running
         # demand that answers rates is planned for at its usual size; losses are then capped
-        self._capped = self.consumption.reacts and policy.eta < 1
+        self.capped = self.consumption.reacts and policy.eta < 1
         usual = replace(self.consumption, elasticity=None)
         exposures = exposures_of(self.models, self.zone, usual, policy)
         if exposures.booked() is not exposures and not any_rules:
@@ -461,10 +491,10 @@ class Task:
         found: list[Floats] = []
         place: list[int] = []
         for t, (epsilon, b) in enumerate(zip(each, self.scales(each), strict=True), 1):
-            key = (id(self.scheduler.booked(t)), b, epsilon if self._capped else 0.0)
+            key = (id(self.scheduler.booked(t)), b, epsilon if self.capped else 0.0)
             if key not in self._lost:
                 lost = self.scheduler.losses(t, b)
-                self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self._capped else lost
+                self._lost[key] = np.where(lost > 0, epsilon, 0.0) if self.capped else lost
             lost = self._lost[key]
             if id(lost) not in rows:
                 rows[id(lost)] = len(found)
@@ -474,7 +504,7 @@ class Task:
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
         """For every step an event that dominates the loss of its release about any house."""
-        if self._capped:
+        if self.capped:
             return [Pure(epsilon) for epsilon in each]
         return [self._worst(t, b) for t, b in enumerate(self.scales(each), 1)]
 
@@ -483,7 +513,9 @@ class Task:
 
         Over `running` steps where that is set: `each` again and again, and the chain goes on.
         """
-        worst = worst_leakage(self.models, *self._by_class(each))
+        # one horizon is planned as by earlier versions: their epochs go on
+        cautious = self.running is None
+        worst = worst_leakage(self.models, *self._by_class(each), cautious=cautious)
         return worst.total, worst.step, worst.house
 
     def _by_class(self, each: Sequence[float]) -> tuple[Floats, Indices]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid._numbers import is_real
-from hushgrid.accounting.epochs import running_steps
+from hushgrid.accounting.epochs import in_a_run, running_steps
 from hushgrid.accounting.temporal import contradicted, grows_without_end, temporal_leakage
 from hushgrid.errors import HushgridError, PlanError
 from hushgrid.mechanism.policy import Policy, gaussian_delta
@@ -88,12 +88,12 @@ def _rho(asked: Mapping[str, Any]) -> float:
     return RHO if rho is None else float(rho)
 
 
-def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | None:
+def endless_leakage(found: Plan, world: ZoneTerms) -> float | None:
     """An upper bound on the leakage about one step if the plan is repeated for ever.
 
     Args:
         found: The plan.
-        models: Its occupancy models.
+        world: Zone, tariff, models and consumption.
 
     Returns:
         The bound, possibly inf. None where releases have no epsilon of their own, or where the
@@ -101,13 +101,21 @@ def endless_leakage(found: Plan, models: Sequence[OccupancyModel]) -> float | No
     """
     if found.leakage is None:
         return None
-    e = found.losses.max(axis=1)  # of any house: a bound for all
+    zone, tariff, models, consumption = world
+    # whole turns of every calendar, so that a weekend is never left out
+    turn = math.lcm(len(found.scale), *(len(model.calendar.slots) for model in models))
+    # who is certain where the first horizon begins need not be so where the next one does
+    later = in_a_run(models, min(2 * turn, _MOST_STEPS))
+    others = Task((later, zone, consumption), tariff, found.policy, any_rules=True)
+    lost = [others.scheduler.losses(t, b).max() for t, b in enumerate(found.scale, 1)]
+    e = np.maximum(found.losses.max(axis=1), lost)  # of any house: a bound for all
     if any(grows_without_end(model, float(e.min())).any() for model in models):
         return float("inf")
-    if contradicted(temporal_leakage(models, found.losses).total, found.losses).any():
+    if (
+        len(models) > 1
+        and contradicted(temporal_leakage(models, found.losses).total, found.losses).any()
+    ):
         return float("inf")  # which model is right is never forgotten
-    # whole turns of every calendar, so that a weekend is never left out
-    turn = math.lcm(len(e), *(len(model.calendar.slots) for model in models))
     if turn > _MOST_STEPS:
         return None
     turns, before = 1, 0.0

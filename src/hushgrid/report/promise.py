@@ -313,7 +313,8 @@ def plan_figure(found: Plan, models: Sequence[OccupancyModel]) -> Figure:
     axes[0].set_ylabel("scale [Wh]")
     axes[0].set_ylim(bottom=0)
     if with_leakage:
-        total = with_contradictions(temporal_leakage(models, found.losses).total, found.losses)
+        total = temporal_leakage(models, found.losses).total
+        total = with_contradictions(total, found.losses) if len(models) > 1 else total
         day_line(axes[1], np.median(total, axis=1), "median house", "#999999", 2.5)
         day_line(axes[1], total.max(axis=1), "worst house", "#b3541e")
         if found.secret == "interval":
@@ -459,8 +460,9 @@ def _counted(leakage: float, memory: int | None) -> str:
     """What an interval promise counts."""
     if memory is None:
         return (
-            f"From all releases of this epoch: at most {leakage:.3f}. It does not fade, so a"
-            " further epoch is refused unless its figure is accepted."
+            f"From all releases of this epoch: at most {leakage:.3f}, if occupancy follows"
+            " home_at_start where it begins. It does not fade in 32 days without a price, so a"
+            " further epoch adds to it and may need its figure accepted."
         )
     return (
         f"From all releases, epochs of these terms before and after included: at most"

@@ -9,7 +9,7 @@ others the records bound it; proof: docs/proofs/temporal.md, "Other terms".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,20 @@ from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.interval_plan import EpochTimes, as_before, in_epoch, laid, planned_otherwise
 from hushgrid.mechanism.policy import Policy
+from hushgrid.mechanism.scheduler import Scheduler
 from hushgrid.model.occupancy import OccupancyModel
 from hushgrid.model.scenario import Scenario
 from hushgrid.planning.planner import Task
 from hushgrid.service.epoch import first_state, roster_digest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.records import EpochRecord, LedgerState, ReleaseRecord, ResumeRecord
+from hushgrid.service.ledger.records import (
+    EpochRecord,
+    LedgerState,
+    ReleaseRecord,
+    ResumeRecord,
+    TransferRecord,
+)
 
 _CLOSE = 1e-6  # relative: what a plan's search and its run leave open
 _MOST = 50_000  # steps of earlier epochs that are looked at again
@@ -138,7 +145,11 @@ def _refusal(
     else:
         text += "no later begins within 32 days helps; "
     if math.isinf(found.leakage):
-        return text.removesuffix("or ") + "give noise with an epsilon of its own."
+        return (
+            f"{text.removesuffix('or ')}there is no figure to accept: a release without an epsilon"
+            " of its own, a transfer that an earlier version recorded, or one of a house about"
+            " which another zone published after begins, has no bound."
+        )
     return text + f"state the figure in public with --accept-leakage {least}."
 
 
@@ -308,10 +319,8 @@ def zone_as_begun(service: ZoneService, digest: str) -> ZoneService:
     """
     if not planned_otherwise(service) or digest == first_state(service, digest).digest:
         return service
-    before = as_before(service)
-    if before is None or digest != first_state(before, digest).digest:
-        return service
-    return before
+    first, horizon = service.begins // service.seconds, service.policy.horizon
+    return same_terms(service, digest, first, horizon) or service
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,15 +404,23 @@ def same_terms(service: ZoneService, digest: str, first: int, horizon: int) -> Z
     Returns:
         The zone in that epoch; None where its terms were others.
     """
+    versions = (one for one in _versions(service, first * service.seconds, horizon) if one)
+    return next((one for one in versions if first_state(one, digest).digest == digest), None)
+
+
+def _versions(service: ZoneService, begins: int, horizon: int) -> Iterator[ZoneService | None]:
+    """The zone in an epoch as this version plans it, then as versions before it did."""
     if _promised(service) is None:
-        before = as_before(service)
-        same = before is not None and first_state(before, digest).digest == digest
-        return before if same else None
-    for alone in (False, True):
-        then = in_epoch(service, first * service.seconds, horizon, alone=alone)
-        if then is not None and first_state(then, digest).digest == digest:
-            return then
-    return None
+        yield as_before(service)
+        return
+    yield (one := in_epoch(service, begins, horizon))
+    if one is not None:  # where an epoch begins, its noise was that for uncertain houses alone
+        yield replace(one, policy=_even(one.policy))
+    yield in_epoch(service, begins, horizon, alone=True)
+
+
+def _even(policy: Policy) -> Policy:
+    return replace(policy, schedule=policy.schedule.with_epsilons(()))
 
 
 def _before(past: Sequence[_PastEpoch], spans: Sequence[EarlierEpoch]) -> list[_PastEpoch]:
@@ -422,7 +439,7 @@ def _of_run(
     assert promised is not None
     if not spans:
         own = _own(service)
-        if service.leakage is not None:  # planned for any number of epochs like it
+        if service.leakage is not None:  # planned, so no more than promised
             own = max(own, promised)
         inflow = _inflow(service, standing, past, service.begins, None)
         return [(own + inflow, promised)]
@@ -469,11 +486,11 @@ def _continued(
     booked = [each for span in spans for each in _otherwise(span, promised)]
     booked = [(min(last - begin, new), lost) for last, lost in booked]
     booked += [
-        (min(last // seconds - begin, new), lost)
+        (max(min(last // seconds - begin, new), 0), lost)
         for last, lost in _returned(service, standing, spans[0].past)
     ]
     more = np.zeros(steps)
-    more[first - begin] = inflow
+    more[first - begin] = min(inflow, _ENDLESS)
     for last, lost in booked:
         more[last] += min(lost, _ENDLESS)
     for each in worlds:
@@ -492,14 +509,14 @@ def _continued(
     for last, lost in booked:  # lost at any step until then
         until = earlier[: last + 1]
         until += np.where(until > 0, lost, 0.0)
-    found = [(worst if worst < _ENDLESS else math.inf, promised)]
+    found = [(worst, promised)]
     since = [epoch for epoch in past if epoch.place >= spans[0].past.place]
     starts = [epoch.epoch.first * epoch.epoch.seconds // seconds - begin for epoch in since]
     for epoch, start, end in zip(since, starts, [*starts[1:], new], strict=True):
         own = promised if epoch.epoch.interval is None else epoch.epoch.interval
         part = earlier[max(start, 0) : end]
         found.append((float(part.max(initial=0.0)), _allowed(standing, epoch, own)))
-    return found
+    return [(one if one < _ENDLESS else math.inf, allowed) for one, allowed in found]
 
 
 def _returned(
@@ -508,27 +525,43 @@ def _returned(
     """(time [s], loss) of releases elsewhere about houses that came since a run began.
 
     They are about steps before the house came. A house that left since the run began has lost
-    elsewhere what it brings above what it left with. The latest time and the largest loss count
-    for every house.
+    elsewhere what its total is above that at which it left. The latest time and the largest loss
+    count for every house.
     """
     left, lost, latest = dict[str, float](), dict[str, float](), 0
     for one in standing.transfers:
         if one.seq < run.seq:
             continue
         if one.direction == "out":
-            left[one.house] = one.epsilon
+            left[one.house] = one.total if math.isfinite(one.total) else 0.0
             continue
-        elsewhere = max(one.epsilon - left.get(one.house, 0.0), 0.0)
+        elsewhere = max(one.total - left.get(one.house, 0.0), 0.0)
         lost[one.house] = lost.get(one.house, 0.0) + elsewhere * together(service)
-        latest = max(latest, _came(standing, one.seq, service.begins))
+        latest = max(latest, _came(standing, one, service.begins))
     return [(latest, max(lost.values()))] if lost else []
+
+
+def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
+    """The most that a release of a step loses about any house, also one that its epoch leaves out.
+
+    Args:
+        service: The zone in an epoch.
+        scheduler: The epoch's scheduler.
+        t: The epoch's step, from 1.
+
+    Returns:
+        Its epsilon. Among epochs with an interval promise a house need not be certain where one
+        begins: every step counts with the policy's epsilon, which its noise is planned for.
+    """
+    least = 0.0 if _promised(service) is None else service.policy.epsilon
+    return max(scheduler.most(t), least)
 
 
 def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
     """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked."""
     epoch, scheduler = span.past.epoch, first_state(span.service, span.past.epoch.digest).scheduler
     steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
-    own = math.fsum(scheduler.most(epoch.step(t)) for t in steps)
+    own = math.fsum(most_lost(span.service, scheduler, epoch.step(t)) for t in steps)
     if gap.together is not None or gap.epsilon > own * (1 + _CLOSE):
         return None
     return {t: scheduler.at(epoch.step(t)).scale for t in steps}
@@ -566,8 +599,7 @@ class _Rows:
     def add(self, service: ZoneService, scales: Mapping[int, float]) -> None:
         """Releases at these scales [Wh] by step, under the policy of that epoch."""
         world = self._world
-        even = service.policy.schedule.with_epsilons(())
-        policy = replace(service.policy, horizon=self._steps, schedule=even)
+        policy = replace(_even(service.policy), horizon=self._steps)
         scheduler = Task(
             (world.models, world.zone, world.consumption), world.tariff, policy
         ).scheduler
@@ -622,7 +654,7 @@ def _of_others(
         together(service),
     )
     everything = math.fsum(loss for one in past for _, loss in one.sources(service.seconds))
-    everything += max((one.epsilon for one in standing.moved.values()), default=0.0)
+    everything += max((one.total for one in standing.moved.values()), default=0.0)
     found = []
     for one, promised in judged:
         allowed = _allowed(standing, one, promised)
@@ -668,21 +700,64 @@ def _inflow(
     if then > 1:
         came += now * (then - 1) * fading.left(_forward(service) * now)
     moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
-    brought = [
-        _carried(one.epsilon * now, fading.share(_came(standing, one.seq, to)))
-        for one in {one.house: one for one in moves}.values()
-        if one.direction == "in"
-    ]
+    here = [one for one in {one.house: one for one in moves}.values() if one.direction == "in"]
+    brought = [_brought(standing, one, now, fading, to) for one in here]
     return fading.left(came) + max(brought, default=0.0)
 
 
-def _came(standing: LedgerState, seq: int, to: int) -> int:
-    """When a house had come at the latest [s]: a transfer has no time, the next release has one."""
-    return min((one.published_at for one in standing.releases if one.seq > seq), default=to)
+def _brought(
+    standing: LedgerState, one: TransferRecord, now: int, fading: _Fading, to: int
+) -> float:
+    """What a house brings that is left at `to` [s]; no bound where it was published about since."""
+    leakage = one.leakage * now
+    if one.last is not None and one.last > to and leakage:
+        return math.inf
+    return _through(leakage, fading.share(_came(standing, one, to)))
+
+
+def _came(standing: LedgerState, came: TransferRecord, to: int) -> int:
+    """When the last release elsewhere about a house was at the latest [s].
+
+    A transfer of an earlier version has no time; the next release has one.
+    """
+    if came.last is not None:
+        return came.last
+    return min((one.published_at for one in standing.releases if one.seq > came.seq), default=to)
+
+
+def said_at_last(service: ZoneService, early: float, late: Sequence[tuple[int, float]]) -> float:
+    """The most that is said about a house at the last of some steps of an epoch.
+
+    Proof: docs/proofs/temporal.md, "A house that moves".
+
+    Args:
+        service: The zone in that epoch.
+        early: All that was lost before the epoch.
+        late: (step, loss) in the epoch, in order.
+
+    Returns:
+        The leakage; all of it where models are private, since how fast they forget is not public.
+    """
+    if not late or service.learned.private:
+        return early + math.fsum(loss for _, loss in late)
+    first, day = service.begins // service.seconds, _DAY // service.seconds
+    steps = late[-1][0] - first
+    kept = kept_by_steps(_models(service, service.begins, steps), day + 1, day + 1 + steps)
+    least, after = math.inf, 0.0
+    for t, loss in reversed(late):
+        share = float(kept[t - first])
+        least = min(least, after + _widest(share))  # whatever there was until this step
+        after += _carried(loss, share)
+    return min(least, after + _through(early, float(kept[0])))
 
 
 def _carried(leakage: float, share: float) -> float:
     return leakage * share if share > 0 else 0.0
+
+
+def _through(leakage: float, share: float) -> float:
+    """What is left of a leakage after steps that leave this share."""
+    return min(_carried(leakage, share), _widest(share))
 
 
 def together(service: ZoneService) -> int:
@@ -695,6 +770,19 @@ def together(service: ZoneService) -> int:
         The houses of its largest block.
     """
     return max(piece.size for model in service.scenario.models for piece in model.chains)
+
+
+def coupled(service: ZoneService, standing: LedgerState) -> int:
+    """How many houses each count for one, whatever blocks a zone ever had.
+
+    Args:
+        service: The zone in its present epoch.
+        standing: Its ledger.
+
+    Returns:
+        The product of the largest blocks now and of any epoch; 1 where each house moves alone.
+    """
+    return together(service) * _together_then(service, _past_epochs(standing))
 
 
 def _together_then(service: ZoneService, before: Sequence[_PastEpoch]) -> int:
@@ -721,21 +809,19 @@ class _Fading:
 
     def __init__(self, service: ZoneService, before: Sequence[_PastEpoch], to: int) -> None:
         seconds, longest = service.seconds, PERIODS[-1] * _DAY // service.seconds
-        self._service, self._to, self._day = service, to, _DAY // seconds
+        self._service, self._to, self._day, self._longest = service, to, _DAY // seconds, longest
         times = [time for one in before for time, _ in one.sources(seconds)]
         starts = [one.epoch.first * one.epoch.seconds for one in before]
         self._last = min(max(times, default=min(starts, default=to)), to)
         self._quiet = min((to - self._last) // seconds, longest)
-        models, day = _models(service, to - self._quiet * seconds, self._quiet), self._day
-        self._silence = kept_by_silence(models, day + 1, day + 1 + self._quiet, starts=False)
-        self._any = bool(before)
+        self._silence, self._any, day = self._silent(self._quiet), bool(before), self._day
         steps = min((self._last - min(times, default=self._last)) // seconds, longest)
         start = to - (self._quiet + steps) * seconds
         self._kept = kept_by_steps(_models(service, start, steps), day + 1, day + 1 + steps)
 
     def left(self, leakage: float) -> float:
         """What is left at `to` of a leakage about the last step, or back."""
-        return min(_carried(leakage, self._silence), _widest(self._silence)) if self._any else 0.0
+        return _through(leakage, self._silence) if self._any else 0.0
 
     def _by_steps(self, time: int) -> float:
         """The share of a leakage about the step at a time [s] that is left at the last one."""
@@ -744,7 +830,16 @@ class _Fading:
 
     def share(self, time: int) -> float:
         """The share of a leakage about the step at a time [s] that is left at `to`."""
-        return self._silence * self._by_steps(time) if time <= self._last and self._any else 1.0
+        if self._any and time <= self._last:
+            return self._silence * self._by_steps(time)
+        steps = max(min((self._to - time) // self._service.seconds, self._longest), 0)
+        return self._silent(steps)
+
+    def _silent(self, steps: int) -> float:
+        """The share that is left after so many steps before `to` without a release."""
+        start, first = self._to - steps * self._service.seconds, self._day + 1
+        models = _models(self._service, start, steps)
+        return kept_by_silence(models, first, first + steps, starts=False)
 
     def steps(self, until: int, forward: float) -> list[tuple[float, float]]:
         """For the step at `until` [s] or, where it is after the last one, for all between them.
@@ -762,13 +857,12 @@ class _Fading:
         models, step = _models(self._service, start, self._quiet), max(until - start, 0) // seconds
         came, goes = kept_within(models, first, first + self._quiet, first + step)
         return [
-            (a, min(_carried(forward, b), _widest(b)))
-            for a, b in zip(came.tolist(), goes.tolist(), strict=True)
+            (a, _through(forward, b)) for a, b in zip(came.tolist(), goes.tolist(), strict=True)
         ]
 
 
 def _widest(share: float) -> float:
-    """The most that passes through a silence which leaves this share."""
+    """The most that passes through steps which leave this share."""
     return 4 * math.atanh(share) if share < 1 else math.inf
 
 

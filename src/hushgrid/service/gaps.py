@@ -21,7 +21,7 @@ from typing import NamedTuple
 from hushgrid._numbers import sum_up
 from hushgrid.errors import HushgridError, LedgerError, LedgerHeldError, MeterError, MeterRetryError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.border import as_begun, together
+from hushgrid.service.border import as_begun, most_lost, together
 from hushgrid.service.epoch import check_same, first_state
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
@@ -201,8 +201,8 @@ def _most(
     steps = range(first + 1, min(after, policy.horizon) + 1)
     if not steps or end <= start:
         return 0.0, 0.0
-    most = first_state(service, digest).scheduler.most
-    lost = policy.schedule.lost_by([most(t) for t in steps])
+    scheduler = first_state(service, digest).scheduler
+    lost = policy.schedule.lost_by([most_lost(service, scheduler, t) for t in steps])
     return lost * (1 + CLOSE), policy.schedule.delta
 
 

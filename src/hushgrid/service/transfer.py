@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from hushgrid.accounting.events import Event, noise_event
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.mechanism.release import State
-from hushgrid.service.border import as_begun
+from hushgrid.service.border import as_begun, coupled, said_at_last
 from hushgrid.service.epoch import check_same, house_names
 from hushgrid.service.gaps import look_for_loss
 from hushgrid.service.ledger import open_store
@@ -93,15 +94,52 @@ def _earlier(
         if one.t < epoch.first and one.seq > since and _end(standing, one) > reach:
             yield one
     for gap in standing.booked:
-        if gap.first < epoch.first and gap.seq > since:
-            # by the longest of the steps it may have had, so rather later than earlier
-            seconds = max(one.seconds for one in standing.epochs if one.first <= gap.first)
-            if (gap.last + 1) * seconds > reach:
-                yield gap
+        if gap.first < epoch.first and gap.seq > since and _end(standing, gap) > reach:
+            yield gap
 
 
-def _end(standing: LedgerState, one: ReleaseRecord) -> int:
-    return one.start + standing.epoch_of(one).seconds
+def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
+    """When a release's step or a gap ended [UTC epoch s]."""
+    if isinstance(one, ReleaseRecord):
+        return one.start + standing.epoch_of(one).seconds
+    # by the longest of the steps it may have had, so rather later than earlier
+    return (one.last + 1) * max(e.seconds for e in standing.epochs if e.first <= one.first)
+
+
+def takes_along(
+    service: ZoneService, standing: LedgerState, name: str, losses: Mapping[int, float]
+) -> dict[str, Any]:
+    """What the record of a house that leaves states about leakage, with no regard to budgets.
+
+    Args:
+        service: The zone under the terms of its present epoch.
+        standing: Its ledger.
+        name: The house, as in a transfer.
+        losses: Its own losses in the present epoch, by step. A release that loses nothing since
+            the house is certain counts with `epsilon_any`.
+
+    Returns:
+        `total`, `leakage` and `last` of the record.
+    """
+    own, n = standing.moved.get(name), coupled(service, standing)
+    came = [one for one in standing.transfers if one is own or (n > 1 and one.direction == "in")]
+    since, first = 0 if own is None else own.seq, service.begins // service.seconds
+    releases = [one for one in standing.releases if one.seq > since]
+    gaps = [one for one in standing.booked if one.seq > since]
+    lost = [(one.t, one.epsilon_any) for one in releases]
+    lost += [(gap.last, gap.epsilon) for gap in gaps]
+    models = [*standing.charged.values()]
+    brought = max((one.leakage for one in came), default=0.0)
+    early = sum_up([*models, brought, *(loss for t, loss in lost if t < first)])
+    late = [(t, (n == 1 and losses.get(t)) or loss) for t, loss in sorted(lost) if t >= first]
+    brought = max((one.total for one in came), default=0.0)
+    ends = [_end(standing, one) for one in releases[-1:]]
+    ends += [_end(standing, gap) for gap in gaps]
+    return {
+        "total": n * sum_up([*models, brought, *(loss for _, loss in lost)]),
+        "leakage": n * said_at_last(service, early, late),
+        "last": max(ends or [one.last for one in came if one.last], default=None),
+    }
 
 
 def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
@@ -123,6 +161,12 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
         return Cost(compose([*events, *_lost(state, standing)], delta), delta)
     gaps = [one.epsilon for one in standing.booked_now]
     return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
+
+
+def _losses(service: ZoneService, standing: LedgerState, house: int) -> dict[int, float]:
+    """What each release of the present epoch loses about a house, by step; none where certain."""
+    state = Replay(service).follow(standing).state
+    return {step.record.t: _loss(state, step, house) for step in _steps(state, standing)}
 
 
 def _steps(state: State, standing: LedgerState) -> Iterator[_Step]:
@@ -229,7 +273,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             into = _came(new.standing, out)
             if into is None:
                 anew = True
-                entry = TransferRecord(name, "in", source, out.epsilon, out.delta, out.head)
+                entry = replace(out, direction="in", other=source, out=out.head)
                 into = TransferRecord.from_record(new.write(entry))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
 
@@ -265,14 +309,16 @@ def _leave(
             f"the meter is not in the roster of zone {leaves.id!r}; give its id as in the service"
             " file, and change rosters after the transfer."
         )
-    cost = spent_here(leaves, old.standing, leaves.meters.index(meter), name, span)
+    house = leaves.meters.index(meter)
+    cost = spent_here(leaves, old.standing, house, name, span)
     if math.isinf(cost.epsilon):
         raise LedgerError(
             f"what the house has spent in zone {leaves.id!r} has no bound: a release states no"
             " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
             " releases are older than the longest horizon of both zones."
         )
-    entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta))
+    stated = takes_along(leaves, old.standing, name, _losses(leaves, old.standing, house))
+    entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta), **stated)
     return TransferRecord.from_record(old.write(entry))
 
 

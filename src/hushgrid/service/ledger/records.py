@@ -572,8 +572,12 @@ class TransferRecord(LedgerEntry):
         house: A name that both zones' publishers know and the public need not.
         direction: Whether it comes in or goes out.
         other: The other zone.
-        epsilon: What it has spent; delta: likewise.
+        epsilon: What it has spent, as far as a budget may count it; delta: likewise.
         out: The digest of the record by which a house that comes in has left.
+        total: The sum of the losses of all that was ever published about it, in every zone.
+        leakage: The most that all of it says about its occupancy at the last release before it
+            left. Infinite without a bound, as are both in records of earlier versions.
+        last: When the interval of that release ended [UTC epoch s].
     """
 
     kind = "transfer"
@@ -585,6 +589,9 @@ class TransferRecord(LedgerEntry):
     out: Annotated[str | None, or_null(HASH)] = None
     seq: int = 0
     head: str = ""
+    total: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
+    leakage: Annotated[float, optional(or_null(LOSS, infinite=True))] = math.inf
+    last: Annotated[int | None, optional(whole(0))] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -903,7 +910,7 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
             source, out = left.get(one.out or "", (None, None))
             if out is None or (source, out.other, out.house) != (one.other, zone, one.house):
                 why = f"zone {one.other!r} has no record by which the house left"
-            elif one.epsilon < out.epsilon or one.delta < out.delta:
+            elif any(a < b for a, b in zip(_brings(one), _brings(out), strict=True)):
                 why = f"the house came from {one.other!r} with less spent than it had there"
             elif out.head in taken:
                 why = f"the house left {one.other!r} once and came in twice"
@@ -912,6 +919,10 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
                 continue
             return Misfit(zone, one.seq, why)
     return None
+
+
+def _brings(one: TransferRecord) -> tuple[float, ...]:
+    return (one.epsilon, one.delta, one.total, one.leakage, one.last or 0)
 
 
 def _moves(standing: LedgerState, direction: str) -> list[TransferRecord]:
