@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import LedgerError
@@ -80,6 +79,10 @@ SERVER = sa.text("""
 SELECT system_identifier || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
   || '/' || CAST(CAST('hushgrid_ledger' AS regclass) AS oid)
 FROM pg_control_system()
+""")
+_SETTLE = sa.text("""
+INSERT INTO hushgrid_ledger_home VALUES (:zone, :server) ON CONFLICT (zone) DO UPDATE
+SET server = excluded.server WHERE hushgrid_ledger_home.server <> excluded.server
 """)
 LEDGER = Schema(
     "ledger",
@@ -350,12 +353,8 @@ class PostgresLedger(SqlLedger):
                 raise not_held(zone)
             if now is None:
                 return
-            note = postgresql.insert(HOME).values(zone=zone, server=now)
-            note = note.on_conflict_do_update(
-                index_elements=["zone"], set_={"server": now}, where=HOME.c.server != now
-            )
             with self.on(self._held[zone]) as session:
-                session.execute(note)
+                session.execute(_SETTLE, {"zone": zone, "server": now})
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:
