@@ -476,6 +476,20 @@ def test_a_body_that_comes_too_slowly_is_refused(
         server.stop()
 
 
+@pytest.mark.parametrize("rest", [b"0\r\nX: ", b"1;", b"1\r\n \r\n0\r\n"])
+def test_a_body_of_endless_trailers_is_hung_up_on(port: int, rest: bytes) -> None:
+    """They are part of no body, so that no limit of a body sees them."""
+    media = b"Content-Type: application/x-ndjson\r\nAuthorization: Bearer " + TOKEN.encode()
+    head = b"POST /v1/readings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" + media
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as sock:
+        sock.sendall(head + b"\r\n\r\n" + rest)
+        more = b"a: b\r\n" * 700 if rest.endswith(b"\n") else b"a" * 5000
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):  # noqa: PT012
+            for _ in range(100):
+                sock.sendall(more)
+                time.sleep(0.02)
+
+
 def test_slow_heads_do_not_hold_up_others(port: int) -> None:
     slow = [socket.create_connection(("127.0.0.1", port), timeout=WAIT) for _ in range(50)]
     for sock in slow:

@@ -14,6 +14,7 @@ import pytest
 from starlette.applications import Starlette
 
 from hushgrid.service.http.app import HERE, page_routes
+from tests.service.http.test_web import Face, refused
 
 ROOT = Path(__file__).parents[3]
 STATIC = HERE / "static"
@@ -169,6 +170,16 @@ def test_what_is_kept_is_asked_for_again() -> None:
     assert operator.headers["cache-control"] == "no-store"
     tag = {"If-None-Match": operator.headers["etag"]}
     assert client("elm").get("/operator", headers=tag).status_code == 200
+
+
+def test_pages_and_assets_are_read_only() -> None:
+    face = Face()
+    face.app.router.routes.extend(page_routes(["elm-street"]))
+    for path in ("/", "/how", "/assets/style.css"):
+        for method in ("POST", "DELETE"):
+            answer = face.call(method, path)
+            refused(answer, 405)
+            assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("name", ["..%2fapp.py", "%2e%2e/app.py", "/..%2fapp.py", "js", "", "x"])

@@ -80,6 +80,8 @@ class App(FastAPI):
             redirect_slashes=False,
             exception_handlers=ERRORS,
             generate_unique_id_function=_operation_id,
+            # it would record messages of errors, which may hold a reading
+            telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
             responses=models.refusals(
                 {401: "The token is not valid.", 429: "Too many requests.", 500: "A fault."}
             ),
@@ -329,7 +331,7 @@ def page_routes(zones: Sequence[str], *, demo: bool = False) -> list[BaseRoute]:
         return answer(request, "zone", request.path_params["zone"])
 
     async def other(request: Request) -> Response:
-        name = request.url.path.removeprefix("/")
+        name = request.scope["path"].removeprefix("/")  # request.url depends on the Host header
         cache = "no-store" if name == "operator" else "no-cache"
         return answer(request, name, request.query_params.get("zone", only), cache)
 

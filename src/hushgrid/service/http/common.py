@@ -137,7 +137,8 @@ async def _on_http_error(request: Request, error: HTTPException) -> Response:
     headers = error.headers
     if error.status_code == 405:
         routes = (one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE)
-        headers = {"Allow": ", ".join(sorted({each for one in routes for each in one.methods}))}
+        methods = {each for one in routes for each in getattr(one, "methods", ())}
+        headers = {"Allow": ", ".join(sorted(methods))} if methods else headers
     return problem(error.status_code, detail, headers)
 
 

@@ -114,7 +114,7 @@ class BodyLimit:
         """Pass a request on; reading its body raises Refusal beyond a limit."""
         limit, patience = self._paths.get(scope["path"], self._usual)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        taken, until, ended = int(declared) if declared.isdigit() else 0, 0.0, False
+        taken, until, ended = int(declared[:19]) if declared.isdigit() else 0, 0.0, False
         large = Refusal(413, f"The body is beyond {limit} bytes; send it in parts.", field="body")
         if taken <= limit:
             taken = 0

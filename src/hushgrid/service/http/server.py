@@ -47,7 +47,8 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     most = 4096
-    _in_head, _size = False, 0  # a head has begun, and [bytes] of it after those of the first read
+    _in_head = False
+    _moved, _size = False, 0  # the last read brought a part on; [bytes] read since one did
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
@@ -60,22 +61,29 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; limit a head, and what comes while no request is being answered."""
-        begun = self._in_head
+        self._moved = False
         super().data_received(data)
         if self._in_head or self.cycle is None or self.cycle.response_complete:
             self._late = self._late or self.loop.call_later(HEAD, self.transport.abort)
-            self._size += len(data) if begun else 0
-            if self._size > LARGEST:
-                self._refuse(431, TOO_LARGE)
+        self._size = 0 if self._moved else self._size + len(data)
+        if self._size > LARGEST and self._in_head:
+            self._refuse(431, TOO_LARGE)
+        elif self._size > LARGEST:  # trailers or extensions of chunks
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
         super().on_message_begin()
-        self._in_head, self._size = True, 0
+        self._in_head = self._moved = True
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._moved = True
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """End the head and its time limit."""
-        self._in_head = False
+        self._in_head, self._moved = False, True
         _cancel(self._late)
         self._late = None
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LARGEST:
