@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select, t
 from sqlalchemy.exc import IntegrityError
 
 from hushgrid.errors import MeterError, MeterRetryError
-from hushgrid.service.database import Database, Schema
+from hushgrid.service.database import Database, Schema, exists
 from tests.services import Postgres
 
 THINGS = Table("things", MetaData(), Column("id", Integer, primary_key=True), Column("word", Text))
@@ -185,3 +186,88 @@ def test_places(tmp_path: Path) -> None:
         with Database(place, SCHEMA) as database:
             assert database.path == path
     assert path.exists()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_session_that_was_lost_is_never_replaced(postgres: Postgres, at_once: bool) -> None:
+    """Its locks are gone with it, so what it held may be another's."""
+    with Database(postgres.fresh(), SCHEMA) as database:
+        session = database.session()
+        with database.on(session, at_once=at_once):
+            assert session.scalar(text("SELECT pg_try_advisory_lock(7)"))
+        add(database, 1)  # on another connection
+        with pytest.raises(MeterRetryError), database.on(session, at_once=at_once):
+            session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        for _ in range(2):
+            with pytest.raises(MeterError), database.on(session, at_once=at_once):
+                session.execute(text("SELECT 1"))
+        assert session.closed
+        with database.on(again := database.session()):
+            assert again.scalar(text("SELECT pg_try_advisory_lock(7)"))
+        again.close()
+
+
+def test_each_statement_of_its_own_or_all_of_them(postgres: Postgres) -> None:
+    with Database(postgres.fresh(), SCHEMA) as database:
+        session = database.session()
+        for at_once, wanted in ((True, [1]), (False, [1])):
+            with pytest.raises(AttributeError), database.on(session, at_once=at_once):
+                session.execute(insert(THINGS).values(id=1 if at_once else 2)).nothing()  # type: ignore[attr-defined]
+            assert numbers(database) == wanted
+        session.close()
+
+
+def test_what_was_opened_for_reading_gives_no_session(postgres: Postgres) -> None:
+    url = postgres.fresh()
+    Database(url, SCHEMA).close()
+    with Database(url, SCHEMA, read_only=True) as database:
+        with pytest.raises(MeterError, match="open for reading"):
+            database.session()
+        with pytest.raises(MeterError), database.read() as connection:
+            connection.execute(insert(THINGS).values(id=1))
+
+
+def test_whether_a_store_is_there(tmp_path: Path, postgres: Postgres) -> None:
+    import psycopg
+
+    path, url = tmp_path / "d", postgres.fresh()
+    for place in (str(path), url):
+        assert not exists(place, SCHEMA)
+        Database(place, SCHEMA).close()
+        before = sorted(tmp_path.iterdir())
+        assert exists(place, SCHEMA)
+        assert sorted(tmp_path.iterdir()) == before, "looking leaves no file"
+    path.write_bytes(b"")
+    assert not exists(str(path), SCHEMA)
+    for odd, says in ((tmp_path, "not a file"), (tmp_path / "no" / "d", "in no folder")):
+        with pytest.raises(MeterError, match=says):
+            exists(str(odd), SCHEMA)
+    bare = postgres.fresh()
+    with psycopg.connect(bare, autocommit=True) as link:
+        link.execute("CREATE ROLE guest LOGIN")
+        link.execute("REVOKE CREATE ON SCHEMA public FROM public")
+    guest = bare.replace("hushgrid@", "guest@")
+    with pytest.raises(MeterError, match="lets none be made"):
+        exists(guest, SCHEMA)
+
+
+def test_a_server_that_does_not_sync_is_refused(postgres: Postgres) -> None:
+    import psycopg
+
+    url = postgres.fresh()
+    Database(url, SCHEMA).close()
+    with psycopg.connect(postgres.url, autocommit=True) as link:
+
+        def sync(word: str) -> None:
+            link.execute(f"ALTER SYSTEM SET fsync = {word}".encode())
+            link.execute("SELECT pg_reload_conf()")
+            while link.execute("SHOW fsync").fetchone() != (word,):
+                time.sleep(0.02)
+
+        sync("off")
+        try:
+            with pytest.raises(MeterError, match="fsync"):
+                Database(url, SCHEMA)
+            Database(url, SCHEMA, read_only=True).close()  # reading needs no sync
+        finally:
+            sync("on")
