@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import Consumption, OccupancyModel, Policy, Scenario, Tariff, Uniform, Zone
 from hushgrid.accounting.composition import Account
 from hushgrid.audit.bounds import Check
 from hushgrid.audit.evidence import Evidence
@@ -20,7 +20,7 @@ from hushgrid.cli import main
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.zone_file import Provenance
-from hushgrid.mechanism.policy import Gaussian
+from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import status_of
 from hushgrid.service.epoch import first_state
@@ -360,6 +360,29 @@ def left(folder: Path, *zones: ZoneService) -> float:
     where = {"ledger": str(folder / "ledger.db"), "meters": str(folder / "meters")}
     made = Deployment(zones=zones, mode="simulation", key=folder / "key", **where)
     return move(made, "elm-0", "elm", "oak", BEGINS + 10**6).epsilon
+
+
+def test_a_house_that_was_left_out_takes_along_what_it_lost(tmp_path: Path) -> None:
+    """Its releases state 0.5 for the other house; at scale 200 it loses 5 in each."""
+    theta = OccupancyModel.factored(
+        [[0.5, 0.5], [1e-6, 1 - 1e-6]],
+        [[[[0.7, 0.3], [0.3, 0.7]], [[0.1, 0.9], [1e-7, 1 - 1e-7]]]],
+        chain_of=[1, 0],
+    )
+    f = Consumption.by_class(
+        absent=[Uniform(200), Uniform(20)], present=[Uniform(1000), Uniform(100)], class_of=[0, 1]
+    )
+    policy = Policy(0.5, horizon=96, schedule=Negligible(0.01))
+    elm, oak = service_of(2, "elm", policy, budget=1000.0), two()[1]
+    elm = replace(elm, scenario=Scenario(Zone("elm", [1000, 100]), Tariff(1.0, 2.0), (theta,), f))
+    run_on(tmp_path, oak, 0)
+    run_on(tmp_path, elm, 4)
+    run_on(tmp_path, replace(elm, begins=BEGINS + 4 * 900), 1, new_epoch=True)
+    carried = left(tmp_path, replace(elm, begins=BEGINS + 4 * 900), oak)
+    assert carried == pytest.approx(5 * 5.0)
+    scheduler = first_state(elm).scheduler
+    assert scheduler.at(3).epsilon == 0.5
+    assert scheduler.most(3) == pytest.approx(5.0)  # what a lost step is booked with
 
 
 @pytest.mark.parametrize(("seconds", "releases"), [(1800, 1), (900, 1), (900, 0)])

@@ -175,10 +175,12 @@ class Scheduler(Value):
     def most(self, t: int) -> float:
         """The largest loss of a release of step t at its epsilon, for any rates before.
 
-        Above epsilon only under rules that bound less than what a release discloses about one
-        house; infinite where that depends on rates.
+        Above epsilon only where houses are left out, or under rules that bound less than what a
+        release discloses about one house; infinite where that depends on rates.
         """
         lost = self._policy.epsilon_at(t)
+        if self._leaving:
+            return max(self.at(t).epsilon_any, lost)
         if not self._exposures.weaker:
             return lost
         return max(self.at(t).epsilon, lost) if self.ahead else math.inf

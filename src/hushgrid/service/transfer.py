@@ -72,9 +72,17 @@ def spent_here(
     earlier = list(_earlier(standing, 0 if came is None else came.seq, span))
     models = [one.epsilon for one in standing.charges if one.seq > max(gone, default=0)]
     present = spent_by(service, standing, house)
-    epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in earlier)])
-    delta = sum_up([before[1], present.delta, *(one.delta for one in earlier)])
+    lost = [_stated(one) for one in earlier]
+    epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in lost)])
+    delta = sum_up([before[1], present.delta, *(one.delta for one in lost)])
     return Cost(epsilon, min(delta, 1.0))
+
+
+def _stated(one: ReleaseRecord | ResumeRecord) -> Cost:
+    """What a record of an earlier epoch states about any house."""
+    if isinstance(one, ReleaseRecord) and one.delta and math.isfinite(one.epsilon):
+        return Cost(one.epsilon_any)  # epsilon is about the houses that were not left out
+    return Cost(one.epsilon, one.delta)
 
 
 def _earlier(
