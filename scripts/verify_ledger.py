@@ -33,7 +33,7 @@ KINDS = {
     "resume": "delta epsilon first last",
 }
 OPTIONAL = {  # that records of earlier versions lack
-    "epoch": {"interval", "leakage", "accepted", "together"},
+    "epoch": {"interval", "leakage", "accepted", "together", "houses"},
     "release": {"noise"},
     "transfer": {"total", "leakage", "last"},
     "gap": {"least"},
@@ -117,7 +117,7 @@ class Chain:
         self.zone, self.seq, self.head = zone, 0, "0" * 64
         self.mode = self.key = self.epoch = None
         self.committed = False
-        self.t = self.end = 0
+        self.t = self.end = self.reach = 0
         self.spent = {}
         self.charged = set()
         self.gap = None
@@ -147,9 +147,11 @@ class Chain:
 
     def take_epoch(self, body):
         """New terms, for steps not yet published."""
-        need(body["first"] > self.t, "an epoch begins before the last step published")
+        later = body["first"] * body["seconds"] >= self.reach
+        # earlier versions compared step numbers, also of steps of different length
+        need(later or body["first"] > self.t, "an epoch begins before what is published ends")
         need(self.gap is None, "an epoch while a gap is not booked")
-        self.epoch, self.committed = body, False
+        self.epoch, self.committed, self.t = body, False, min(self.t, body["first"] - 1)
 
     def take_schedule(self, _):
         """One commitment an epoch."""
@@ -186,6 +188,7 @@ class Chain:
             need(free, f"a {source} with a load or a cost")
         self.t = t
         self.end = body["start"] + (self.epoch["seconds"] if self.epoch else 1)
+        self.reach = max(self.reach, self.end)
 
     def take_transfer(self, body):
         """What a house has spent stays spent."""
@@ -215,6 +218,7 @@ class Chain:
         need(self.epoch["first"] <= body["first"] <= body["last"], "a gap of no steps")
         need(body["why"] in ("witness", "meters", "failover", "fork"), "the cause is unknown")
         self.gap, self.t = [body["first"], body["last"]], max(self.t, body["last"])
+        self.reach = max(self.reach, (body["last"] + 1) * self.epoch["seconds"])
 
     def take_resume(self, body):
         """What they may have cost; null has no epsilon of its own."""

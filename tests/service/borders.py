@@ -153,9 +153,11 @@ class Street:
         first = service.begins // service.seconds
         roster, horizon = roster_digest(service), service.policy.horizon
         digest = first_state(service).digest
+        head = self._next()
+        stated["seq"] = head.seq
         epoch = EpochRecord(digest, first, horizon, service.seconds, roster, False, **stated)
         epochs = (*self.standing.epochs, epoch)
-        self.standing = replace(self.standing, epoch=epoch, epochs=epochs, head=self._next())
+        self.standing = replace(self.standing, epoch=epoch, epochs=epochs, head=head)
         return 0.0 if found is None else found.leakage
 
     def publish(self, service: ZoneService, steps: Sequence[int]) -> None:

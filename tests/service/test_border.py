@@ -245,7 +245,7 @@ def test_an_epoch_of_before_ends_as_it_began_and_is_followed(tmp_path: Path) -> 
     legacy = replace(alone, promise=None)  # writes the record as it was written then
     epoch(tmp_path, legacy, 12)
     written = {"digest", "first", "horizon", "seconds", "roster", "exact"}
-    assert set(bodies(tmp_path)[0]) - {"together"} == written
+    assert set(bodies(tmp_path)[0]) - {"together", "houses"} == written
     deployment = replace(
         load_deployment(tmp_path / "service.toml"), ledger=str(tmp_path / "ledger.db")
     )
@@ -507,7 +507,8 @@ def test_steps_lost_after_an_epoch_was_set_aside_are_counted(tmp_path: Path) -> 
     t = found.last_t
     lost = replace(found, booked=(ResumeRecord(t + 1, t + 22, 3.4, 0.0, found.head.seq),))
     (own,) = lost.epochs
-    aside = replace(lost, epochs=(replace(own, first=own.first + 12, digest="0" * 64), own))
+    before = replace(own, first=own.first + 12, digest="0" * 64, seq=own.seq - 1)
+    aside = replace(lost, epochs=(before, own))
     after = zone(tmp_path, BEGINS + DAY, *SLOW, promising(4.0))
     assert border(after, aside) == border(after, lost)
 
@@ -544,7 +545,7 @@ def test_what_a_house_brings_along_comes_in(tmp_path: Path) -> None:
 
 def test_the_figure_that_is_asked_for_is_enough(tmp_path: Path) -> None:
     epoch(tmp_path, zone(tmp_path, BEGINS, STEP), 1)
-    after, found = zone(tmp_path, BEGINS + HOUR), standing(tmp_path)
+    after, found = zone(tmp_path, BEGINS + 2 * HOUR), standing(tmp_path)
     for lost in (205.5110, 205.5113, 205.5116, 205.5119, 1234.5672):
         told = replace(found, releases=(stating(found.releases[0], epsilon_any=lost),))
         told = replace(told, releases=(replace(told.releases[0], start=BEGINS + HOUR),))

@@ -18,7 +18,6 @@ from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import Record
 from hushgrid.service.ledger.sidecar import sidecar_path
-from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move
 from tests.service.batch.batches import write
@@ -122,26 +121,53 @@ def test_a_witness_that_cannot_be_marked_is_refused(
     world.judge()
 
 
-def test_a_batch_asks_the_meter_store_of_the_service(tmp_path: Path) -> None:
-    world = World(service(tmp_path, mode="production"))
-    world.play(lambda world: world.whole(2))
-    copy = save(world.made, "copy")
-    world.play(lambda world: world.whole(3))
-    put_back(world.made, copy, "witness", "small")
+def batch(world: World, first: int, end: int) -> None:
+    """Publish the intervals from `first` to before `end` from a file of readings."""
     meters = world.made.zones[0].meters
     rows = [
         (meter, t * QUARTER, QUARTER, wh(h, t))
         for t in range(FIRST, FIRST + 5)
         for h, meter in enumerate(meters)
     ]
-    file = write(tmp_path / "readings" / "a.parquet", rows)
-    job = Job(world.made, (str(file),), FIRST * QUARTER, (FIRST + 5) * QUARTER)
+    file = write(Path(world.made.ledger).parent / "readings" / "a.parquet", rows)
+    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER)
     with engine_at("duckdb") as engine:
         run(job, engine, world)  # type: ignore[arg-type]
+
+
+def test_a_batch_asks_the_meter_store_of_the_service(tmp_path: Path) -> None:
+    world = World(service(tmp_path, mode="production"))
+    world.play(lambda world: world.whole(2))
+    copy = save(world.made, "copy")
+    world.play(lambda world: world.whole(3))
+    put_back(world.made, copy, "witness", "small")
+    batch(world, FIRST, FIRST + 5)
     standing = world.standing()
     assert standing.gap is not None
     assert (standing.gap.first, standing.gap.last) == (FIRST + 2, FIRST + 4)
     assert [one.t for one in standing.releases] == [FIRST, FIRST + 1]
+
+
+@pytest.mark.parametrize("before", ["served", "by batch", "begun"])
+def test_what_a_batch_published_is_not_published_again(tmp_path: Path, before: str) -> None:
+    """The meter store is the second witness of a batch too, whoever published before it."""
+    world = World(service(tmp_path, mode="production"))
+    done = FIRST if before == "begun" else FIRST + 2
+    if before == "by batch":
+        world.ahead(2)
+        batch(world, FIRST, done)
+    else:
+        world.play(lambda world: world.whole(done - FIRST))
+    copy = save(world.made, "copy")
+    world.ahead(FIRST + 5 - world.t)
+    batch(world, done, FIRST + 5)
+    assert len(world.releases()) == 5
+    put_back(world.made, copy, "witness", "small")
+    batch(world, done, FIRST + 5)
+    standing = world.standing()
+    assert [one.t for one in standing.releases] == list(range(FIRST, done))
+    assert standing.gap is not None
+    assert (standing.gap.first, standing.gap.last) == (done, FIRST + 4)
 
 
 def test_new_terms_with_another_roster_ask_the_meter_store(tmp_path: Path) -> None:
@@ -281,16 +307,20 @@ def test_an_epoch_of_shorter_steps_begins_after_what_is_published_or_lost(
         World(later, world.t).play(lambda _: iter(()), new_epoch=True)
 
 
-def test_a_refused_new_epoch_leaves_the_roster_of_the_meter_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lost", [["witness"], ["witness", "meters"]], ids=["there", "on a new disk"]
+)
+def test_a_refused_new_epoch_leaves_the_meter_store_as_it_is(
+    tmp_path: Path, lost: list[str]
+) -> None:
     world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
     copy = save(world.made, "copy")
     world.play(lambda world: world.whole(2))
-    put_back(world.made, copy, "witness")
+    put_back(world.made, copy, *lost)
     new = replace(world.made, zones=(zone("elm", 3, begins=(world.t + 1) * QUARTER),))
     with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
         World(new, world.t).play(lambda _: iter(()), new_epoch=True)
-    with open_meters(world.made.meters) as meters:
-        one = world.made.zones[0]
-        meters.open_zone(one.id, one.meters, one.seconds)
     resume_zones(world.made, None, world.time)
+    world.play(lambda world: world.whole(1))
+    assert world.standing().releases[-1].source == "readings"

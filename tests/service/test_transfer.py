@@ -29,7 +29,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import Record
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
-from hushgrid.service.readiness import from_ledger
+from hushgrid.service.readiness import from_ledger, refusals
 from hushgrid.service.transfer import move, spent_by
 from tests import bodies
 from tests.bodies import transfer
@@ -37,6 +37,7 @@ from tests.service.faults import FIRST, QUARTER, World, service, zone
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
+from tests.service.test_lost_ends import put_back, save
 
 STEPS = 3
 
@@ -447,3 +448,87 @@ def test_a_short_epoch_does_not_forget_what_a_house_brought(tmp_path: Path) -> N
     over = budget(elm, terms_of(replace(second, budget=9.9)))
     assert over.status == "failed"
     assert "and 9 from before" in over.text
+
+
+def lost_epoch(world: World) -> Deployment:
+    """The service with the terms of an epoch of other noise that may have begun."""
+    at, policy = world.t * QUARTER, Policy(50.0, horizon=96)
+    return replace(world.made, zones=(zone("elm", begins=at, policy=policy), world.made.zones[1]))
+
+
+@pytest.mark.parametrize("how", ["lost epoch", "known cost"])
+def test_what_a_gap_is_booked_with_is_carried_under_gaussian_noise(
+    tmp_path: Path, how: str
+) -> None:
+    """Releases of other terms may be lost in it: the steps of the present ones say nothing."""
+    policy = Policy(epsilon=1.0, horizon=20, schedule=Gaussian(24.0, 1e-6))
+    world = World(service(tmp_path, zone("elm", policy=policy), zone("oak", 3)))
+    world.play(lambda world: world.whole(2))
+    known = {"least": 200.0} if how == "known cost" else {}
+    with open_store(world.made.ledger) as store:
+        key = load(world.made.key)
+        with Ledger.open(store, "elm", key, "simulation", world.time) as ledger:
+            ledger.append("gap", bodies.gap(world.t, world.t + 1, "fork", **known))
+            other = None if known else lost_epoch(world).zones[0]
+            book(world.made.zones[0], ledger, other)
+    world.ahead(3)
+    with pytest.raises(LedgerError, match="a booked gap states no epsilon"):
+        moved(world)
+    assert transfers(world) == []
+
+
+def lose_the_transfer(world: World) -> None:
+    """A transfer, and a copy of the ledger from before it put back on a new disk."""
+    copy = save(world.made, "copy")
+    moved(world)
+    put_back(world.made, copy, "witness", "small")
+
+
+def test_a_transfer_that_is_lost_is_asked_for_again(world: World) -> None:
+    lose_the_transfer(world)
+    again = new_terms(world, ELM, OAK, world.t)
+    with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
+        again.play(lambda again: again.whole(1), new_epoch=True)
+    assert all(len(world.standing(name).epochs) == 1 for name in ("elm", "oak"))
+    problems, _ = refusals(again.made, new_epoch=True)
+    assert any("house 4 of zone 'oak' was in zone 'elm'" in one for one in problems)
+    moved(world)
+    carried: list[float] = []
+
+    def story(again: World) -> Iterator[None]:
+        carried.append(spent(again))
+        yield
+
+    again.play(story, new_epoch=True)
+    assert carried == [pytest.approx(0.5 * STEPS)]
+
+
+def test_a_house_that_was_in_no_zone_for_an_epoch_is_still_known(world: World) -> None:
+    alone = new_terms(world, ELM, ("oak-0", "oak-1", "oak-2"), world.t)
+    alone.play(lambda world: world.whole(1), new_epoch=True)
+    again = new_terms(alone, ELM, OAK, alone.t)
+    with pytest.raises(LedgerError, match="no transfer is on record"):
+        again.play(lambda world: world.whole(1), new_epoch=True)
+    back = new_terms(alone, ("elm-0", "elm-1", "elm-2", "elm-3"), OAK[:3], alone.t)
+    back.play(lambda _: iter(()), new_epoch=True)
+    moved(back)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    assert again.standing("oak").transfers[-1].epsilon >= 0.5 * STEPS
+
+
+def test_a_roster_that_published_nothing_is_corrected_without_a_transfer(world: World) -> None:
+    wrong = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3", "new"), OAK[:3], world.t + 2)
+    wrong.play(lambda _: iter(()), new_epoch=True)
+    right = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t + 2)
+    right.play(lambda _: iter(()), new_epoch=True)
+    assert [len(world.standing(name).epochs) for name in ("elm", "oak")] == [3, 3]
+
+
+def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -> None:
+    """Its first epoch needs no flag."""
+    ash = replace(zone("ash", 1, begins=world.t * QUARTER), meters=("elm-1",))
+    made = World(service(world.made.key.parent, ash), world.t)
+    with pytest.raises(LedgerError, match=r"house 1 of zone 'ash' was in zone 'elm'"):
+        made.play(lambda _: iter(()))
+    with open_store(made.made.ledger, create=False) as store:
+        assert store.zones() == ("elm", "oak")

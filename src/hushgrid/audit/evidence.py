@@ -187,7 +187,7 @@ class LostSteps:
 
     Attributes:
         place: Record that books or notes them.
-        first: First step, counted over all epochs.
+        first: First step, in the numbers of its epoch's records.
         last: Last step.
         epsilon: Loss booked for them, or None while unbooked.
         seconds: Length of a step [s], where it is on record.

@@ -24,7 +24,14 @@ from hushgrid.audit.bounds import (
     p_similar_noise,
     p_small_noise,
 )
-from hushgrid.audit.evidence import ArrivedHouse, Evidence, RecordedEpoch, RecordedRelease, Terms
+from hushgrid.audit.evidence import (
+    ArrivedHouse,
+    Evidence,
+    LostSteps,
+    RecordedEpoch,
+    RecordedRelease,
+    Terms,
+)
 from hushgrid.errors import HorizonError, HushgridError
 from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
@@ -565,9 +572,9 @@ def budget(
         The check.
     """
     models = {digest: one.charged for digest, one in (digests or {}).items()}
-    spent = [
+    spent = [  # by time: steps of different length are numbered differently
         (
-            epoch.first + entry.step - 1,
+            (epoch.first + entry.step - 1) * (epoch.seconds or 1),
             entry.epsilon,
             entry.place,
             (entry.carried, models.get(epoch.digest, 0.0)),
@@ -577,9 +584,10 @@ def budget(
         if entry.source == "readings" and math.isfinite(entry.epsilon)
     ]
     for one in evidence.gaps:
-        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        epoch = _epoch_of(evidence, one)
         if epoch is not None and one.epsilon is not None and math.isfinite(one.epsilon):
-            spent.append((one.last, one.epsilon, one.place, (0.0, models.get(epoch.digest, 0.0))))
+            at = one.last * (epoch.seconds or 1)
+            spent.append((at, one.epsilon, one.place, (0.0, models.get(epoch.digest, 0.0))))
     spent.sort()
     if (restart := _restart(evidence, digests or {})) is not None:
         return restart
@@ -598,10 +606,12 @@ def budget(
             return Check("budget", "not_checked", f"{text} needs --config.")
         return Check("budget", "passed", f"{text} no budget is set.")
     start, running = 0, Fraction()
+    seconds = evidence.epochs[-1].seconds if evidence.epochs else None
+    horizon = terms.policy.horizon * (seconds or 1)
     lost = {one.place for one in evidence.gaps}  # the most they can have cost: perhaps above it
     for n, (t, epsilon, place, before) in enumerate(spent):
         running += Fraction(epsilon)
-        while spent[start][0] <= t - terms.policy.horizon:
+        while spent[start][0] <= t - horizon:
             running -= Fraction(spent[start][1])
             start += 1
         if place not in lost and Spent(running).add(*before).exceeds(terms.budget):
@@ -761,10 +771,15 @@ def _unbounded_release(evidence: Evidence, digests: Mapping[str, Terms]) -> Chec
     return None
 
 
+def _epoch_of(evidence: Evidence, gap: LostSteps) -> RecordedEpoch | None:
+    """The last epoch that was recorded before a gap."""
+    return next((one for one in reversed(evidence.epochs) if one.place < gap.place), None)
+
+
 def _unbooked(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
     """A gap for which less is booked than its steps may have cost within the budget."""
     for one in evidence.gaps:
-        epoch = next((e for e in reversed(evidence.epochs) if e.first <= one.first), None)
+        epoch = _epoch_of(evidence, one)
         terms = digests.get(epoch.digest) if epoch else None
         if epoch is None or terms is None or one.epsilon is None or math.isinf(one.epsilon):
             continue
@@ -798,6 +813,7 @@ def _restart(evidence: Evidence, digests: Mapping[str, Terms]) -> Check | None:
         inside = after.first < before.first + before.horizon
         one, other = digests.get(before.digest), digests.get(after.digest)
         same = before.digest == after.digest or (one is not None and one is other)
+        same = same and before.seconds == after.seconds
         if same and inside and before.entries and after.entries:
             text = (
                 f"Record {after.place} opens an epoch of the same terms at step {after.first},"

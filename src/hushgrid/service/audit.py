@@ -283,7 +283,7 @@ def _chain(report: ChainReport, with_key: bool, with_heads: bool) -> Check:
 def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -> Evidence:
     """The evidence of a zone's records, whether or not its chain is valid."""
     epochs: list[dict[str, Any]] = []
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()  # steps with their length [s]
     mode, repeated = "simulation", None
     charges: list[tuple[int, float]] = []
     gaps: list[LostSteps] = []
@@ -312,16 +312,17 @@ def _evidence(zone: str, records: Sequence[Record], places: Mapping[int, int]) -
             elif record.kind == "schedule" and epochs:
                 epochs[-1] |= {"schedule": body["digest"], "committed": body["steps"]}
             elif record.kind == "release":
-                if body["t"] in seen and repeated is None:
+                step = (int(body["t"]), epochs[-1]["seconds"] if epochs else 0)
+                if step in seen and repeated is None:
                     repeated = place
-                elif body["t"] not in seen and epochs:
+                elif step not in seen and epochs:
                     own = epochs[-1]
                     came = moved.at(int(body["start"]), own["seconds"])
                     own["came"] = own["came"] if own["entries"] else came
                     own["entries"].append(
                         _entry(record, place, own["first"], brought.at(int(body["start"]), epochs))
                     )
-                seen.add(body["t"])
+                seen.add(step)
             elif record.kind == "charge":
                 charges.append((place, float(body["epsilon"])))
             elif record.kind == "transfer":

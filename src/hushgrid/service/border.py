@@ -116,7 +116,7 @@ def border(
     moved = any(one.direction == "in" for one in standing.moved.values())
     if promised is None and all(one.epoch.interval is None for one in past):
         return None
-    if not (past or moved) or service.begins // service.seconds <= standing.last_t:
+    if not (past or moved) or service.begins < standing.reach:
         return None  # nothing to add to, or refused for that
     if spans is None:
         spans = known(service, standing)
@@ -225,12 +225,17 @@ def _past_epochs(standing: LedgerState) -> list[_PastEpoch]:
     what is on record from then on is not of that one, wherever it begins.
     """
     found: list[_PastEpoch] = []
+    published: dict[int, list[ReleaseRecord]] = {}
+    lost: dict[int, list[ResumeRecord]] = {}
+    for one in standing.releases:
+        if one.source == "readings":
+            published.setdefault(standing.epoch_of(one).seq, []).append(one)
+    for gap in standing.booked:
+        lost.setdefault(standing.epoch_of(gap).seq, []).append(gap)
     for i, epoch in enumerate(standing.epochs):
-        until = min((one.first for one in standing.epochs[i + 1 :]), default=math.inf)
-        steps = [one for one in standing.releases if epoch.first <= one.t < until]
-        releases = [one for one in steps if one.source == "readings"]
-        gaps = [one for one in standing.booked if epoch.first <= one.first < until]
-        end = int(min(epoch.first + epoch.horizon, until))
+        releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
+        later = [one.first * one.seconds // epoch.seconds for one in standing.epochs[i + 1 :]]
+        end = min([epoch.first + epoch.horizon, *later])
         if releases or gaps or (epoch.interval is not None and end > epoch.first):
             found.append(_PastEpoch(i, epoch, releases, gaps, end))
     return found

@@ -29,8 +29,8 @@ from hushgrid.mechanism.noise import Noise, Stepwise
 from hushgrid.mechanism.release import Mode, PreparedNoise, State, prepare, step, with_added_loss
 from hushgrid.model.zone import public_rate
 from hushgrid.service.border import opening, zone_as_begun
-from hushgrid.service.epoch import begin
-from hushgrid.service.gaps import book, held_back, note_loss, try_zone
+from hushgrid.service.epoch import begin, check_moves
+from hushgrid.service.gaps import book, held_back, note_loss
 from hushgrid.service.ledger.chain import Fold
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord, TransferRecord
@@ -339,8 +339,9 @@ class Curator:
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
-                try_zone(service, meters)
                 note_loss(service, ledger, meters, now)
+            if new_epoch:
+                check_moves([service], store, key, new_epoch=True)
             epoch = ledger.standing.epoch
             if epoch is None and not new_epoch:  # before an epoch is on record that it contradicts
                 meters.open_zone(service.id, service.meters, service.seconds)
@@ -378,7 +379,8 @@ class Curator:
 
         Or with the first in which a house has its reading: the service ran when it began. Which
         houses those are, and incomplete readings, play no part. `known` [UTC epoch s]: where it
-        begins, if the caller knows.
+        begins, if the caller knows. The intervals before are not closed here but with the first
+        that is published: what the meter store has closed of an epoch was to be published.
         """
         if self._ledger.standing.current:
             return
@@ -389,12 +391,11 @@ class Curator:
                 begins = start
         begins = begins if known is None else min(begins, max(known, first))
         if begins > first:
-            self._leave_out((begins - first) // seconds)
+            self._pass_over((begins - first) // seconds)
 
     def _skip_gaps(self) -> None:
         """Steps that may have been published and lost are not published."""
-        for gap in self._ledger.standing.gaps:
-            self.leave_out_until(self.start_of(gap.last + 1))
+        self.leave_out_until(self.start_of(self._ledger.standing.done + 1))
 
     def _resume(self) -> None:
         """Book the gap, since the operator asked for it, and go on with readings."""
@@ -581,6 +582,9 @@ class Curator:
     def _leave_out(self, steps: int) -> None:
         """Close intervals that passed while no curator ran; they get no release."""
         self._meters.close(self.service.id, self.start_of(self.t + steps - 1))
+        self._pass_over(steps)
+
+    def _pass_over(self, steps: int) -> None:
         self._replay.reach(self.t + steps)
         self._draws = self._drawn()
 
@@ -623,7 +627,8 @@ def status_of(zone: ZoneService, standing: LedgerState | None, now: float) -> St
     missing = last.counts.get("missing") if last else None  # in records of earlier versions
     state = _state(zone, standing, spent, now)
     counted = standing.epoch.leakage if standing.epoch else None
-    return Status(zone.id, standing.last_t, spent.total, left, missing, state, leakage=counted)
+    t = standing.done if standing.releases else 0
+    return Status(zone.id, t, spent.total, left, missing, state, leakage=counted)
 
 
 def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -> str:
@@ -633,14 +638,13 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
     if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
         return "not begun"
     first = standing.epoch.first if standing.epoch else 1
-    t = max(standing.last_t, first - 1) + 1
-    due = (t + 1) * zone.seconds + zone.grace
+    due = (standing.done + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:
         return "behind"
     last = standing.releases[-1]
     ends = first + (standing.epoch.horizon if standing.epoch else 0)
     costs = [one.epsilon for one in standing.current if one.source == "readings"]
     next_cost = costs[-1] if costs else zone.policy.epsilon
-    if last.source == "forecast" and last.t < ends and spent.fits(next_cost, zone.budget):
+    if last.source == "forecast" and standing.done < ends and spent.fits(next_cost, zone.budget):
         return "no readings"  # neither horizon nor budget are the reason
     return _STATES[last.source]

@@ -8,13 +8,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hushgrid.errors import LedgerError, MeterError, MeterRetryError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.release import State, init, with_recorded_digest
-from hushgrid.service.ledger.records import ChargeRecord, EpochRecord, LedgerState, ScheduleRecord
+from hushgrid.service.ledger.ports import LedgerStore
+from hushgrid.service.ledger.records import (
+    HOUSE_DIGITS,
+    ChargeRecord,
+    EpochRecord,
+    LedgerState,
+    ScheduleRecord,
+    TransferRecord,
+)
 from hushgrid.service.ledger.writer import Ledger, Signer
 from hushgrid.service.meters.ports import IntervalSource
 
@@ -36,7 +44,7 @@ def house_names(key: Signer, meters: Iterable[str]) -> Iterator[str]:
     """
     secret = bytes.fromhex(key.sign(_PURPOSE))
     for meter in meters:
-        yield hmac.new(secret, f"house\n{meter}".encode(), hashlib.sha256).hexdigest()[:32]
+        yield hmac.digest(secret, f"house\n{meter}".encode(), "sha256").hex()[:32]
 
 
 def begin(
@@ -57,17 +65,22 @@ def begin(
         new_epoch: Begin a new epoch whether or not there is one.
         stated: Fields of a new epoch's record about leakage.
     """
-    check_all_here(service, ledger.standing, key)
-    if new_epoch:  # first, since it is refused while the old epoch has readings open
-        check_new(service, ledger.standing)
-        _new_roster(service, meters)
     standing = ledger.standing
+    check_all_here(service, standing, key)
     if standing.epoch is not None and not new_epoch:
         check_same(service, standing)
         if standing.schedule is None:
             _commit(service, ledger)
         return
-    ledger.write(epoch_record(service, first_state(service).digest, **(stated or {})))
+    names = "".join(sorted(name[:HOUSE_DIGITS] for name in house_names(key, service.meters)))
+    digest = first_state(service).digest
+    entry = epoch_record(service, digest, **(stated or {}), houses=names)
+    if new_epoch:
+        check_new(service, standing)
+        ledger.check(entry)
+        # after all checks: it cannot be undone. Refused while the old epoch has readings open
+        _new_roster(service, meters)
+    ledger.write(entry)
     _charge(service, ledger)
     _commit(service, ledger)
 
@@ -117,6 +130,66 @@ def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> 
             )
 
 
+def check_moves(
+    zones: Sequence[ZoneService], store: LedgerStore, key: Signer, *, new_epoch: bool
+) -> None:
+    """Refuse a roster with a house of another zone whose spending has not come along.
+
+    A house that an epoch of another zone in the ledger has, and the last epoch of its own zone has
+    not, needs a transfer on record. Epochs that published nothing have no part in it. Those of
+    earlier versions do not name their houses.
+
+    Args:
+        zones: The zones as they are to run.
+        store: The ledger; it is only read.
+        key: The service's signing key, for the names of houses.
+        new_epoch: All zones begin a new epoch; False: only those without any.
+
+    Raises:
+        LedgerError: The transfer was never made, or its records are lost.
+    """
+    new = [one for one in zones if new_epoch or store.head(one.id) is None]
+    known, gained = {one.id: _past(store, one.id) for one in new}, dict[str, dict[str, int]]()
+    for zone in new:
+        last, names = known[zone.id].last, enumerate(house_names(key, zone.meters), 1)
+        gained[zone.id] = {name: n for n, name in names if name[:HOUSE_DIGITS] not in last}
+    for other in store.zones() if any(gained.values()) else ():
+        there = (known.get(other) or _past(store, other)).houses
+        for zone in new:
+            came = known[zone.id].came
+            for name, n in gained[zone.id].items() if other != zone.id else ():
+                if name[:HOUSE_DIGITS] in there and name not in came:
+                    raise LedgerError(
+                        f"house {n} of zone {zone.id!r} was in zone {other!r}, and no transfer is"
+                        " on record: what it has spent there would be forgotten. Run hushgrid"
+                        " ledger transfer while it is in that roster (begin an epoch with it there"
+                        " where it no longer is); if that was done and its records are lost, run"
+                        " the same hushgrid ledger transfer again."
+                    )
+
+
+class _Past(NamedTuple):
+    """Houses of a zone's epochs that published something, and those that came and did not leave."""
+
+    houses: frozenset[str]
+    last: frozenset[str]  # of the last of these epochs
+    came: set[str]
+
+
+def _past(store: LedgerStore, zone: str) -> _Past:
+    houses = last = present = frozenset[str]()
+    came = set[str]()
+    for record in store.records(zone):
+        if record.kind == "epoch":
+            present = EpochRecord.from_record(record).house_names
+        elif record.kind == "transfer":
+            moved = TransferRecord.from_record(record)
+            (came.add if moved.direction == "in" else came.discard)(moved.house)
+        elif record.kind in ("release", "gap", "charge") and last is not present:
+            last, houses = present, houses | present
+    return _Past(houses, last, came)
+
+
 def check_same(service: ZoneService, standing: LedgerState) -> None:
     """Refuse terms that are not those of the present epoch.
 
@@ -144,8 +217,6 @@ def check_same(service: ZoneService, standing: LedgerState) -> None:
 def check_new(service: ZoneService, standing: LedgerState) -> None:
     """Refuse a new epoch that begins before the end of what is published; changes nothing.
 
-    Steps of different length are compared by their time.
-
     Args:
         service: The zone with the new epoch's terms.
         standing: Its ledger state.
@@ -159,20 +230,11 @@ def check_new(service: ZoneService, standing: LedgerState) -> None:
             f"an epoch of zone {service.id!r} follows a gap (steps {standing.gap.first} to"
             f" {standing.gap.last}) that is not booked; run hushgrid resume first."
         )
-    first, last = service.begins // service.seconds, standing.last_t
-    if first <= last:
-        raise LedgerError(
-            f"begins of zone {service.id!r} is interval {first} but {last} is published;"
-            " give a later begins for the new epoch."
-        )
-    ends = [one.start + standing.epoch_of(one).seconds for one in standing.releases[-1:]]
-    for gap in standing.gaps:
-        own = [one.seconds for one in standing.epochs if one.first <= gap.first]
-        ends += [(gap.last + 1) * seconds for seconds in own[-1:]]
-    if service.begins < max(ends, default=0):
+    if service.begins < standing.reach:
         raise LedgerError(
             f"begins of zone {service.id!r} is {service.begins} but what is published or booked as"
-            f" lost reaches to {max(ends)}; give a later begins for the new epoch."
+            f" lost reaches to {standing.reach} (UTC epoch s); give a later begins for the new"
+            " epoch."
         )
 
 

@@ -12,14 +12,12 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid._numbers import sum_up
-from hushgrid.errors import HushgridError, LedgerError, LedgerHeldError, MeterError, MeterRetryError
+from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.border import as_begun, most_lost, together
 from hushgrid.service.epoch import check_same, first_state
@@ -66,8 +64,9 @@ def note_loss(
     epoch, before = standing.epoch, standing.gap
     if epoch is None or found.complete:
         return
-    known = max([standing.last_t, epoch.first - 1, *(one.last for one in standing.gaps)])
-    closed = 0 if meters is None else _closed(service, standing, meters)
+    known = standing.done
+    start = None if meters is None else meters.last_closed(service.id)
+    closed = 0 if start is None else start // epoch.seconds  # an interval closed to be published
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
@@ -111,48 +110,6 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
             f"the clock is behind the last release of zone {service.id!r}, and releases after it"
             " may be lost; set the clock of this machine."
         )
-
-
-def try_zone(service: ZoneService, meters: IntervalSource) -> None:
-    """Open the zone in the meter store, unless that holds it under other terms.
-
-    Args:
-        service: The zone.
-        meters: The meter store.
-
-    Raises:
-        MeterRetryError: The store cannot be reached now.
-    """
-    try:
-        meters.open_zone(service.id, service.meters, service.seconds)
-    except MeterRetryError:
-        raise
-    except MeterError:
-        return
-
-
-def _closed(service: ZoneService, standing: LedgerState, meters: IntervalSource) -> int:
-    """The last step whose interval was closed to be published; 0 where none was.
-
-    An epoch without a release on record has closed the intervals that passed before it began.
-    They have no readings; where one of its closed intervals has, or had, all of them count.
-    """
-    start, epoch = meters.last_closed(service.id), standing.epoch
-    if start is None or epoch is None:
-        return 0
-    last = start // epoch.seconds
-    if standing.current:
-        return last
-    for t in range(last, epoch.first - 1, -1):
-        try:
-            interval = meters.get(service.id, t * epoch.seconds)
-        except MeterRetryError:
-            raise
-        except HushgridError:  # deleted, which is done after a release, or of another roster
-            return last
-        if interval.missing < interval.houses:
-            return last
-    return 0
 
 
 def largest_loss(
@@ -249,8 +206,7 @@ def held_back(service: ZoneService, standing: LedgerState, t: int) -> bool:
     if not service.policy.schedule.adaptive:
         return False
     for one in standing.booked:
-        # no epoch begins within a gap: the last one begun before it is the gap's own
-        seconds = next(e.seconds for e in reversed(standing.epochs) if e.first <= one.first)
+        seconds = standing.epoch_of(one).seconds
         silent = t * service.seconds - (one.last + 1) * seconds
         if silent < (service.policy.schedule.shared_by - 1) * max(seconds, service.seconds):
             return True
@@ -389,28 +345,12 @@ def look_for_loss(
         ledger: Its ledger, open for writing.
         now: [UTC epoch s]
     """
-    with closed_intervals(deployment) as meters:
-        if meters is not None:
-            try_zone(service, meters)
-        note_loss(service, ledger, meters, now)
-
-
-@contextmanager
-def closed_intervals(deployment: Deployment) -> Iterator[IntervalSource | None]:
-    """The service's meter store, which knows the intervals that were closed.
-
-    Args:
-        deployment: The service.
-
-    Yields:
-        The store; None where it does not exist yet.
-    """
     path = file_of(deployment.meters)
     if path is not None and not path.exists() and not Path(deployment.meters).is_dir():
-        yield None
+        note_loss(service, ledger, None, now)
         return
     with open_meters(deployment.meters) as meters:
-        yield meters
+        note_loss(service, ledger, meters, now)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:

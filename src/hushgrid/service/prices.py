@@ -395,11 +395,11 @@ class Forecaster:
             return NOTHING
         with self._mutex:
             newest = releases[-1] if releases else None
-            if newest is None or newest.t < self._first:
+            if newest is None or newest.start < self._zone.begins:
                 return NOTHING
-            if self._last is None or self._last.t < newest.t:
-                seen = self._first - 1 if self._last is None else self._last.t
-                for one in _later(releases, seen):
+            if self._last is None or self._last.start < newest.start:
+                since = self._zone.begins if self._last is None else self._last.start + 1
+                for one in _from(releases, since):
                     self._fold(one, since=newest.t - RANGED)
                 ranges = {t: one for t, one in self._ranges.items() if t > newest.t - RANGED}
                 self._ranges = ranges
@@ -441,11 +441,11 @@ class Forecaster:
         return made
 
 
-def _later(releases: Sequence[ReleaseRecord], t: int) -> list[ReleaseRecord]:
-    """Releases after step t; searched from the end."""
+def _from(releases: Sequence[ReleaseRecord], since: int) -> list[ReleaseRecord]:
+    """Releases of intervals that start at `since` [UTC epoch s] or later; searched from the end."""
     found: list[ReleaseRecord] = []
     for one in reversed(releases):
-        if one.t <= t:
+        if one.start < since:
             break
         found.append(one)
     return found[::-1]
@@ -476,7 +476,7 @@ class History:
         self.zones = {zone.id: zone for zone in zones}
         self._releases: dict[str, list[ReleaseRecord]] = {zone: [] for zone in self.zones}
         self._watchers: list[tuple[ReleaseWatcher, bool]] = []
-        self._notified: dict[str, int] = {}  # the last step of a zone that was made here
+        self._notified: dict[str, int] = {}  # start of a zone's last interval made here [epoch s]
         self._mutex = threading.Lock()
 
     def fill(self, zone: str, releases: Sequence[ReleaseRecord], *, notified: bool = True) -> None:
@@ -491,7 +491,7 @@ class History:
         with self._mutex:
             self._releases[zone] = list(releases[-KEPT:])
             if notified and releases:
-                self._notified[zone] = releases[-1].t
+                self._notified[zone] = releases[-1].start
 
     def watch(self, watcher: ReleaseWatcher, *, own: bool = False) -> Callable[[], None]:
         """Call `watcher` with every new release; it must not block.
@@ -520,8 +520,9 @@ class History:
         A release that was only followed so far is sent to the subscribers of this process's own.
         """
         with self._mutex:
-            new, first = self._add(zone.id, release), release.t > self._notified.get(zone.id, 0)
-            self._notified[zone.id] = max(release.t, self._notified.get(zone.id, 0))
+            notified = self._notified.get(zone.id, 0)
+            new, first = self._add(zone.id, release), release.start > notified
+            self._notified[zone.id] = max(release.start, notified)
             some = [one for one, own in self._watchers if new or (own and first)]
         _notify(some, zone, release)
 
@@ -534,7 +535,7 @@ class History:
 
     def _add(self, zone: str, release: ReleaseRecord) -> bool:
         known = self._releases[zone]
-        if known and known[-1].t >= release.t:
+        if known and known[-1].start >= release.start:
             return False
         known.append(release)
         del known[:-KEPT]
@@ -556,9 +557,7 @@ class History:
 
     def at(self, zone: str, t: int) -> ReleaseRecord | None:
         """The release of step t; None where it is not kept."""
-        known = self._releases[zone]
-        place = bisect.bisect_left(known, t, key=lambda one: one.release.t)
-        return known[place] if place < len(known) and known[place].t == t else None
+        return next((one for one in reversed(self._releases[zone]) if one.t == t), None)
 
     def last(self, zone: str, number: int) -> list[ReleaseRecord]:
         """The newest releases, oldest first."""

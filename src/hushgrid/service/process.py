@@ -22,6 +22,7 @@ from hushgrid.service.access import open_clients
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
+from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Certificates, Loads, Operator
@@ -216,6 +217,8 @@ class Process:
 
     def open(self, now: float, new_epoch: bool) -> None:
         """Open every zone; raises the first error."""
+        with open_store(self.deployment.ledger) as store:
+            check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
         moves = {}
         for zone in self._zones:
             self._stack.callback(zone.close)

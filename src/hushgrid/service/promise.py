@@ -319,7 +319,7 @@ class Running(NamedTuple):
     @classmethod
     def beginning(cls, zone: ZoneService, standing: LedgerState) -> Running:
         """The epoch that would begin now, with what houses brought along before it."""
-        epoch = epoch_record(zone, first_state(zone).digest)
+        epoch = replace(epoch_record(zone, first_state(zone).digest), seq=standing.head.seq + 1)
         epochs = (*standing.epochs, epoch)
         return cls(zone, replace(standing, epoch=epoch, epochs=epochs), True)
 
@@ -402,8 +402,7 @@ def _next(standing: LedgerState) -> int:
     """The next step of the present epoch, in its own count; steps of gaps are not published."""
     if standing.epoch is None:
         return 1
-    last = max([standing.last_t, *(one.last for one in standing.gaps)])
-    return max(standing.epoch.step(last) + 1, 1)
+    return standing.epoch.step(standing.done) + 1
 
 
 def _lasting(zone: ZoneService, on: Running | None) -> str:

@@ -37,7 +37,7 @@ from hushgrid.service.access.store import CLIENTS
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
-from hushgrid.service.epoch import check_all_here, check_new, check_same
+from hushgrid.service.epoch import check_all_here, check_moves, check_new, check_same
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
@@ -249,6 +249,8 @@ def _ledger(
                     continue
                 running[zone.id] = _terms(zone, ledger, key, new_epoch)
                 moves[zone.id] = ledger.standing.transfers
+        if store is not None and key is not None:
+            check_moves(deployment.zones, store, key, new_epoch=new_epoch)
     check_arrived(moves)
 
 

@@ -221,8 +221,8 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
         return ()
     begins = epoch.first * epoch.seconds
     furthest = (steps - 1) * max(one.seconds for one in standing.epochs)
-    for one in reversed(standing.releases):
-        if one.t >= epoch.first or one.source != "readings":
+    for one in reversed(standing.releases[: len(standing.releases) - len(standing.current)]):
+        if one.source != "readings":
             continue
         if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
             break
@@ -233,7 +233,7 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
             lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
     moves: dict[int, float] = {}
     for epsilon, after in _brought(standing):
-        if after is not None and after.t < epoch.first:
+        if after is not None and after.seq < epoch.seq:
             longest = max(standing.epoch_of(after).seconds, epoch.seconds)
             ago = max(begins - after.start, 0) // longest + 1
             moves[ago] = max(moves.get(ago, 0.0), epsilon)
@@ -254,8 +254,8 @@ def brought_now(standing: LedgerState) -> float:
     Returns:
         The largest epsilon; 0 where no house came.
     """
-    first = standing.epoch.first if standing.epoch else 0
-    late = (e for e, after in _brought(standing) if after is None or after.t >= first)
+    seq = standing.epoch.seq if standing.epoch else 0
+    late = (e for e, after in _brought(standing) if after is None or after.seq > seq)
     return max(late, default=0.0)
 
 

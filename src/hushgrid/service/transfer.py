@@ -99,19 +99,17 @@ def _earlier(
     last = _end(standing, standing.releases[-1]) if standing.releases else 0
     reach = last - max(span, standing.longest)
     for one in standing.releases:
-        if one.t < epoch.first and one.seq > since and _end(standing, one) > reach:
+        if since < one.seq < epoch.seq and _end(standing, one) > reach:
             yield one
     for gap in standing.booked:
-        if gap.first < epoch.first and gap.seq > since and _end(standing, gap) > reach:
+        if since < gap.seq < epoch.seq and _end(standing, gap) > reach:
             yield gap
 
 
 def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
     """When a release's step or a gap ended [UTC epoch s]."""
-    if isinstance(one, ReleaseRecord):
-        return one.start + standing.epoch_of(one).seconds
-    # by the longest of the steps it may have had, so rather later than earlier
-    return (one.last + 1) * max(e.seconds for e in standing.epochs if e.first <= one.first)
+    seconds = standing.epoch_of(one).seconds
+    return one.start + seconds if isinstance(one, ReleaseRecord) else (one.last + 1) * seconds
 
 
 def takes_along(
@@ -131,20 +129,21 @@ def takes_along(
     """
     own, n = standing.moved.get(name), coupled(service, standing)
     came = [one for one in standing.transfers if one is own or (n > 1 and one.direction == "in")]
-    since, first = 0 if own is None else own.seq, service.begins // service.seconds
+    since, begun = 0 if own is None else own.seq, standing.epoch.seq if standing.epoch else 0
     releases = [one for one in standing.releases if one.seq > since]
     gaps = [one for one in standing.booked if one.seq > since]
-    lost = [(one.t, one.epsilon_any) for one in releases]
-    lost += [(gap.last, gap.epsilon) for gap in gaps]
+    lost = [(one.seq, one.t, one.epsilon_any) for one in releases]
+    lost += [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
     models = [*standing.charged.values()]
     brought = max((one.leakage for one in came), default=0.0)
-    early = sum_up([*models, brought, *(loss for t, loss in lost if t < first)])
-    late = [(t, (n == 1 and losses.get(t)) or loss) for t, loss in sorted(lost) if t >= first]
+    early = sum_up([*models, brought, *(loss for seq, _, loss in lost if seq < begun)])
+    late = sorted((t, loss) for seq, t, loss in lost if seq > begun)
+    late = [(t, (n == 1 and losses.get(t)) or loss) for t, loss in late]
     brought = max((one.total for one in came), default=0.0)
     ends = [_end(standing, one) for one in releases[-1:]]
     ends += [_end(standing, gap) for gap in gaps]
     return {
-        "total": n * sum_up([*models, brought, *(loss for _, loss in lost)]),
+        "total": n * sum_up([*models, brought, *(loss for _, _, loss in lost)]),
         "leakage": n * said_at_last(service, early, late),
         "last": max(ends or [one.last for one in came if one.last], default=None),
     }
@@ -159,16 +158,22 @@ def spent_by(service: ZoneService, standing: LedgerState, house: int) -> Cost:
         house: The house's place in the roster.
 
     Returns:
-        (epsilon, delta) of its releases and gaps.
+        (epsilon, delta) of its releases and gaps. A gap counts as it is booked; with Gaussian
+        noise the steps of a gap in which nothing else can be lost are composed with the releases.
     """
     state = Replay(service).follow(standing).state
-    steps = list(_steps(state, standing))
-    if not state.policy.schedule.per_release:
+    steps, gaps = list(_steps(state, standing)), list(standing.booked_now)
+    if state.policy.schedule.per_release:
+        lost, delta = sum_up(_loss(state, step, house) for step in steps), 0.0
+    else:
         delta = state.policy.schedule.delta
         events = [e for step in steps for e in _event(state, step.t, step.rates, step.record.scale)]
-        return Cost(compose([*events, *_lost(state, standing)], delta), delta)
-    gaps = [one.epsilon for one in standing.booked_now]
-    return Cost(sum_up([*(_loss(state, step, house) for step in steps), *gaps]))
+        for one in _own_gaps(state, standing):
+            events += _lost(state, standing, one)
+            gaps.remove(one)
+        lost = compose(events, delta)
+    epsilon = sum_up([lost, *(one.epsilon for one in gaps)])
+    return Cost(epsilon, min(sum_up([delta, *(one.delta for one in gaps)]), 1.0))
 
 
 def _losses(service: ZoneService, standing: LedgerState, house: int) -> dict[int, float]:
@@ -193,14 +198,25 @@ def _loss(state: State, step: _Step, house: int) -> float:
     return float(np.nextafter(sum_up(lost), np.inf)) if len(lost) > 1 else sum_up(lost)
 
 
-def _lost(state: State, standing: LedgerState) -> Iterator[Event]:
-    """Steps of booked gaps, as if each was published at the scale of the schedule."""
+def _own_gaps(state: State, standing: LedgerState) -> Iterator[ResumeRecord]:
+    """Gaps of the present epoch for which nothing but its own Gaussian steps is booked.
+
+    No other epoch may be lost in them (`together`), and no lost record is known (`least`).
+    """
+    for gap, booked in zip(standing.gaps, standing.booked, strict=False):
+        own = (None, math.inf, state.policy.schedule.delta, None)
+        found = (gap.least, booked.epsilon, booked.delta, booked.together)
+        if found == own and booked in standing.booked_now:
+            yield booked
+
+
+def _lost(state: State, standing: LedgerState, gap: ResumeRecord) -> Iterator[Event]:
+    """Steps of a booked gap, as if each was published at the scale of the schedule."""
     if standing.epoch is None:
         return
-    for gap in standing.booked_now:
-        first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
-        for t in range(first, min(last, state.policy.horizon) + 1):
-            yield from _event(state, t, (), state.scheduler.at(t).scale)
+    first, last = standing.epoch.step(gap.first), standing.epoch.step(gap.last)
+    for t in range(first, min(last, state.policy.horizon) + 1):
+        yield from _event(state, t, (), state.scheduler.at(t).scale)
 
 
 def _event(state: State, t: int, rates: Sequence[float], scale: float) -> Iterator[Event]:
@@ -321,9 +337,10 @@ def _leave(
     cost = spent_here(leaves, old.standing, house, name, span)
     if math.isinf(cost.epsilon):
         raise LedgerError(
-            f"what the house has spent in zone {leaves.id!r} has no bound: a release states no"
-            " epsilon (noise of another kind in an earlier epoch, or none). Transfer it once those"
-            " releases are older than the longest horizon of both zones."
+            f"what the house has spent in zone {leaves.id!r} has no bound: a release or a booked"
+            " gap states no epsilon (noise of another kind in an earlier epoch, none, or lost"
+            " releases of other terms than the present Gaussian ones). Transfer it in a later"
+            " epoch, once those are older than the longest horizon of both zones."
         )
     stated = takes_along(leaves, old.standing, name, _losses(leaves, old.standing, house))
     entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta), **stated)

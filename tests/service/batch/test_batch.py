@@ -343,7 +343,8 @@ def test_an_engine_that_dies_is_resumed_without_a_second_draw(
     (tmp_path / "whole").mkdir()
     whole = deployment(tmp_path / "whole", *zones)
     ran(job(whole, tmp_path / "rows", days=2), duckdb)
-    made = replace(whole, ledger=str(tmp_path / "broken.db"))
+    other = {"ledger": str(tmp_path / "broken.db"), "meters": str(tmp_path / "broken")}
+    made = replace(whole, **other)
     asked = job(made, tmp_path / "rows", days=2)
     with pytest.raises(BatchError, match=r"engine engine failed at readings from .* run the same"):
         ran(asked, Dying(duckdb, 4))  # roster, segments, a day, then

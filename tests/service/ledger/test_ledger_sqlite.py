@@ -44,7 +44,7 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
 def test_records_are_never_changed_or_removed(tmp_path: Path) -> None:
     write_story(tmp_path / "ledger.db")
     database = sqlite3.connect(tmp_path / "ledger.db")
-    for act in ("UPDATE records SET t = 99 WHERE t = 1", "DELETE FROM records"):
+    for act in ("UPDATE records SET t = 99 WHERE seq = 4", "DELETE FROM records"):
         with pytest.raises(sqlite3.IntegrityError, match="never"):
             database.execute(act)
     database.close()

@@ -8,7 +8,7 @@ same arguments.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -23,11 +23,13 @@ from hushgrid.service.batch.engines import BatchReadings, Engine, engine_errors,
 from hushgrid.service.batch.expression import BatchRoster, ImputedSums, roster_of
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator
-from hushgrid.service.gaps import closed_intervals
+from hushgrid.service.epoch import check_moves
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
+from hushgrid.service.meters import open_meters
 from hushgrid.service.meters.ports import Expected as EachHouse
+from hushgrid.service.meters.ports import IntervalSource
 from hushgrid.service.transfer import check_arrived
 
 _NOTHING = dict.fromkeys(expression.SUMS, 0)
@@ -220,23 +222,28 @@ class BatchReport:
 class SumsSource:
     """The curator's source of closed intervals: those that were aggregated last.
 
+    Rosters and closed intervals are kept in the service's meter store, as if the readings had come
+    there: its last closed interval is the second witness of what was published.
+
     Args:
-        closed: Start of the last interval that the service's meter store closed, by zone [epoch s].
+        meters: The service's meter store.
     """
 
-    def __init__(self, closed: Mapping[str, int | None]) -> None:
+    def __init__(self, meters: IntervalSource) -> None:
         self._sums: dict[tuple[str, int], Sums] = {}
-        self._closed = closed
+        self._meters = meters
 
     def fill(self, made: Aggregated) -> None:
         """Replace the sums by newly aggregated ones."""
         self._sums = made.sums
 
     def open_zone(self, zone: str, meters: Sequence[str], interval: int) -> None:
-        """The roster is the aggregation's."""
+        """Fix a zone's roster and interval length [s] in the meter store."""
+        self._meters.open_zone(zone, meters, interval)
 
     def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
-        """The roster is the aggregation's."""
+        """Start a new epoch with another roster at `begins` [epoch s] in the meter store."""
+        self._meters.reopen(zone, meters, interval, begins)
 
     def get(self, zone: str, start: int) -> Sums:
         """The sums of an interval."""
@@ -247,14 +254,12 @@ class SumsSource:
         return self._sums[zone, start]
 
     def close(self, zone: str, start: int) -> None:
-        """Does nothing: no readings are received."""
+        """Close an interval and all before it in the meter store, durably."""
+        self._meters.close(zone, start)
 
     def last_closed(self, zone: str) -> int | None:
-        """Start of the last interval that the service's meter store closed [epoch s].
-
-        The files of a batch say nothing about what was published.
-        """
-        return self._closed.get(zone)
+        """Start of the last interval that the meter store closed [epoch s]."""
+        return self._meters.last_closed(zone)
 
     def open_intervals(self, zone: str) -> tuple[int, ...]:
         """None: no readings are received."""
@@ -262,7 +267,7 @@ class SumsSource:
         return ()
 
     def purge(self, zone: str, before: int) -> int:
-        """Nothing is kept."""
+        """Nothing: what the meter store has received is for the service to delete."""
         del zone, before
         return 0
 
@@ -382,14 +387,13 @@ def _curators(
 ) -> Iterator[tuple[list[Curator], SumsSource]]:
     """All zones open and locked, on one store."""
     deployment = job.deployment
-    with closed_intervals(deployment) as meters:
-        known = {} if meters is None else {one.id: meters.last_closed(one.id) for one in chosen}
-    source = SumsSource(known)
     now = float(job.first) if deployment.mode == "simulation" else clock.now()
     key = load(deployment.key)
     with ExitStack() as stack:
+        source = SumsSource(stack.enter_context(open_meters(deployment.meters)))
         store = stack.enter_context(open_store(deployment.ledger))
         witnesses = stack.enter_context(open_witnesses(deployment))
+        check_moves(chosen, store, key, new_epoch=job.new_epoch)
         yield (
             [
                 stack.enter_context(

@@ -27,7 +27,7 @@ from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.clock import Clock
 from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, plan, session_url
 from hushgrid.service.curator import Curator, Status, status_of
-from hushgrid.service.epoch import check_all_here, check_same
+from hushgrid.service.epoch import check_all_here, check_moves, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
 from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
 from hushgrid.service.ledger.shared import SharedLedger
@@ -88,7 +88,8 @@ class LedgerFollower:
             try:
                 refold(store, zone, there)
                 gap = there.gaps[-1] if there.gaps else None
-                if gap and gap not in fold.gaps and place.last_t <= gap.last:
+                end = (gap.last + 1) * there.standing.epoch_of(gap).seconds if gap else 0
+                if gap and gap not in fold.gaps and place.reach <= end:
                     fold.clear()
                     refold(store, zone, fold)
                     anew.add(zone)
@@ -435,6 +436,8 @@ class SharedProcess(Process):
         for run in self._zones:
             self._stack.callback(run.close)
         self._put_back()
+        store = self._sharing.store
+        check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
         if new_epoch:
             self._begin_anew(now)
         self._follow(now)

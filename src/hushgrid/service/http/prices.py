@@ -165,22 +165,23 @@ def event(zone: ZoneService, release: ReleaseRecord) -> Event:
         release: the release.
 
     Returns:
-        t and the bytes.
+        start of the release's interval [UTC epoch s] and the bytes.
     """
     data = json.dumps(price(zone, release), separators=(",", ":"))
-    return release.t, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
+    return release.start, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
 
 
 def _missed(history: History, zone: str, after: int | None) -> tuple[list[bytes], int]:
-    """Return the events after a step, or the newest without one, and the newest step."""
+    """Return the events after a step, or the newest without one, and the newest one's start."""
     newest = history.newest(zone)
-    t = 0 if newest is None else newest.t
-    if after is not None and after > t:  # of another ledger: it would wait for ever
-        after = None
-    known = history.last(zone, 1 if after is None else AGAIN)
-    missed = [one for one in known if after is None or one.t > after]
+    sent = 0 if newest is None else newest.start
+    since = None if after is None else after * history.zones[zone].seconds
+    if since is not None and since > sent:  # of another ledger, or of shorter steps
+        since = None
+    known = history.last(zone, 1 if since is None else AGAIN)
+    missed = [one for one in known if since is None or one.start > since]
     texts = [event(history.zones[zone], one)[1] for one in missed]
-    return texts, missed[-1].t if missed else t
+    return texts, missed[-1].start if missed else sent
 
 
 def requested_zone(zone: str | None, zones: Iterable[str]) -> str:

@@ -45,8 +45,10 @@ class ChainPosition:
         head: The last record.
         epoch: The present epoch.
         schedule: The digest committed to in the present epoch.
-        last_t: The last step published or lost in a gap.
+        last_t: The last step published or lost in a gap; less than the present epoch's first
+            where that has neither.
         end: End of the last interval published [UTC epoch s].
+        reach: End of all that is published or lost in a gap [UTC epoch s].
         spent: (epsilon, delta) of each house that ever moved, when it last did.
         charged: What every house spent on models, by their digests.
         gap: The open gap: no release from readings until it is booked.
@@ -60,6 +62,7 @@ class ChainPosition:
     schedule: str | None = None
     last_t: int = 0
     end: int = 0  # [UTC epoch s] of the last interval published
+    reach: int = 0
     spent: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     charged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gap: GapRecord | None = None  # open: no release from readings until it is booked
@@ -133,12 +136,14 @@ def _check_link(place: ChainPosition | None, record: Record) -> None:
 
 def _epoch(place: ChainPosition, entry: EpochRecord) -> ChainPosition:
     _check_no_gap(place, "an epoch")
-    if entry.first <= place.last_t:
+    # by time; earlier versions compared step numbers, also of steps of different length
+    if entry.first * entry.seconds < place.reach and entry.first <= place.last_t:
         raise LedgerError(
-            f"epoch begins at step {entry.first} but step {place.last_t} of zone {place.zone!r}"
-            " is published; begin after it."
+            f"epoch begins at step {entry.first} of {entry.seconds} s but what is published of zone"
+            f" {place.zone!r} reaches to {place.reach}; begin after it."
         )
-    return replace(place, epoch=entry, schedule=None)
+    last_t = min(place.last_t, entry.first - 1)
+    return replace(place, epoch=entry, schedule=None, last_t=last_t)
 
 
 def _schedule(place: ChainPosition, entry: ScheduleRecord) -> ChainPosition:
@@ -168,8 +173,8 @@ def _release(place: ChainPosition, entry: ReleaseRecord) -> ChainPosition:
             f"step {entry.t} is a {entry.source} but has a load or a cost;"
             " only what comes from readings has them."
         )
-    seconds = place.epoch.seconds if place.epoch else 1
-    return replace(place, last_t=entry.t, end=entry.start + seconds)
+    end = entry.start + (place.epoch.seconds if place.epoch else 1)
+    return replace(place, last_t=entry.t, end=end, reach=max(place.reach, end))
 
 
 # no field beyond these: a release without readings has no optional ones
@@ -283,7 +288,8 @@ def _gap(place: ChainPosition, entry: GapRecord) -> ChainPosition:
             " steps of the present epoch, in order."
         )
     found = replace(entry, seq=before.seq) if before else entry
-    return replace(place, gap=found, last_t=max(place.last_t, entry.last))
+    reach = max(place.reach, (entry.last + 1) * place.epoch.seconds)
+    return replace(place, gap=found, last_t=max(place.last_t, entry.last), reach=reach)
 
 
 def _resume(place: ChainPosition, entry: ResumeRecord) -> ChainPosition:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -302,6 +302,11 @@ def _are_counts(value: Any) -> bool:
 
 
 _FORMAT = Rule(lambda v: v == FORMAT, FORMAT)
+HOUSE_DIGITS = 12
+_HOUSES = Rule(
+    lambda v: isinstance(v, str) and len(v) % HOUSE_DIGITS == 0 and is_hex(v, len(v)),
+    f"{HOUSE_DIGITS} small hexadecimal digits for each house",
+)
 _COUNTS = Rule(_are_counts, f"whole numbers named {', '.join(COUNTS)}")
 
 
@@ -379,6 +384,9 @@ class EpochRecord(LedgerEntry):
         accepted: The leakage that the operator accepted where this epoch takes its own steps or
             those of an earlier one above their promise.
         together: The most houses that move together under its models: their largest block.
+        houses: The first `HOUSE_DIGITS` digits of every house's name, sorted; the name is that of
+            a transfer.
+        seq: The number of its record.
     """
 
     kind = "epoch"
@@ -392,6 +400,14 @@ class EpochRecord(LedgerEntry):
     leakage: Annotated[float | None, optional(LOSS)] = None
     accepted: Annotated[float | None, optional(LOSS)] = None
     together: Annotated[int | None, optional(whole(1))] = None
+    houses: Annotated[str | None, optional(_HOUSES)] = None
+    seq: int = 0
+
+    @property
+    def house_names(self) -> frozenset[str]:
+        """The names of its houses; none in records of earlier versions."""
+        text, n = self.houses or "", HOUSE_DIGITS
+        return frozenset(text[at : at + n] for at in range(0, len(text), n))
 
     def step(self, t: int) -> int:
         """The mechanism's own number for the zone's step t."""
@@ -437,7 +453,7 @@ class ReleaseRecord(HasRelease, LedgerEntry):
     """A release as the ledger keeps it; its fields can be read here as well: `record.rate`.
 
     Attributes:
-        release: What is published. Its steps count over all epochs of the zone. A forecast or a
+        release: What is published; its steps are numbered as its epoch does. A forecast or a
             fallback has no load_hat, costs nothing, and a fallback has no digest either.
         source: What it is made from.
         start: When its interval began [UTC epoch s].
@@ -767,23 +783,45 @@ class LedgerState:
         """The releases of the present epoch, in order."""
         if self.epoch is None:
             return ()
-        after = bisect_left(self.releases, self.epoch.first, key=lambda one: one.release.t)
+        after = bisect_right(self.releases, self.epoch.seq, key=lambda one: one.seq)
         return self.releases[after:]
 
-    def epoch_of(self, one: ReleaseRecord) -> EpochRecord:
-        """The epoch a release was published in."""
-        before = [epoch for epoch in self.epochs if epoch.first <= one.t]
-        same = [epoch for epoch in before if epoch.digest == one.digest]
-        if not before:
-            raise LedgerError(f"step {one.t} of zone {self.zone!r} is in no epoch.")
-        return (same or before)[-1]
+    def epoch_of(self, one: ReleaseRecord | GapRecord | ResumeRecord) -> EpochRecord:
+        """The epoch of a record: the last one that was recorded before it.
+
+        Steps of different length are numbered differently, so numbers are compared within an epoch
+        only.
+        """
+        after = bisect_left(self.epochs, one.seq, key=lambda epoch: epoch.seq)
+        if not after:
+            raise LedgerError(f"record {one.seq} of zone {self.zone!r} is in no epoch.")
+        return self.epochs[after - 1]
+
+    @property
+    def done(self) -> int:
+        """The last step of the present epoch that is published or lost in a gap.
+
+        The step before its first where there is none.
+        """
+        epoch = self.epoch
+        if epoch is None:
+            return 0
+        lost = [one.last for one in self.gaps if one.seq > epoch.seq]
+        return max([epoch.first - 1, *(one.release.t for one in self.current[-1:]), *lost])
+
+    @property
+    def reach(self) -> int:
+        """End of all that is published or lost in a gap [UTC epoch s]; 0 before any."""
+        ends = [one.start + self.epoch_of(one).seconds for one in self.releases[-1:]]
+        ends += [(one.last + 1) * self.epoch_of(one).seconds for one in self.gaps]
+        return max(ends, default=0)
 
     @property
     def booked_now(self) -> tuple[ResumeRecord, ...]:
         """The gaps of the present epoch that are booked."""
         if self.epoch is None:
             return ()
-        return tuple(one for one in self.booked if one.first >= self.epoch.first)
+        return tuple(one for one in self.booked if one.seq > self.epoch.seq)
 
     @property
     def moved(self) -> Mapping[str, TransferRecord]:

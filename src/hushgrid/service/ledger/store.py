@@ -159,7 +159,9 @@ def row_of(record: Record) -> dict[str, Any]:
         Values by column.
     """
     row = {name: getattr(record, name) for name in COLUMNS}
-    return {**row, "t": record.t, "body": canonical(record.body)}
+    # an interval is published once. Rows of earlier versions have the step: no start is so small
+    start = None if record.t is None else record.body.get("start")
+    return {**row, "t": start, "body": canonical(record.body)}
 
 
 class SqliteLedger(SqlLedger):

@@ -472,10 +472,7 @@ class Ledger:
                 f"an append to the ledger of zone {self._zone!r} failed; open it again to see"
                 " whether the record is there."
             )
-        place = self._fold.place
-        head = place.head if place else Head(0, NOTHING)
-        record = seal(self._zone, head.seq + 1, kind, body, head.digest, self._key.sign)
-        self._fold.check(record)
+        record = self._next(kind, body)
         # until a loss is judged the witness stays as it was found: nothing is published by then
         witness = self._witness if self._settled else None
         if witness is not None:
@@ -489,6 +486,17 @@ class Ledger:
             raise
         self._fold.take(record)
         return record
+
+    def _next(self, kind: str, body: Body) -> Record:
+        place = self._fold.place
+        head = place.head if place else Head(0, NOTHING)
+        record = seal(self._zone, head.seq + 1, kind, body, head.digest, self._key.sign)
+        self._fold.check(record)
+        return record
+
+    def check(self, entry: LedgerEntry) -> None:
+        """Refuse an entry that the rules forbid as the next record; changes nothing."""
+        self._next(entry.kind, entry.to_body())
 
     def settle(self) -> None:
         """What may be missing is judged: witness and store note the ledger as it is now."""
@@ -641,7 +649,7 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     steps = [(one.first, one.last) for one in forked if one.last]
     if not steps and not found.least:
         raise _forked(zone, None)
-    steps = steps or [(fold.standing.last_t, fold.standing.last_t)]
+    steps = steps or [(fold.standing.done, fold.standing.done)]
     return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
 
 
@@ -663,7 +671,8 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
     """
     standing = fold.standing
     steps, costs, plain = list[tuple[int, int]](), list[float](), bool(records)
-    seconds = 0  # of an epoch among the records
+    since = min((record.seq for record in records), default=0)
+    seconds = next((one.seconds for one in reversed(standing.epochs) if one.seq < since), 0)
     for record in sorted(records, key=lambda one: one.seq):
         entry = TYPES[record.kind].from_record(record)
         plain = plain and isinstance(entry, ReleaseRecord)
@@ -697,7 +706,7 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
         return False
     booked = {(one.first, one.last): one.epsilon for one in standing.booked}
     for gap in standing.gaps:
-        first, last = _in_present(standing, gap.first, gap.last)
+        first, last = _in_present(standing, gap.first, gap.last, standing.epoch_of(gap).seconds)
         if last < summary.last or (fork and gap.seq < records[0].seq):
             continue
         paid = max(gap.least or 0.0, booked.get((gap.first, gap.last), 0.0))
@@ -706,11 +715,10 @@ def _covered(fold: Fold, records: Sequence[Record], *, fork: bool) -> bool:
     return False
 
 
-def _in_present(standing: LedgerState, first: int, last: int, seconds: int = 0) -> tuple[int, int]:
-    """Steps in intervals of the present epoch; `seconds`: their length, else by the ledger."""
+def _in_present(standing: LedgerState, first: int, last: int, seconds: int) -> tuple[int, int]:
+    """Steps of so many seconds (0: as in the present epoch) in steps of the present epoch."""
     present = standing.epoch.seconds if standing.epoch else 1
-    own = [one.seconds for one in standing.epochs if one.first <= first]
-    length = seconds or (own[-1] if own else present)
+    length = seconds or present
     return first * length // present, ((last + 1) * length - 1) // present
 
 

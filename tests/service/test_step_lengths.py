@@ -1,0 +1,188 @@
+"""Epochs whose steps differ in length: compared by time, since their numbers differ as well."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgrid import Policy, Window
+from hushgrid.audit.recompute import budget
+from hushgrid.errors import LedgerError
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service.audit import load_ledger, terms_of
+from hushgrid.service.border import _past_epochs
+from hushgrid.service.curator import status_of
+from hushgrid.service.gaps import book
+from hushgrid.service.http import prices
+from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger.chain import fold, follow
+from hushgrid.service.ledger.records import LedgerState
+from hushgrid.service.ledger.writer import verify_signature
+from hushgrid.service.prices import History
+from hushgrid.service.replay import lost_before
+from tests import bodies
+from tests.service.faults import QUARTER, World, service, wh, zone
+from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.service.ledger.ledgers import KEY, START, lines_of, read, sealed
+from tests.service.setups import BEGINS
+from tests.service.setups import service as service_of
+from tests.service.test_curator import Shown, curator
+from tests.service.test_transfer import left, run_on, two
+
+VERIFIER = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
+STEPS = 3
+
+
+def standing(folder: Path, name: str = "elm") -> LedgerState:
+    with open_store(str(folder / "ledger.db")) as store:
+        return fold(store.records(name), verify_signature)
+
+
+def verified(file: Path, lines: bytes) -> str:
+    """What the script says of an export."""
+    file.write_bytes(lines)
+    ended = subprocess.run(
+        [sys.executable, VERIFIER, file], capture_output=True, text=True, check=False
+    )
+    return ended.stdout
+
+
+def lengths(folder: Path, *seconds: int) -> ZoneService:
+    """Epochs of so many steps each, one after the other; the last one."""
+    at, made = BEGINS, service_of()
+    for number, length in enumerate(seconds):
+        made, _ = two(length, at=at)
+        run_on(folder, made, STEPS, new_epoch=number > 0)
+        at += STEPS * length
+    return made
+
+
+def test_an_interval_becomes_longer_and_shorter_again(tmp_path: Path) -> None:
+    _, oak = two()
+    run_on(tmp_path, oak, 0)
+    last = lengths(tmp_path, 300, 900, 1800, 900)
+    found = standing(tmp_path)
+    ends = [one.start + found.epoch_of(one).seconds for one in found.releases]
+    assert all(one.start == end for one, end in zip(found.releases[1:], ends, strict=False))
+    assert [len(found.current), found.reach] == [STEPS, ends[-1]]
+    now = status_of(last, found, ends[-1])
+    assert (now.t, now.spent, now.state) == (found.releases[-1].t, 0.5 * STEPS, "publishing")
+    past = _past_epochs(found)
+    assert [len(one.releases) for one in past] == [STEPS] * 4
+    assert [one.until - one.epoch.first for one in past[:-1]] == [STEPS] * 3
+    with open_store(str(tmp_path / "ledger.db")) as store:
+        lines = lines_of(list(store.records("elm")))
+    assert verified(tmp_path / "export", lines).startswith("good:")
+    assert left(tmp_path, last, oak) == 0.5 * STEPS * 4, "what the house spent in all of them"
+    ((elm,), chain) = load_ledger(str(tmp_path / "ledger.db"), zone="elm", key=None, heads=())
+    assert (chain.status, elm.repeated) == ("passed", None)
+    assert budget(elm, terms_of(last)).status == "passed"
+    over = budget(elm, terms_of(replace(last, budget=5.5)))
+    assert "12 releases within one horizon" in over.text, "a horizon reaches over all of them"
+
+
+def test_prices_of_longer_intervals_are_served(tmp_path: Path) -> None:
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    new = zone("elm", begins=(world.t + world.t % 2) * QUARTER, seconds=1800, grace=0)
+    later = World(replace(world.made, zones=(new,)), world.t)
+
+    def story(world: World) -> Iterator[None]:
+        for k in range(2):
+            start = new.begins + 1800 * k
+            rows = [(meter, start, 1800, wh(h, k)) for h, meter in enumerate(new.meters)]
+            world.time = world.steady = float(start)
+            yield
+            answer = world._web.post("/v1/readings", content=as_ndjson(rows), headers=NDJSON)
+            assert answer.json()["accepted"] == len(rows)
+            world.time = world.steady = float(start + 1805)
+            yield
+            world.look()
+            price = world.get("/v1/price").json()
+            assert price["head"] == world.standing().head.digest
+            assert world.get("/v1/prices").json()["forecast"], "expected prices follow it"
+
+    later.play(story, new_epoch=True)
+    assert len(later.shown) == 2
+    history, releases = History([new]), later.standing().releases
+    history.fill("elm", releases[:2])
+    _, sent = prices._missed(history, "elm", None)
+    assert prices.event(new, releases[2])[0] > sent, "a listener gets it"
+    history.publish(new, releases[2])
+    assert [history.at("elm", one.t) for one in releases[:3]] == history.last("elm", 9)
+
+
+def test_a_gap_of_shorter_steps_holds_up_no_longer_ones(tmp_path: Path) -> None:
+    elm, oak = two(900)
+    run_on(tmp_path, oak, 0)
+    with curator(tmp_path, elm, Shown(), now=elm.begins) as it:
+        it._ledger.append("gap", bodies.gap(it.t, it.t + 1, "witness"))
+        book(elm, it._ledger)
+    inside, after = (two(1800, at=BEGINS + late)[0] for late in (0, 1800))
+    with pytest.raises(LedgerError, match="give a later begins"):
+        run_on(tmp_path, inside, 1, new_epoch=True)
+    run_on(tmp_path, after, 1, new_epoch=True)
+    found = standing(tmp_path)
+    assert [one.start for one in found.current] == [after.begins]
+    assert found.booked_now == ()
+    assert left(tmp_path, after, oak) == pytest.approx(found.booked[0].epsilon + 0.5)
+
+
+def test_a_window_counts_shorter_steps_before_it(tmp_path: Path) -> None:
+    lengths(tmp_path, 900)
+    window = Policy(1.0, horizon=96, schedule=Window(4, "distribution"), publish="raw", eta=1.0)
+    made = replace(two(1800, at=BEGINS + 3600)[0], policy=window)
+    run_on(tmp_path, made, 1, new_epoch=True)
+    lost = lost_before(standing(tmp_path), 4)
+    any_ = max(one.epsilon_any for one in standing(tmp_path).releases)
+    assert sum(lost) == pytest.approx(STEPS * any_)
+
+
+FIRST = START // 900
+
+
+def told(seconds: int, begins: int) -> list[tuple[str, dict[str, Any]]]:
+    """Three steps of 900 s, a booked gap of one more, then an epoch."""
+    return [
+        ("genesis", dict(bodies.genesis("production", KEY.public, START - 60))),
+        ("epoch", dict(bodies.epoch("ab" * 32, first=FIRST, horizon=9, seconds=900))),
+        ("schedule", dict(bodies.schedule("ab" * 32, ()))),
+        *(("release", release(t)) for t in range(FIRST, FIRST + 3)),
+        ("gap", dict(bodies.gap(FIRST + 3, FIRST + 3, "meters"))),
+        ("resume", dict(bodies.resume(FIRST + 3, FIRST + 3, 0.5))),
+        (
+            "epoch",
+            dict(bodies.epoch("cd" * 32, first=begins // seconds, horizon=9, seconds=seconds)),
+        ),
+    ]
+
+
+def release(t: int) -> dict[str, Any]:
+    body = read(t - FIRST + 1)
+    return {**body, "t": t, "applies_from": t + 1}
+
+
+@pytest.mark.parametrize("seconds", [900, 1800])
+@pytest.mark.parametrize("ago", [3, 2, 1, 0, -1])
+def test_chain_and_script_agree_on_where_an_epoch_may_begin(
+    tmp_path: Path, seconds: int, ago: int
+) -> None:
+    """After all that is published or lost, by time."""
+    end = (FIRST + 4) * 900
+    begins = end // seconds * seconds - ago * seconds
+    records, place = sealed(told(seconds, begins)), None
+    for record in records[:-1]:
+        place = follow(place, record, verify_signature)
+    fine = begins >= end
+    expected = nullcontext() if fine else pytest.raises(LedgerError, match="begin after it")
+    with expected:
+        follow(place, records[-1], verify_signature)
+    said = verified(tmp_path / "export", lines_of(records))
+    assert said.startswith("good:") if fine else "an epoch begins before" in said
