@@ -62,7 +62,7 @@ def child(folder: Path, pipe: int, kill_at: tuple[str, int] | None) -> None:
 
     with (
         open_store(str(folder / "ledger.db")) as store,
-        MeterStore(folder / "meters") as meters,
+        MeterStore((folder / "place").read_text()) as meters,
         Witnesses(folder / "witness") as witnesses,
         Curator.open(
             ZONE,
@@ -156,7 +156,7 @@ class Witness:
         return max(stored, default=BEGINS // 900 - 1)
 
     def _look_at_readings(self, last: int) -> None:
-        with MeterStore(self._folder / "meters") as meters:
+        with MeterStore((self._folder / "place").read_text()) as meters:
             meters.open_zone(ZONE.id, ZONE.meters, ZONE.seconds)
             kept = {t for t, _ in self.accepted if t > last - 5}  # older ones are purged
             for t in kept:
@@ -171,9 +171,11 @@ class Witness:
         return float(sum(b["epsilon"] for b in bodies))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(params=["file", "postgres"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path, place: Callable[[str], str]) -> Path:
+    """With a key, and where the meter store is."""
     create(tmp_path / "key")
+    (tmp_path / "place").write_text(place(request.param))
     return tmp_path
 
 

@@ -43,7 +43,7 @@ from sqlalchemy import (
     select,
 )
 
-from hushgrid.errors import MeterError
+from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
 from hushgrid.service.meters.columns import Columns
@@ -147,17 +147,23 @@ def remove_imported(folder: Path, zone: str, floor: int) -> None:
         folder: The folder that was imported.
         zone: The zone.
         floor: Intervals that begin before it are purged [epoch s].
+
+    Raises:
+        MeterRetryError: They cannot be deleted.
     """
     old = folder / f"imported-zone-{quote(zone, safe='')}"
     if not old.is_dir():
         return
-    kept = 0
-    for opens in _starts(old):
-        if opens < floor:
-            (old / f"{opens}.log").unlink()
-        kept += opens >= floor
-    if not kept:
-        shutil.rmtree(old)
+    try:
+        for opens in _starts(old):
+            if opens < floor:
+                (old / f"{opens}.log").unlink()
+        if not _starts(old):
+            shutil.rmtree(old)
+    except OSError as error:
+        raise MeterRetryError(
+            f"{old} holds purged readings and cannot be deleted ({error.strerror}); delete it."
+        ) from None
 
 
 def read_epoch(path: Path) -> tuple[str, RosterEpoch]:

@@ -84,8 +84,8 @@ class MeterStore:
                         self._stack = stack.pop_all()
                 except OSError as error:
                     raise MeterError(
-                        f"meter store {self._place} cannot be opened ({error.strerror}); give a"
-                        " path that can be written."
+                        f"meter store {error.filename} cannot be opened ({error.strerror}); give"
+                        " a path that can be written."
                     ) from None
             return self._opened
 
@@ -186,7 +186,8 @@ class MeterStore:
         """Store batches in one transaction; the code of every reading."""
         columns = Columns.joined(batches)
         with self._transaction(write=True) as link:
-            key, epoch = self._known(link, name, lock=True)
+            key, epoch = _found(link, name, lock=True)
+            epoch.check_same(zone.roster, name)  # houses are places in that roster
             for opens in [opens for opens in zone.intervals if opens < epoch.closed_end]:
                 del zone.intervals[opens]
             codes = first_codes(columns, epoch)

@@ -125,7 +125,7 @@ def file_of(place: str) -> Path | None:
         place: A path, `sqlite:PATH`, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`.
 
     Returns:
-        The file, `meters.db` within a path that is a folder; None for PostgreSQL.
+        The file, `meters.db` within a folder that is given as a path; None for PostgreSQL.
 
     Raises:
         MeterError: The scheme is unknown.
@@ -138,4 +138,4 @@ def file_of(place: str) -> Path | None:
             f"meter store has scheme {place.partition('://')[0]!r};"
             " give a path, sqlite:///path or postgresql://user@host/name."
         )
-    return Path(path, "meters.db") if Path(path).is_dir() else Path(path)
+    return Path(path, "meters.db") if path == place and Path(path).is_dir() else Path(path)
