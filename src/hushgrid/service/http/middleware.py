@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from anyio import to_thread
@@ -257,9 +257,6 @@ def page_answer(request: Request, page: Page, now: float) -> Response:
 
 # ---- scopes
 
-BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
-SESSION = APIKeyCookie(name=COOKIE, scheme_name="session", auto_error=False)
-
 
 def caller_of(scope: Scope) -> Caller:
     """Return the caller that `Callers` found.
@@ -274,36 +271,40 @@ def caller_of(scope: Scope) -> Caller:
     return found if isinstance(found, Caller) else Caller(ANONYMOUS, "")
 
 
-async def _session(request: Request, _: Annotated[Any, Depends(SESSION)]) -> None:
-    """Take a session's cookie in place of a token."""
-    caller, headers = caller_of(request.scope), request.scope["headers"]
-    cookie, sessions = session_cookie(headers), request.app.state.sessions
-    if caller.grant is ANONYMOUS and cookie and same_origin(headers, required=False):
-        grant = sessions.cached_grant(cookie)
-        if grant is None:
-            grant = await to_thread.run_sync(sessions.grant, cookie)
-        request.scope["caller"] = caller._replace(grant=grant)
+class _ByToken(HTTPBearer):
+    """Dependency of routes that need a scope; `Callers` has checked the token."""
+
+    async def __call__(self, request: Request, needed: SecurityScopes) -> None:  # type: ignore[override]
+        grant, names = caller_of(request.scope).grant, " or ".join(needed.scopes)
+        if grant is ANONYMOUS:
+            raise Refusal(
+                401,
+                f"The bearer token is missing or unknown; send one that has the scope {names}.",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        if not grant.may(*needed.scopes):
+            raise Refusal(
+                403,
+                f"The bearer token lacks the scope {names}; ask for one that has it.",
+                {"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
+            )
 
 
-async def _authorized(
-    request: Request, needed: SecurityScopes, _: Annotated[Any, Depends(BEARER)]
-) -> None:
-    grant, scopes = caller_of(request.scope).grant, " or ".join(needed.scopes)
-    if grant is ANONYMOUS:
-        raise Refusal(
-            401,
-            f"The bearer token is missing or unknown; send one that has the scope {scopes}.",
-            {"WWW-Authenticate": "Bearer"},
-        )
-    if not grant.may(*needed.scopes):
-        raise Refusal(
-            403,
-            f"The bearer token lacks the scope {scopes}; ask for one that has it.",
-            {"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
-        )
+class _BySession(APIKeyCookie):
+    """Dependency of routes that take a session's cookie in place of a token."""
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        caller, headers = caller_of(request.scope), request.scope["headers"]
+        cookie, sessions = session_cookie(headers), request.app.state.sessions
+        if caller.grant is ANONYMOUS and cookie and same_origin(headers, required=False):
+            grant = sessions.cached_grant(cookie)
+            if grant is None:
+                grant = await to_thread.run_sync(sessions.grant, cookie)
+            request.scope["caller"] = caller._replace(grant=grant)
 
 
-BY_SESSION = Depends(_session)
+BY_SESSION = Depends(_BySession(name=COOKIE, scheme_name="session"))
+_TOKEN = _ByToken(scheme_name="bearer")
 
 
 def scopes(*names: str) -> Any:
@@ -315,4 +316,4 @@ def scopes(*names: str) -> Any:
     Returns:
         The dependency of a route; after `BY_SESSION` a session counts as a token.
     """
-    return Security(_authorized, scopes=list(names))
+    return Security(_TOKEN, scopes=list(names))
