@@ -101,6 +101,26 @@ def zone_assumptions(zone: ZoneService) -> tuple[str, ...]:
     return assumptions(counted, zone.policy, scenario.consumption, len(scenario.models))
 
 
+def stated(zone: ZoneService) -> dict[str, Any]:
+    """What is promised, in words and figures.
+
+    Args:
+        zone: The zone.
+
+    Returns:
+        The keys that /v1/promise and /v1/operator/zone share.
+    """
+    promise = promise_of(zone)
+    return {
+        "sentence": sentence(zone),
+        "assumptions": list(zone_assumptions(zone)),
+        "secret": promise.secret,
+        "epsilon": stated_epsilon(zone),
+        "delta": promise.delta,
+        "eta": zone.policy.eta,
+    }
+
+
 def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     """The promise under its public keys.
 
@@ -111,16 +131,11 @@ def promise_json(zone: ZoneService, mode: str) -> dict[str, Any]:
     Returns:
         Values of GET /v1/promise; `error` is the expected relative error of a price.
     """
-    promise, tariff = promise_of(zone), zone.scenario.tariff
+    tariff = zone.scenario.tariff
     return {
         "zone": zone.id,
         "mode": mode,
-        "sentence": sentence(zone),
-        "assumptions": list(zone_assumptions(zone)),
-        "secret": promise.secret,
-        "epsilon": stated_epsilon(zone),
-        "delta": promise.delta,
-        "eta": zone.policy.eta,
+        **stated(zone),
         "horizon": zone.policy.horizon,
         "houses": len(zone.meters),
         "interval_s": zone.seconds,

@@ -32,7 +32,7 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.ports import Interval
 from hushgrid.service.prices import History
-from hushgrid.service.promise import promise_of, sentence, zone_assumptions
+from hushgrid.service.promise import stated
 
 DAY = 86_400  # [s]
 MANY, MOST = 0.1, 0.5  # shares of meters missing: a warning, an error
@@ -435,7 +435,7 @@ class Operator:
             "time_zone": zone.time_zone,
             "currency": zone.currency,
             "houses": len(zone.meters),
-            "promise": self._promise(zone),
+            "promise": {**stated(zone), "eta_set_by": zone.eta_set_by or None},
             "noise": _noise(zone, health.inside),
             "budget": _budget(health),
             "missing": {"meters": lost, "share": share},
@@ -460,18 +460,6 @@ class Operator:
                 away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
                 jumped=jumped,
             )
-
-    def _promise(self, zone: ZoneService) -> dict[str, Any]:
-        promise = promise_of(zone)
-        return {
-            "sentence": sentence(zone),
-            "assumptions": list(zone_assumptions(zone)),
-            "secret": promise.secret,
-            "epsilon": promise.epsilon,
-            "delta": promise.delta,
-            "eta": zone.policy.eta,
-            "eta_set_by": zone.eta_set_by or None,
-        }
 
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:
         releases = self._history.last(zone.id, SERIES)
@@ -501,13 +489,10 @@ def _row(zone: ZoneService, one: ReleaseRecord, found: Sum | None) -> dict[str, 
 
 
 def _noise(zone: ZoneService, inside: Inside) -> dict[str, Any]:
-    return {
-        "scale": inside.scale,
-        "house": inside.house,
-        "model": inside.model,
+    same = {name: getattr(inside, name) for name in ("scale", "house", "model", "protected")}
+    return same | {
         "epsilon": _finite(inside.epsilon),
         "epsilon_any": _finite(inside.epsilon_any),
-        "protected": inside.protected,
         "why": NOT_HERE if inside is ELSEWHERE else why(zone, inside),
     }
 
