@@ -78,7 +78,7 @@ class Rule(NamedTuple):
     Attributes:
         fits: Whether a value is allowed.
         give: What is allowed, in words, for the error's message.
-        optional: The field is absent where it is None: records of earlier versions lack it.
+        optional: The field is absent where it would be null: records of earlier versions lack it.
         infinite: Null is infinity, which JSON does not have.
     """
 
@@ -145,11 +145,11 @@ def to_json(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that have rules, as JSON values."""
     rules = rules_of(type(value))
     found = {name: getattr(value, name) for name in rules}
-    return {
+    found = {
         name: None if rules[name].infinite and math.isinf(own) else own
         for name, own in found.items()
-        if own is not None or not rules[name].optional
     }
+    return {name: own for name, own in found.items() if own is not None or not rules[name].optional}
 
 
 def from_json(kind: type, body: Mapping[str, Any]) -> dict[str, Any]:
