@@ -257,6 +257,16 @@ def test_callers_that_wait_share_a_commit(tmp_path: Path) -> None:
         assert store.get("z", 0).wh.tolist() == list(range(callers))
 
 
+def test_readings_that_waited_for_an_old_roster_are_refused(tmp_path: Path) -> None:
+    """A new epoch began while they waited: their houses are places in the old one."""
+    with opened(tmp_path) as store:
+        old = store._zone("z")
+        store.reopen("z", ["c", "b", "a"], 900)
+        with pytest.raises(MeterError, match="is kept for a roster"):
+            old.put(Columns.of([0], [0], [900], [5]))
+        assert not any(present(store))
+
+
 def test_a_reading_is_not_seen_before_it_is_durable(tmp_path: Path) -> None:
     """A duplicate must not be confirmed, nor a reading shown, before the first is committed."""
     committing, go = threading.Event(), threading.Event()

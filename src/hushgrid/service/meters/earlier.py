@@ -104,6 +104,7 @@ def convert_rows(database: Database) -> None:
             parts = link.execute(query).partitions(1 << 16)
             _store(link, key, opens, (Columns.of(*zip(*part, strict=True)) for part in parts))
         _ROW.drop(link)
+    log.warning("rows of readings became deliveries")
 
 
 def import_folder(database: Database, folder: Path) -> None:
