@@ -20,7 +20,7 @@ import pytest
 from hushgrid import Policy
 from hushgrid.errors import LedgerError, MeterError
 from hushgrid.files.deployment import Mqtt
-from hushgrid.service import process as serving
+from hushgrid.service import mqtt as mqtt_module
 from hushgrid.service.clock import FastClock
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
@@ -287,7 +287,7 @@ def test_two_services_on_one_broker_have_names_of_their_own(
         def publish(self, *_: Any) -> None:
             pass
 
-    monkeypatch.setattr(serving, "MqttPrices", Named)
+    monkeypatch.setattr(mqtt_module, "MqttPrices", Named)
     stop = threading.Event()
     stop.set()
     for name in ("one", "two", "two"):
