@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    event,
     insert,
     select,
     text,
@@ -47,6 +48,15 @@ DELIVERY = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... in an interval
     Column("readings", LargeBinary, nullable=False),  # Columns.pack
 )
+
+
+@event.listens_for(DELIVERY, "after_create")
+def _store_uncompressed(_: Table, link: Connection, **__: object) -> None:
+    """PostgreSQL would take longer to compress a delivery than for all the rest."""
+    if link.dialect.name == "postgresql":
+        link.exec_driver_sql(f"ALTER TABLE {DELIVERY.name} ALTER readings SET STORAGE EXTERNAL")
+
+
 SCHEMA = Schema(
     "meter store",
     MeterError,
