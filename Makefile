@@ -47,6 +47,7 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
 	  tests/service/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
+	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py
 	HUSHGRID_FITS=500 $(BIN)/python -m pytest -q tests/learn/test_learn_private.py

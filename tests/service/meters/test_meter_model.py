@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -127,7 +128,12 @@ def live(where: str, life: list[tuple[str, Any]]) -> None:
         store.shut()
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("file", 300), ("sqlite", 80), ("postgres", 50)])
+LIVES = int(os.environ.get("HUSHGRID_LIVES", "60"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "examples"), [("file", LIVES), ("sqlite", LIVES // 3), ("postgres", LIVES // 4)]
+)
 def test_random_lives(kind: str, examples: int, place: Callable[[str], str]) -> None:
     where = place(kind)
 
