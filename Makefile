@@ -10,6 +10,8 @@ COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, loss, reading
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
 test check soak: export OPENBLAS_NUM_THREADS := 1
+# Tests by example take the same ones every time, but here.
+soak: export HUSHGRID_RANDOM := 1
 # What the tests need and what pip brings come at the same time.
 MAKEFLAGS += -j2
 INSTALL := DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$@"' -

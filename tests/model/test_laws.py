@@ -112,8 +112,12 @@ def test_mixtures_and_bins_in_a_zone_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "law",
-    [Gamma(2.0, 2.3e-308, 4000), TruncatedNormal(7.2, 2.3e-308, 4000)],
-    ids=["gamma", "normal"],
+    [
+        Gamma(2.0, 2.3e-308, 4000),
+        LogNormal(2.2e-313, 0.8, 4000),
+        TruncatedNormal(7.2, 2.3e-308, 4000),
+    ],
+    ids=["gamma", "log-normal", "normal"],
 )
 def test_a_law_much_narrower_than_a_wh(law: Law) -> None:
     assert law.pmf.sum() == pytest.approx(1.0)

@@ -257,7 +257,8 @@ class LogNormal(Law):
         from scipy.special import ndtr
 
         edges = np.full(self.top + 2, -np.inf)
-        edges[1:] = np.log(_edges(self.top)[1:] / self.median) / self.spread
+        with np.errstate(over="ignore"):  # an edge beyond all floats has the whole law below it
+            edges[1:] = np.log(_edges(self.top)[1:] / self.median) / self.spread
         return _normalised(_steps(ndtr(edges), ndtr(-edges)), self)
 
 
