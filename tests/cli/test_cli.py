@@ -111,20 +111,6 @@ def test_simulate(tmp_path: Path) -> None:
     assert json.loads(other.stdout)["rmsre"] != values["rmsre"]
 
 
-def test_a_missing_extra_is_said_before_the_work(tmp_path: Path) -> None:
-    code = (
-        "import sys\nsys.modules['matplotlib'] = None\nfrom hushgrid.cli import main\n"
-        f"main(['paper', '--days', '100000', '--out', {str(tmp_path / 'out')!r}])\n"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert found.returncode == 2
-    assert "pip install 'hushgrid[plot]'" in found.stderr
-    assert found.stderr.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
 def test_version_and_a_folder_for_a_file(tmp_path: Path) -> None:
     assert hushgrid_process("--version").stdout.startswith("hushgrid 0.")
     words = ("simulate", "--config", EXAMPLE, "--days", "1", "--json", tmp_path)

@@ -72,11 +72,20 @@ _UsageError: type[Exception] = next(
 
 
 # the extra of each module that is imported where it is needed
-_EXTRAS = {"matplotlib": "plot", "psycopg": "postgres"} | dict.fromkeys(
-    ("argon2", "cryptography", "fastapi", "httpx", "itsdangerous", "joserfc", "limits", "paho",
-     "prometheus_client", "sqlalchemy", "starlette", "uvicorn"),
-    "serve",
-)  # fmt: skip
+_EXTRAS = {
+    module: extra
+    for extra, modules in {
+        "plot": "matplotlib",
+        "postgres": "psycopg",
+        "intake": "defusedxml msgspec pyarrow",
+        "batch": "duckdb ibis",
+        "spark": "pyspark",
+        "survey": "richardsonpy",
+        "serve": "argon2 cryptography fastapi httpx joserfc limits paho prometheus_client"
+        " sqlalchemy starlette uvicorn",
+    }.items()
+    for module in modules.split()
+}
 
 
 def main(arguments: list[str] | None = None) -> None:

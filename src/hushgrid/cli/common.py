@@ -73,6 +73,25 @@ def require(module: str, extra: str) -> None:
         ) from None
 
 
+def can_draw(json_target: str | None) -> bool:
+    """Whether figures can be drawn; without matplotlib one sentence is printed.
+
+    Args:
+        json_target: Value of --json.
+
+    Returns:
+        True if matplotlib is installed.
+    """
+    from hushgrid.errors import ExtraError
+
+    try:
+        require("matplotlib", "plot")
+    except ExtraError as error:
+        echo(f"No figures are drawn: {error}", json_target)
+        return False
+    return True
+
+
 def echo(text: str, json_target: str | None) -> None:
     """Print for people, unless standard output carries the JSON.
 

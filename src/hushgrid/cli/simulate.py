@@ -77,7 +77,7 @@ def paper(
     from hushgrid.files.results import make_folder, save_experiment
     from hushgrid.report import comparison as report
 
-    common.require("matplotlib", "plot")
+    drawn = common.can_draw(json)
     make_folder(out)
     with common.progress("experiment, days", days) as tick:
         result = experiment(days=days, sigma=sigma, seed=seed, progress=tick)
@@ -89,7 +89,7 @@ def paper(
             "eta": sweeps.against_eta(sweep_days, seed, tick),
             "sigma": sweeps.against_sigma(sweep_days, seed, tick),
         }
-    figures = report.experiment_figures(result) | report.sweep_figures(swept)
+    figures = report.experiment_figures(result) | report.sweep_figures(swept) if drawn else {}
     table, prose = report.experiment_table(result), report.experiment_prose(result)
     values = report.experiment_json(result)
     values["sweeps"] = {name: report.sweep_json(sweep) for name, sweep in swept.items()}

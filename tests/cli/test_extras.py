@@ -1,0 +1,91 @@
+"""What works without any extra, and the sentence for what does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hushgrid.cli import _EXTRAS
+
+# imports of all extras fail, as in an environment without them; each command ends in an exit code
+COMMANDS = """
+import contextlib, io, json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from hushgrid.cli import main
+
+found = []
+for command in {commands!r}:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(command)
+        except SystemExit as end:
+            found.append([end.code or 0, out.getvalue(), err.getvalue()])
+print(json.dumps(found))
+"""
+
+
+def _run(folder: Path, commands: list[list[str]]) -> list[tuple[int, str, str]]:
+    code = COMMANDS.format(absent=set(_EXTRAS), commands=commands)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, check=True, stdout=subprocess.PIPE
+    )
+    return [(code, out, err) for code, out, err in json.loads(answer.stdout)]
+
+
+def test_paper_and_plan_need_no_extra(tmp_path: Path) -> None:
+    paper, plan = _run(
+        tmp_path,
+        [
+            ["paper", "--days", "2", "--sweep-days", "2", "--out", "paper"],
+            ["plan", "--paper", "0", "--no-clamp", "--secret", "interval", "--epsilon", "1"],
+        ],
+    )
+    assert (paper[0], plan[0]) == (0, 0), paper[2] + plan[2]
+    assert "No figures are drawn: matplotlib is not installed; get it with pip install" in paper[1]
+    assert sorted(path.name for path in (tmp_path / "paper").iterdir()) == [
+        "paper.json",
+        "paper.md",
+    ]
+    assert "16000" in plan[1]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str, str]]:
+    folder = tmp_path_factory.mktemp("bare")
+    found = _run(folder, [words.split() for words, _ in REFUSED])
+    assert not list(folder.iterdir()), "an extra is missed before any work is done"
+    return found
+
+
+REFUSED = [
+    ("serve service.toml", "serve"),
+    ("check service.toml", "serve"),
+    ("init zone", "serve"),
+    ("demo --once", "serve"),
+    ("compare --days 2", "plot"),
+    ("learn --readings readings.csv --out model", "plot"),
+    ("batch service.toml --readings readings.csv", "batch"),
+    ("import --config service.toml readings.csv", "serve"),
+    ("audit ledger.db", "serve"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED)), ids=[words for words, _ in REFUSED])
+def test_a_missing_extra_is_one_sentence(refused: list[tuple[int, str, str]], at: int) -> None:
+    code, _, err = refused[at]
+    assert code == 2
+    assert err.strip().endswith(
+        f"is not installed; get it with pip install 'hushgrid[{REFUSED[at][1]}]'."
+    )
+    assert err.count("\n") == 1
