@@ -9,8 +9,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from hushgrid.service.access.clients import Client
-from hushgrid.service.access.store import CLIENTS, ClientStore
+from hushgrid.service.access.clients import CLIENTS, Client, ClientStore
 from hushgrid.service.database import Database, Schema, exists
 from hushgrid.service.ledger.records import canonical
 from hushgrid.service.ledger.store import LEDGER, PostgresLedger, SqliteLedger

@@ -28,8 +28,7 @@ from hushgrid.service.gaps import book, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
-from hushgrid.service.ledger.sidecar import sidecar_path
-from hushgrid.service.ledger.witness import open_witnesses
+from hushgrid.service.ledger.witness import open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise

@@ -17,7 +17,7 @@ from hushgrid.service.batch.run import Job, run
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import Record
-from hushgrid.service.ledger.sidecar import sidecar_path
+from hushgrid.service.ledger.witness import sidecar_path
 from hushgrid.service.readiness import from_ledger
 from hushgrid.service.transfer import move
 from tests.service.batch.batches import write

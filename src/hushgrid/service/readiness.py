@@ -33,7 +33,7 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
-from hushgrid.service.access.store import CLIENTS
+from hushgrid.service.access.clients import CLIENTS
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
@@ -41,9 +41,8 @@ from hushgrid.service.epoch import check_all_here, check_moves, check_new, check
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.sidecar import sidecar_path
 from hushgrid.service.ledger.store import LEDGER, lock_of
-from hushgrid.service.ledger.witness import witness_to_read
+from hushgrid.service.ledger.witness import sidecar_path, witness_to_read
 from hushgrid.service.ledger.writer import Ledger, Signer, load, verify_signature
 from hushgrid.service.meters.ports import Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.errors import AccessError, LedgerError, MeterError
-from hushgrid.service.access.clients import Client
-from hushgrid.service.access.store import ClientStore
+from hushgrid.service.access.clients import Client, ClientStore
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import (

@@ -22,6 +22,7 @@ from hushgrid.service.cluster.leases import (
     Leases,
     LeaseTable,
     Peer,
+    SharedLedger,
     owners,
     plan,
 )
@@ -29,7 +30,6 @@ from hushgrid.service.cluster.process import Sharing
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
-from hushgrid.service.ledger.shared import SharedLedger
 from hushgrid.service.ledger.writer import Key, create, load, verify_signature
 from hushgrid.testing.stores import ZONES, check_ledger_store
 from tests.service.worlds import START, MemoryMeters, service

@@ -27,11 +27,11 @@ from hushgrid.service.access.clients import (
     NO_CLIENT,
     SCOPES,
     Client,
+    ClientStore,
     Grant,
     hash_secret,
     secret_matches,
 )
-from hushgrid.service.access.store import ClientStore
 from hushgrid.service.access.tokens import Access, Backoff, make_token, read_token
 from hushgrid.testing.stores import check_client_store
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import LedgerError
+from hushgrid.service.cluster.leases import SharedLedger
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.ports import LedgerStore
 from hushgrid.service.ledger.records import GapRecord, Record
-from hushgrid.service.ledger.shared import SharedLedger
-from hushgrid.service.ledger.sidecar import sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
-from hushgrid.service.ledger.witness import Witness, Witnesses
+from hushgrid.service.ledger.witness import Witness, Witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger
 from tests import bodies
 from tests.proxy import Proxy

@@ -13,8 +13,8 @@ import pytest
 
 from hushgrid.errors import LedgerError
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.sidecar import sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
+from hushgrid.service.ledger.witness import sidecar_path
 from hushgrid.service.ledger.writer import Ledger, back_up, restore, verify_signature
 from tests.cli.test_cli import hushgrid
 from tests.service.ledger.ledgers import KEY, START, ZONE, checked, child, instead, opened, refusal

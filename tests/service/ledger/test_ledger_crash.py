@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hushgrid.errors import LedgerError
-from hushgrid.service.ledger.sidecar import sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
+from hushgrid.service.ledger.witness import sidecar_path
 from hushgrid.service.ledger.writer import Ledger
 from tests.disks import fill, small_disk
 from tests.service.ledger.ledgers import (

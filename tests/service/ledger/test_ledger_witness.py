@@ -17,9 +17,15 @@ from hushgrid.errors import LedgerError
 from hushgrid.service.ledger import witness
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import Head, Record
-from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
-from hushgrid.service.ledger.witness import KEPT, Witness, Witnesses
+from hushgrid.service.ledger.witness import (
+    KEPT,
+    Sidecar,
+    Witness,
+    Witnesses,
+    read_witness,
+    sidecar_path,
+)
 from hushgrid.service.ledger.writer import Ledger, OpenedLedger, verify_signature
 from tests import bodies
 from tests.service.ledger.ledgers import KEY, START, ZONE, instead, opening, read, sealed

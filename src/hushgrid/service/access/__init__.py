@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hushgrid.service.access.store import ClientStore
+    from hushgrid.service.access.clients import ClientStore
 
 
 def open_clients(url: str, *, create: bool = True) -> ClientStore:
@@ -22,6 +22,6 @@ def open_clients(url: str, *, create: bool = True) -> ClientStore:
         AccessError: if the scheme is unknown, or the store is absent and `create` is False.
         ExtraError: if psycopg is needed and not installed.
     """
-    from hushgrid.service.access.store import ClientStore
+    from hushgrid.service.access.clients import ClientStore
 
     return ClientStore(url, create=create)

@@ -43,7 +43,7 @@ from hushgrid.service.access.clients import (
 from hushgrid.service.clock import Clock
 
 if TYPE_CHECKING:
-    from hushgrid.service.access.store import ClientStore
+    from hushgrid.service.access.clients import ClientStore
 
 ALGORITHM = "HS256"
 LONGEST = 4096  # characters; a longer text is no token of this service

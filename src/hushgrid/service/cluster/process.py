@@ -25,12 +25,18 @@ from dataclasses import replace
 from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.clock import Clock
-from hushgrid.service.cluster.leases import LeasePace, Leases, LeaseTable, plan, session_url
+from hushgrid.service.cluster.leases import (
+    LeasePace,
+    Leases,
+    LeaseTable,
+    SharedLedger,
+    plan,
+    session_url,
+)
 from hushgrid.service.curator import Curator, Status, status_of
 from hushgrid.service.epoch import check_all_here, check_moves, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
 from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
-from hushgrid.service.ledger.shared import SharedLedger
 from hushgrid.service.ledger.store import PAGE
 from hushgrid.service.ledger.witness import Witness
 from hushgrid.service.ledger.writer import recover, refold, verify_signature

@@ -26,7 +26,7 @@ from hushgrid.errors import LedgerError
 from hushgrid.service.database import SORTED_TEXT, Database, Schema, lock_key
 from hushgrid.service.ledger.ports import check_next, held_elsewhere, not_held, twice
 from hushgrid.service.ledger.records import Head, Record, canonical, from_fields
-from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
+from hushgrid.service.ledger.witness import Sidecar, read_witness, sidecar_path
 
 PAGE = 500  # records read at once
 PATIENCE = 30.0  # [s] to wait for a server that went away

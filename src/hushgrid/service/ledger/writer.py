@@ -51,9 +51,8 @@ from hushgrid.service.ledger.records import (
     seal,
     signed_text,
 )
-from hushgrid.service.ledger.sidecar import Sidecar, read_witness, sidecar_path
 from hushgrid.service.ledger.store import SqliteLedger
-from hushgrid.service.ledger.witness import KEPT, Witness
+from hushgrid.service.ledger.witness import KEPT, Sidecar, Witness, read_witness, sidecar_path
 
 
 class Key:
