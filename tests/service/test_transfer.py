@@ -532,3 +532,39 @@ def test_a_new_zone_does_not_take_houses_without_what_they_spent(world: World) -
         made.play(lambda _: iter(()))
     with open_store(made.made.ledger, create=False) as store:
         assert store.zones() == ("elm", "oak")
+
+
+@pytest.mark.parametrize("meter", ["elm-9", "elm-1"])
+def test_a_new_zone_is_new_until_its_first_epoch(world: World, meter: str) -> None:
+    """A transfer that was refused, or that of one house, opened it to every other house."""
+    ash = replace(zone("ash", 2, begins=world.t * QUARTER), meters=("ash-0", "ash-1"))
+    both = service(world.made.key.parent, *world.made.zones, ash)
+    if meter == "elm-9":
+        with pytest.raises(LedgerError, match="the meter is not in the roster"):
+            move(both, meter, "elm", "ash", world.time)
+        with open_store(both.ledger, create=False) as store:
+            assert store.zones() == ("elm", "oak"), "a refused command writes nothing"
+    else:
+        move(both, meter, "elm", "ash", world.time)
+    taken = replace(ash, meters=("elm-1", "elm-2"))
+    made = World(service(world.made.key.parent, taken), world.t)
+    number = 1 if meter == "elm-9" else 2
+    with pytest.raises(LedgerError, match=rf"house {number} of zone 'ash' was in zone 'elm'"):
+        made.play(lambda _: iter(()))
+    problems, _ = refusals(made.made, new_epoch=False)
+    assert any(f"house {number} of zone 'ash' was in zone 'elm'" in one for one in problems)
+
+
+def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_own(
+    world: World,
+) -> None:
+    """Elm published about the house after oak's epoch had begun with it."""
+    early = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), (*OAK[:3], "new"), world.t)
+    early.play(lambda _: iter(()), new_epoch=True)
+    elm = replace(zone("elm", 5, begins=world.t * QUARTER))
+    elm = replace(elm, meters=("elm-0", "elm-1", "elm-2", "elm-3", "new"))
+    meanwhile = World(service(world.made.key.parent, elm), world.t)
+    meanwhile.play(lambda world: world.whole(1), new_epoch=True)
+    (oak,) = (one for one in early.made.zones if one.id == "oak")
+    with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
+        World(service(world.made.key.parent, oak), world.t).play(lambda _: iter(()))

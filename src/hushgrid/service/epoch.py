@@ -20,6 +20,7 @@ from hushgrid.service.ledger.records import (
     ChargeRecord,
     EpochRecord,
     LedgerState,
+    Record,
     ScheduleRecord,
     TransferRecord,
 )
@@ -143,12 +144,13 @@ def check_moves(
         zones: The zones as they are to run.
         store: The ledger; it is only read.
         key: The service's signing key, for the names of houses.
-        new_epoch: All zones begin a new epoch; False: only those without any.
+        new_epoch: All zones begin a new epoch; False: those without any are checked, and those
+            whose last record is no release, since the present epoch may have published nothing.
 
     Raises:
         LedgerError: The transfer was never made, or its records are lost.
     """
-    new = [one for one in zones if new_epoch or store.head(one.id) is None]
+    new = [one for one in zones if new_epoch or not _goes_on(store.head(one.id))]
     known, gained = {one.id: _past(store, one.id) for one in new}, dict[str, dict[str, int]]()
     for zone in new:
         last, names = known[zone.id].last, enumerate(house_names(key, zone.meters), 1)
@@ -166,6 +168,10 @@ def check_moves(
                         " where it no longer is); if that was done and its records are lost, run"
                         " the same hushgrid ledger transfer again."
                     )
+
+
+def _goes_on(head: Record | None) -> bool:
+    return head is not None and head.kind == "release"
 
 
 class _Past(NamedTuple):

@@ -250,7 +250,8 @@ class Moved(NamedTuple):
 def move(deployment: Deployment, meter: str, source: str, target: str, now: float) -> Moved:
     """Write both records; the service must be stopped, its rosters still the old ones.
 
-    Both ledgers are judged first. A gap lets no house leave; it may come in.
+    Both ledgers are judged first. A gap lets no house leave; it may come in. All that forbids the
+    move is checked before the other zone's ledger is opened, which creates it.
 
     Args:
         deployment: The service.
@@ -278,27 +279,30 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 f"zone {source!r} has published nothing, so nothing is to be carried; move the"
                 " meter in the service file."
             )
-        with (
-            Ledger.open(
-                store, source, key, deployment.mode, now, witness=witnesses.of(source)
-            ) as old,
-            Ledger.open(
-                store, comes.id, key, deployment.mode, now, witness=witnesses.of(comes.id)
-            ) as new,
-        ):
-            for one, ledger in ((leaves, old), (comes, new)):
-                look_for_loss(deployment, one, ledger, now)
-                ledger.settle()
+        with Ledger.open(
+            store, source, key, deployment.mode, now, witness=witnesses.of(source)
+        ) as old:
+            look_for_loss(deployment, leaves, old, now)
+            old.settle()
             out = _left(old.standing, name, target)
-            anew = out is None
-            if out is None:
-                span = max(new.standing.longest, comes.policy.horizon * comes.seconds)
-                out = _leave(leaves, old, meter, name, target, span)
-            into = _came(new.standing, out)
-            if into is None:
-                anew = True
-                entry = replace(out, direction="in", other=source, out=out.head)
-                into = TransferRecord.from_record(new.write(entry))
+            span = comes.policy.horizon * comes.seconds
+            if out is None:  # refused before the other zone's ledger is created
+                _leaving(leaves, old, meter, name, target, span)
+            with Ledger.open(
+                store, target, key, deployment.mode, now, witness=witnesses.of(target)
+            ) as new:
+                look_for_loss(deployment, comes, new, now)
+                new.settle()
+                anew = out is None
+                if out is None:
+                    span = max(new.standing.longest, span)
+                    entry = _leaving(leaves, old, meter, name, target, span)
+                    out = TransferRecord.from_record(old.write(entry))
+                into = _came(new.standing, out)
+                if into is None:
+                    anew = True
+                    entry = replace(out, direction="in", other=source, out=out.head)
+                    into = TransferRecord.from_record(new.write(entry))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
 
 
@@ -324,9 +328,10 @@ def _came(standing: LedgerState, out: TransferRecord) -> TransferRecord | None:
     return next((one for one in standing.transfers if one.out == out.head), None)
 
 
-def _leave(
+def _leaving(
     leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int
 ) -> TransferRecord:
+    """The record by which the house leaves; all that forbids it is raised here."""
     check_same(leaves, old.standing)
     if meter not in leaves.meters:
         raise LedgerError(
@@ -344,7 +349,8 @@ def _leave(
         )
     stated = takes_along(leaves, old.standing, name, _losses(leaves, old.standing, house))
     entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta), **stated)
-    return TransferRecord.from_record(old.write(entry))
+    old.check(entry)
+    return entry
 
 
 def check_arrived(moves: Mapping[str, Sequence[TransferRecord]]) -> None:
