@@ -121,7 +121,52 @@ def test_a_document_without_links_needs_one_type_and_a_meter_id() -> None:
         found = parse_espi(feed(*kinds, bare), meter_id="home")
         assert found.problems == ("reading 1: no ReadingType is known for the reading",)
     point = entry([POINT], "<espi:UsagePoint/>")
-    assert parse_espi(feed(one, point, bare)).readings.ids == (POINT,)
+    assert parse_espi(feed(one, point, bare)).malformed == 1
+
+
+OTHER = "RetailCustomer/2/UsagePoint/01"
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        [espi_type("out", uom=72, flowDirection=19)],
+        [espi_type("out", uom=72, flowDirection=19), espi_meter(OTHER, "01", "out")],
+        [entry([OTHER], "<espi:UsagePoint/>")],
+        [espi_block(OTHER, "01", ONE)],
+        [espi_meter(OTHER, "01", "in"), espi_block(OTHER, "01", ONE)],
+        [entry([f"{OTHER}/ReadingType/x"], "<espi:ReadingType/>")],
+    ],
+    ids=["type", "meter", "point", "block", "linked block", "own type"],
+)
+def test_one_home_decides_nothing_for_another(added: list[str]) -> None:
+    """Blocks without a link to a type or a usage point, with and without another home's entries."""
+    nameless = entry([], espi_block(POINT, "01", ONE).split("<content>")[1].split("</content>")[0])
+    linked = POINT.replace("01", "02")
+    kept = [espi_meter(linked, "01", "in"), espi_block(linked, "02", ONE)]
+
+    def rows(*entries: str) -> list[Row]:
+        return list(parse_espi(feed(espi_type("in", uom=72), *entries)).readings.rows())
+
+    for home in ([espi_block(POINT, "01", ONE)], [nameless], kept):
+        assert sorted(rows(*home, *added)) == sorted(rows(*home) + rows(*added))
+    assert rows(*kept) == [(linked, NOON, 3600, 974)]  # by the one type of its own MeterReadings
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [espi_type("in", uom=72), espi_type("in", uom=72, powerOfTenMultiplier=3)],
+        [espi_meter(POINT, "01", "in"), espi_meter(POINT, "01", "out")],
+        [entry(["/MeterReading/1", home], "<espi:MeterReading/>") for home in (POINT, OTHER)],
+    ],
+    ids=["type", "type of a meter", "home of a meter"],
+)
+def test_one_name_for_two_things_is_refused(twice: list[str]) -> None:
+    """Which of the two holds would be decided by what other homes send."""
+    parse_espi(feed(*twice[:1] * 2))
+    with pytest.raises(IntakeError, match="of one name that differ"):
+        parse_espi(feed(*twice))
 
 
 def test_one_meter_id_for_two_usage_points_is_refused() -> None:
@@ -156,7 +201,9 @@ def test_large_powers_do_not_wrap() -> None:
 def test_of_a_long_text_only_the_beginning_is_kept() -> None:
     """The same value, though the text that follows it would change it."""
     block = f"<espi:IntervalBlock>{reading('5' + ' ' * 1_000 + '7')}</espi:IntervalBlock>"
-    found = parse_espi(feed(espi_type("a", uom=72), entry([POINT], block)))
+    found = parse_espi(
+        feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+    )
     assert list(found.readings.rows()) == [(POINT, NOON, 900, 5)]
 
 
@@ -216,16 +263,13 @@ def reading(value: str = "5", start: str = str(NOON), duration: str = "900") -> 
 )
 def test_a_bad_reading_harms_itself_alone(bad: str, why: str) -> None:
     block = f"<espi:IntervalBlock>{reading()}{bad}{reading()}</espi:IntervalBlock>"
-    found = parse_espi(feed(espi_type("a", uom=72), entry([POINT], block)))
+    found = parse_espi(
+        feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), entry([POINT], block))
+    )
     assert list(found.readings.rows()) == [(POINT, NOON, 900, 5)] * 2
     (problem,) = found.problems
     assert problem.startswith("reading 2: ")
     assert why in problem
-
-
-def espi_kind(length: int) -> str:
-    inner = f"<espi:uom>72</espi:uom><espi:intervalLength>{length}</espi:intervalLength>"
-    return f"<content><espi:ReadingType>{inner}</espi:ReadingType></content>"
 
 
 LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
@@ -268,8 +312,6 @@ def test_unusable_documents(data: bytes, why: str) -> None:
         ("_WAITING", 2, feed(*[espi_block(POINT, "01", ONE)] * 3)),
         ("_KNOWN", 2, feed(*(espi_block(f"{POINT}{i}", "01", ONE) for i in range(3)))),
         ("_KNOWN", 2, feed(*(espi_type(f"{i}", uom=72) for i in range(3)))),
-        ("_KNOWN", 2, feed(*(espi_type("x", uom=72, intervalLength=i) for i in range(3)))),
-        ("_KNOWN", 2, feed("<entry>", *(espi_kind(i) for i in range(3)), "</entry>")),
         ("_KNOWN", 2, feed(*(espi_meter(POINT, f"{i}", "x") for i in range(3)))),
     ],
 )

@@ -1,9 +1,9 @@
 """Green Button (ESPI) XML: interval readings out of an Atom feed, as a stream.
 
 A reading belongs to the `UsagePoint` and the `MeterReading` in its entry's links; the entry of that
-`MeterReading` links to the `ReadingType`, which says unit, power of ten and direction. Where links
-are missing and all `ReadingType`s of the document say the same, or it has one `UsagePoint` only, it
-is that one.
+`MeterReading` links to the `ReadingType`, which says unit, power of ten and direction. Where that
+link is missing and all `ReadingType`s of the usage point say the same, it is that one. Nothing that
+belongs to one usage point decides how the readings of another are read.
 
 The meter id is the address of the usage point from its owner on, such as
 `RetailCustomer/9b6c7063/UsagePoint/01`: usage points are numbered within their owner and titles
@@ -25,7 +25,7 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from xml.parsers.expat import ErrorString
 
 import numpy as np
@@ -381,7 +381,7 @@ class _Feed:
         self._type_of: dict[str, str] = {}  # by MeterReading
         self._point_of: dict[str, str] = {}  # by MeterReading
         self._types: dict[str, ReadingType] = {}
-        self._kinds: set[ReadingType] = set()  # the named and the nameless
+        self._kinds: dict[str, ReadingType | None] = {}  # by meter id; None where they differ
         self._ready: list[_EntryReadings] = []
         self._waiting: dict[tuple[str | None, str | None], _Entry] = {}
         self._number, self._waits, self.ready = 0, 0, 0
@@ -411,8 +411,6 @@ class _Feed:
         elif name == _TYPE:
             fields = {key.removeprefix(_ESPI): value for key, value in self._fields.items()}
             self._entry.type = reading_type(fields)
-            self._kinds.add(self._entry.type)
-            _check(len(self._kinds), _KNOWN, "kinds of ReadingType")
         elif name == _ENTRY:
             self._close()
 
@@ -422,11 +420,13 @@ class _Feed:
         if entry.point:
             self._points.add(entry.point)
         if entry.type_name and entry.type:
-            self._types[entry.type_name] = entry.type
+            _define(self._types, entry.type_name, entry.type)
+        if entry.type:
+            self._add_kind(self._given or entry.point, entry.type)
         if entry.type_name and entry.meter and entry.is_meter:
-            self._type_of[entry.meter] = entry.type_name
+            _define(self._type_of, entry.meter, entry.type_name)
         if entry.point and entry.meter and entry.is_meter:
-            self._point_of[entry.meter] = entry.point
+            _define(self._point_of, entry.meter, entry.point)
         for known in (self._points, self._types, self._type_of, self._point_of):
             _check(len(known), _KNOWN, "resources of a kind")
         if len(self._points) > 1 and self._given is not None:
@@ -454,6 +454,11 @@ class _Feed:
         name = self._type_of.get(entry.meter) if entry.meter else None
         return self._types.get(name) if name else None
 
+    def _add_kind(self, meter_id: str | None, kind: ReadingType | None) -> None:
+        if meter_id and kind:
+            same = self._kinds.setdefault(meter_id, kind) == kind
+            self._kinds[meter_id] = kind if same else None
+
     def _add(self, found: _EntryReadings) -> None:
         self._ready.append(found)
         self.ready += len(found.entry)
@@ -463,11 +468,12 @@ class _Feed:
         if not self._espi:
             raise IntakeError("XML has no ESPI element; give a Green Button document.")
         self._close()
-        point = next(iter(self._points)) if len(self._points) == 1 else None
-        kind = next(iter(self._kinds)) if len(self._kinds) == 1 else None
-        for (own, meter), entry in self._waiting.items():
-            entry.point, entry.meter = own, meter
-            self._add(_EntryReadings(self._point(entry) or point, self._type(entry) or kind, entry))
+        for meter, point in self._point_of.items():
+            self._add_kind(self._given or point, self._types.get(self._type_of.get(meter, "")))
+        for (own, meter_name), entry in self._waiting.items():
+            entry.point, entry.meter = own, meter_name
+            home = self._point(entry)
+            self._add(_EntryReadings(home, self._type(entry) or self._kinds.get(home or ""), entry))
         self._waiting.clear()
 
     def parsed(self) -> Parsed:
@@ -498,6 +504,16 @@ def _columns(found: _EntryReadings, codes: dict[str, int]) -> tuple[Ints, ...]:
         np.where(duration == 0, kind.length, duration),
         kind.watt_hours(raw, decimals),
     )
+
+
+_Named = TypeVar("_Named")
+
+
+def _define(known: dict[str, _Named], name: str, what: _Named) -> None:
+    if known.setdefault(name, what) != what:
+        raise IntakeError(
+            "ESPI has two ReadingTypes or MeterReadings of one name that differ; give each its own."
+        )
 
 
 def _check(count: int, limit: int, what: str) -> None:
