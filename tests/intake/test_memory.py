@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 import tracemalloc
@@ -11,11 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import _thrift_struct, parse_parquet
 from hushgrid.intake.csv import csv_batches, parse_csv
 from hushgrid.intake.espi import espi_batches
 from hushgrid.intake.json import json_batches, parse_json
@@ -157,26 +154,24 @@ def test_an_element_without_an_end_is_refused_on_the_way() -> None:
 
 
 MEASURED = """
-import sys, pyarrow as pa, pyarrow.parquet as pq
+import sys, pyarrow as pa
 from hushgrid import IntakeError
-from hushgrid.intake.arrow import parse_arrow, parse_parquet
-data = open(sys.argv[2], "rb").read()
-plain = lambda _: pq.read_table(sys.argv[2])
-read = {"arrow": parse_arrow, "parquet": parse_parquet, "pyarrow": plain}
+from hushgrid.intake.arrow import parse_arrow
+data = open(sys.argv[1], "rb").read()
 try:
-    found = read[sys.argv[1]](data)
+    found = parse_arrow(data)
     text = f"{len(found.readings)} {found.malformed}"
-except (IntakeError, OSError) as error:
+except IntakeError as error:
     text = str(error)
 print(pa.default_memory_pool().max_memory(), text)
 """
 
 
-def arrow_peak(kind: str, data: bytes, path: Path) -> tuple[float, str]:
+def arrow_peak(data: bytes, path: Path) -> tuple[float, str]:
     """The most memory that pyarrow holds at once [MiB], in a process of its own; what was read."""
     file = path / "data"
     file.write_bytes(data)
-    command = [sys.executable, "-c", MEASURED, kind, str(file)]
+    command = [sys.executable, "-c", MEASURED, str(file)]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     size, _, text = found.strip().partition(" ")
     return int(size) / MIB, text
@@ -186,105 +181,18 @@ def rows_of(n: int) -> list[Row]:
     return [("a", 900 * i, 900, i % 7) for i in range(n)]
 
 
-def parquet_of(table: pa.Table, **how: object) -> bytes:
-    out = io.BytesIO()
-    pq.write_table(table, out, store_schema=False, **how)
-    return out.getvalue()
-
-
-def zigzag(number: int) -> bytes:
-    """As Thrift's compact protocol writes it."""
-    left, out = number << 1, b""
-    while left > 127:
-        left, out = left >> 7, out + bytes([left & 127 | 128])
-    return out + bytes([left])
-
-
-def with_claim(data: bytes, column: int, size: int) -> bytes:
-    """The first page of a column claims another decompressed size; the header keeps its length."""
-    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(column).data_page_offset
-    file = io.BytesIO(data)
-    file.seek(at)
-    header, end = _thrift_struct(file), file.tell()
-    kind = b"\x15" + zigzag(header[1]) + b"\x15"
-    head = data[at:end].replace(kind + zigzag(header[2]), kind + zigzag(size), 1)
-    extra = len(head) - (end - at)  # taken from the statistics: a maximum of 8 bytes
-    begin = head.index(b"\x18\x08")
-    head = (
-        head[:begin]
-        + bytes([0x18, 8 - extra])
-        + head[begin + 2 : begin + 10 - extra]
-        + head[begin + 10 :]
-    )
-    assert len(head) == end - at
-    return data[:at] + head + data[end:]
-
-
-@pytest.mark.parametrize(("codec", "version"), [("zstd", "1.0"), ("gzip", "2.0")])
-def test_a_page_that_claims_2_gib_is_refused_unread(
-    codec: str, version: str, tmp_path: Path
-) -> None:
-    table = as_table(rows_of(50_000))
-    data = parquet_of(table, compression=codec, use_dictionary=False, data_page_version=version)
-    assert len(parse_parquet(data).readings) == 50_000
-    broken = with_claim(data, 3, 2**31 - 1)
-    size, text = arrow_peak("parquet", broken, tmp_path)
-    assert "page beyond 64 MiB" in text
-    assert size < 16
-
-
-def test_pyarrow_itself_allocates_what_a_page_claims(tmp_path: Path) -> None:
-    """Else the check would not be needed."""
-    data = parquet_of(as_table(rows_of(50_000)), compression="zstd", use_dictionary=False)
-    assert arrow_peak("pyarrow", with_claim(data, 3, 2**28), tmp_path)[0] > 256
-
-
 LONG = "x" * MIB
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_a_dictionary_with_one_long_text_for_many_rows(kind: str, tmp_path: Path) -> None:
-    """200 KB that are 10 GB when each row has its own text."""
+def test_a_dictionary_with_one_long_text_for_many_rows(tmp_path: Path) -> None:
+    """10 GB when each row has its own text."""
     n = 20_000
     texts = pa.array(["a", LONG])
     coded = pa.DictionaryArray.from_arrays(pa.array(np.arange(n, dtype=np.int32) % 2), texts)
     table = as_table(rows_of(n)).set_column(0, "meter_id", coded)
-    data = parquet_of(table, compression="zstd") if kind == "parquet" else arrow_of(table, chunk=n)
-    size, text = arrow_peak(kind, data, tmp_path)
+    size, text = arrow_peak(arrow_of(table, chunk=n), tmp_path)
     assert text == f"{n // 2} {n // 2}"
     assert size < 16
-
-
-@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
-def test_texts_that_may_hold_far_more_than_their_pages(encoding: str, tmp_path: Path) -> None:
-    """Values that begin with the one before, or any number of lengths: not from strangers."""
-    n = 300
-    table = as_table([(f"m{i}", 900 * i, 900, i) for i in range(n)])
-    how = {"use_dictionary": False, "column_encoding": {"meter_id": encoding}}
-    data = parquet_of(table, compression="zstd", **how)
-    assert "'meter_id' may hold far more" in arrow_peak("parquet", data, tmp_path)[1]
-    assert len(parse_parquet(io.BytesIO(data)).readings) == n
-
-
-def test_a_dictionary_that_claims_many_entries(tmp_path: Path) -> None:
-    data = parquet_of(as_table(rows_of(50_000)), compression="none")
-    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(1).dictionary_page_offset
-    file = io.BytesIO(data)
-    file.seek(at)
-    header, end = _thrift_struct(file), file.tell()
-    claimed = data[at:end].replace(
-        b"\x4c\x15" + zigzag(header[7][1]), b"\x4c\x15" + zigzag(2**20 - 1)
-    )
-    assert len(claimed) == end - at
-    assert "page header" in arrow_peak("parquet", data[:at] + claimed + data[end:], tmp_path)[1]
-
-
-@pytest.mark.parametrize("number", [2, 65538])
-def test_a_page_header_with_two_sizes(number: int) -> None:
-    """pyarrow would take the last one."""
-    head = b"\x15\x00\x15\x02\x15\x02\x05" + zigzag(number) + zigzag(2**31 - 1) + b"\x00"
-    with pytest.raises(TypeError):
-        _thrift_struct(io.BytesIO(head))
 
 
 def test_views_of_one_text(tmp_path: Path) -> None:
@@ -295,7 +203,7 @@ def test_views_of_one_text(tmp_path: Path) -> None:
     column = pa.Array.from_buffers(pa.string_view(), 100, [None, pa.py_buffer(views), text])
     data = arrow_of(as_table(rows_of(100)).set_column(0, "meter_id", column), chunk=100)
     assert len(data) < 2 * MIB
-    size, why = arrow_peak("arrow", data, tmp_path)
+    size, why = arrow_peak(data, tmp_path)
     assert "text beyond 64 MiB" in why
     assert size < 16
 
@@ -306,6 +214,6 @@ def test_a_compressed_buffer_that_claims_2_gib_is_refused_unread(tmp_path: Path)
     lengths = (8 * n).to_bytes(8, "little")  # before the starts and before the Wh
     assert data.count(lengths) == 2
     broken = data.replace(lengths, (2**31).to_bytes(8, "little"))
-    size, why = arrow_peak("arrow", broken, tmp_path)
+    size, why = arrow_peak(broken, tmp_path)
     assert "compressed" in why
     assert size < 1

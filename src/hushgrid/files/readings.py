@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from hushgrid.errors import FileError, IntakeError, ModelError
+from hushgrid.files.apart import batches_apart
 from hushgrid.files.extensions import by_key
 from hushgrid.files.interval_plan import local_seconds
 from hushgrid.files.results import read_text
@@ -133,11 +134,11 @@ def batches_of_file(
         The readings and the malformed rows of each batch.
     """
     form = format_of(path)
+    if form.seeks:
+        yield from batches_apart(form.batches, path, mapping)
+        advance(path.stat().st_size)
+        return
     with path.open("rb") as stream:
-        if form.seeks:
-            yield from form.batches(stream, mapping)
-            advance(path.stat().st_size)
-            return
 
         def pieces() -> Iterator[bytes]:
             while piece := stream.read(PIECE):

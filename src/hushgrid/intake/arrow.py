@@ -6,9 +6,10 @@ value, rounded to whole Wh, halves to even. A timestamp with a zone is exact; on
 time of the mapping's zone, UTC by default. A null is malformed. The canonical columns are
 `meter_id, start_utc, duration_s, wh`.
 
-pyarrow allocates what the input claims, so claims are checked before pyarrow sees them. A message
-of a stream holds at most 64 MiB and is not compressed; a page of a Parquet file holds at most 64
-MiB when it is decompressed; texts that share their memory hold at most 64 MiB when they do not.
+pyarrow allocates what the input claims, so the claims of a stream are checked before pyarrow sees
+them. A message holds at most 64 MiB and is not compressed; texts that share their memory hold at
+most 64 MiB when they do not. Those of a Parquet file are not checked: one from others belongs into
+a process of its own, as in `hushgrid.files.apart`.
 """
 
 from __future__ import annotations
@@ -184,9 +185,7 @@ def _field(data: bytes, table: int, number: int) -> int:
 # ---- Parquet files
 
 _ROWS = 1 << 17  # in a batch
-_CODED = {0, 2, 8}  # encodings that can be read as a dictionary: plain, and two by one
-_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # types of a page
-_DETAILS = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # fields: details, encoding
+_THRIFT = {"thrift_string_size_limit": LIMIT, "thrift_container_size_limit": 1 << 16}
 
 
 def parse_parquet(source: bytes | BinaryIO, mapping: ColumnMapping = CANONICAL) -> Parsed:
@@ -208,16 +207,14 @@ def parquet_batches(
     """The readings of a Parquet file, some 100,000 rows at a time.
 
     Args:
-        source: Its bytes, or an open file that can seek. Of bytes, which others may have sent,
-            texts must be encoded plain or with a dictionary, so that memory is bounded.
+        source: Its bytes, or an open file that can seek.
         mapping: Names and forms of the columns.
 
     Yields:
         The readings and the malformed rows of each batch.
 
     Raises:
-        IntakeError: If the file is damaged, lacks a column of the mapping, or has a page beyond 64
-            MiB.
+        IntakeError: If the file is damaged, or lacks a column of the mapping.
     """
     pa = arrow()
     from pyarrow import parquet
@@ -225,20 +222,10 @@ def parquet_batches(
     if isinstance(source, str) or not (isinstance(source, bytes) or hasattr(source, "seek")):
         raise IntakeError(f"source is a {type(source).__name__}; give bytes or an open file.")
     file = pa.BufferReader(source) if isinstance(source, bytes) else source
-    limits = {"thrift_string_size_limit": LIMIT, "thrift_container_size_limit": LIMIT}
     try:
-        opened = parquet.ParquetFile(file, **limits)
-        names = Table(opened.schema_arrow, mapping).names
-        texts = {name for name in names if _is_text(opened.schema_arrow.field(name).type)}
-        unbounded = _unbounded(file, opened.metadata, names, texts)
-        if unbounded and isinstance(source, bytes):
-            raise IntakeError(
-                f"Parquet column {min(unbounded)!r} may hold far more than its pages; write it"
-                " plain or with a dictionary, or open the file."
-            )
-        opened = parquet.ParquetFile(file, read_dictionary=list(texts - unbounded), **limits)
+        opened = parquet.ParquetFile(file, **_THRIFT)
         table = Table(opened.schema_arrow, mapping)
-        for batch in opened.iter_batches(_ROWS, columns=names, use_threads=False):
+        for batch in opened.iter_batches(_ROWS, columns=table.names, use_threads=False):
             yield table.parsed(batch)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, IntakeError):
@@ -246,94 +233,6 @@ def parquet_batches(
         raise IntakeError(
             f"input is not a sound Parquet file ({type(error).__name__}); give another copy."
         ) from None
-
-
-def _unbounded(
-    file: BinaryIO, metadata: pa.FileMetaData, names: list[str], texts: set[str]
-) -> set[str]:
-    """Check all pages of some columns; those columns whose values may take any memory.
-
-    A page may hold one long value for many rows. Read as a dictionary it stays one, but not every
-    encoding can be read so.
-    """
-    found = set()
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            name = chunk.path_in_schema
-            if name not in names:
-                continue
-            encodings = set(_encodings(file, chunk))
-            if chunk.physical_type == "BYTE_ARRAY" and not (name in texts and encodings <= _CODED):
-                found.add(name)
-    return found
-
-
-def _encodings(file: BinaryIO, chunk: pa.ColumnChunkMetaData) -> Iterator[int]:
-    """Check the pages of a column chunk; the encoding of each.
-
-    pyarrow allocates what a page header claims and has no way to ask for the claim before. The
-    size in the metadata of the file may be another.
-    """
-    at, values, sound = chunk.data_page_offset, 0, False
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
-    while values < chunk.num_values:
-        file.seek(at)
-        try:
-            header = _thrift_struct(file)
-            kind, size, compressed = header[1], header[2], header[3]
-            details, encoding = _DETAILS[kind]
-            page = header[details]
-            at = file.tell() + compressed
-            # an entry of a dictionary takes a byte at least
-            sound = min(size, compressed) >= 0 and (kind != _DICTIONARY or page[1] <= size)
-            values += page[1] if kind != _DICTIONARY else 0
-        except (TypeError, LookupError, RecursionError):
-            sound = False
-        if not sound:
-            raise IntakeError("input is not a sound Parquet file (page header); give another copy.")
-        if size > LIMIT:
-            raise IntakeError("Parquet file has a page beyond 64 MiB; write it with smaller pages.")
-        yield page[encoding]
-
-
-def _thrift_struct(file: BinaryIO) -> dict[int, Any]:
-    """Fields of a struct in Thrift's compact protocol, as far as page headers need it."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while head := file.read(1)[0]:
-        number = number + (head >> 4) if head >> 4 else _zigzag(file)
-        if number in fields or not 0 < number < 100:  # Thrift would take 65538 for 2
-            raise TypeError
-        fields[number] = _thrift_value(file, head & 15)
-    return fields
-
-
-def _thrift_value(file: BinaryIO, kind: int) -> Any:
-    if kind in (1, 2):  # true, false
-        return kind == 1
-    if kind in (4, 5, 6):  # i16, i32, i64
-        return _zigzag(file)
-    if kind == 8:  # binary, such as the statistics' minimum
-        return file.seek(_varint(file) + file.tell())
-    if kind == 12:
-        return _thrift_struct(file)
-    raise TypeError
-
-
-def _zigzag(file: BinaryIO) -> int:
-    number = _varint(file)
-    return (number >> 1) ^ -(number & 1)
-
-
-def _varint(file: BinaryIO) -> int:
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = file.read(1)[0]
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number
-    raise TypeError
 
 
 # ---- record batches to readings

@@ -356,7 +356,8 @@ class Format(NamedTuple):
         media: Media types of bodies in this format.
         suffixes: Suffixes of files in this format, such as ".csv".
         batches: Called with the input and a mapping; yields readings and malformed rows.
-        seeks: Whether `batches` takes all bytes or a file that seeks, in place of chunks.
+        seeks: Whether `batches` takes all bytes or a file that seeks, in place of chunks. It is
+            then a function of a module, since it runs in a process of its own.
     """
 
     media: tuple[str, ...]

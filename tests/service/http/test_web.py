@@ -27,6 +27,7 @@ from hushgrid.service.http.server import Server
 from hushgrid.service.ingest import Ingest
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import History
+from tests.intake.test_apart import CLAIM, HISTOGRAM, NO_ENCODING
 from tests.service.worlds import START, TOKEN, MemoryMeters, service, unavailable
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -221,6 +222,9 @@ HOSTILE = {
     "no arrow": (b"PAR1" * 10, "application/vnd.apache.arrow.stream"),
     "cut arrow": (as_arrow(ROWS)[:300], "application/vnd.apache.arrow.stream"),
     "no parquet": (b"PAR1" * 10, "application/vnd.apache.parquet"),
+    "parquet histogram": (HISTOGRAM, "application/vnd.apache.parquet"),
+    "parquet encoding": (NO_ENCODING, "application/vnd.apache.parquet"),
+    "parquet claim": (CLAIM, "application/vnd.apache.parquet"),
     "entities": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "application/atom+xml"),
 }
 

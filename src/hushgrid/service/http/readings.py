@@ -22,6 +22,7 @@ from pydantic import create_model
 from starlette.requests import ClientDisconnect, Request
 
 from hushgrid.errors import ExtraError, IntakeError, MeterError
+from hushgrid.files.apart import batches_apart
 from hushgrid.files.readings import formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import Format
@@ -117,7 +118,10 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
 
         def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
             pieces = _pieces(body, first)
-            yield from form.batches(b"".join(pieces) if form.seeks else pieces, columns)
+            if form.seeks:
+                yield from batches_apart(form.batches, b"".join(pieces), columns)
+            else:
+                yield from form.batches(pieces, columns)
 
         def work() -> None:
             with one_whole if form.seeks else nullcontext():
