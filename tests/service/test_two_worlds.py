@@ -30,17 +30,18 @@ from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create
 from tests.service.http.test_web import Face
 from tests.service.http.ways import ways
-from tests.service.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
+from tests.service.twins import AWAY, EMPTY, EVERY, OTHERS, STEPS, ZONES, Leak, Seen
 from tests.service.worlds import START, TOKEN, MemoryMeters, service
 
 log = logging.getLogger("hushgrid.curator")
 
 PLAIN = Policy(0.5, horizon=500)
 POLICIES = {
-    "estimate": Policy(0.5, horizon=500, eta=0.3, publish="estimate"),
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
     "window": Policy(4.0, horizon=500, schedule=Window(4)),
 }
+if EVERY:
+    POLICIES["estimate"] = Policy(0.5, horizon=500, eta=0.3, publish="estimate")
 
 
 def both(folder: Path, policy: Policy = PLAIN, leak: Leak | None = None) -> tuple[Seen, Seen]:
