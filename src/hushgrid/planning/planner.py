@@ -468,6 +468,8 @@ class Task:
         if running is not None:  # epsilons are asked for by the step, of every step
             policy = replace(policy, horizon=running, schedule=policy.schedule.with_epsilons(()))
         self.scheduler = Scheduler(exposures, policy)
+        self._like: dict[tuple[int, int], int] = {}
+        self._kinds: list[int] = []
         self._lost: dict[tuple[int, float, float], Floats] = {}
         self._events: dict[tuple[int, float], Event] = {}
 
@@ -478,7 +480,21 @@ class Task:
 
     def scales(self, each: Sequence[float]) -> list[float]:
         """The scale of every step at its epsilon."""
-        return [self.scheduler.at(t, (), e).scale for t, e in enumerate(each, 1)]
+        keys, found = self._keys(each), dict[tuple[int, float], float]()
+        for t, key in enumerate(keys, 1):
+            if key not in found:
+                found[key] = self.scheduler.at(t, (), key[1]).scale
+        return [found[key] for key in keys]
+
+    def _keys(self, each: Sequence[float]) -> list[tuple[int, float]]:
+        """For every step the first one with the same exposure, and its epsilon."""
+        for t in range(len(self._kinds) + 1, len(each) + 1):
+            if self.policy.schedule.negligible:  # then it depends on the steps before
+                self._kinds.append(t)
+            else:
+                same = (id(self.scheduler.exposure(t)), id(self.scheduler.booked(t)))
+                self._kinds.append(self._like.setdefault(same, t))
+        return list(zip(self._kinds, each, strict=False))
 
     def losses(self, each: Sequence[float]) -> Floats:
         """(T, houses): the loss of every release about every house."""
@@ -489,8 +505,12 @@ class Task:
         """The distinct losses (rows, houses) of releases, and the row of every step."""
         rows: dict[int, int] = {}  # by the array that is kept
         found: list[Floats] = []
-        place: list[int] = []
-        for t, (epsilon, b) in enumerate(zip(each, self.scales(each), strict=True), 1):
+        place: dict[tuple[int, float], int] = {}
+        keys = self._keys(each)
+        for t, (step, b) in enumerate(zip(keys, self.scales(each), strict=True), 1):
+            if step in place:
+                continue
+            epsilon = step[1]
             key = (id(self.scheduler.booked(t)), b, epsilon if self.capped else 0.0)
             if key not in self._lost:
                 lost = self.scheduler.losses(t, b)
@@ -499,8 +519,8 @@ class Task:
             if id(lost) not in rows:
                 rows[id(lost)] = len(found)
                 found.append(lost)
-            place.append(rows[id(lost)])
-        return np.array(found), np.array(place)
+            place[step] = rows[id(lost)]
+        return np.array(found), np.array([place[step] for step in keys])
 
     def worst_events(self, each: Sequence[float]) -> list[Event]:
         """For every step an event that dominates the loss of its release about any house."""
