@@ -10,7 +10,8 @@ COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, loss, reading
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
 test check soak: export OPENBLAS_NUM_THREADS := 1
-# Tests by example take the same ones every time, but here.
+# Tests by example take the same ones every time, and a quarter of them, but here; so do others with
+# counts (tests/examples.py).
 soak: export HUSHGRID_RANDOM := 1
 # What the tests need and what pip brings come at the same time.
 MAKEFLAGS += -j2
@@ -49,6 +50,10 @@ soak: $(VENV)/.dev services  ## the full counts, as JSON
 	HUSHGRID_EXAMPLES=25 $(BIN)/python -m pytest -q tests/service/http/test_openapi.py tests/service/batch/test_batch.py \
 	  tests/service/openadr/test_description.py
 	HUSHGRID_EXAMPLES=600 $(BIN)/python -m pytest -q tests/intake/test_lines.py
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m hypothesis
+	$(BIN)/python -m pytest -q tests/service/test_two_worlds.py tests/browser/test_pages.py tests/planning/test_plan.py \
+	  tests/planning/test_clamp.py tests/service/meters/test_meter_earlier.py \
+	  tests/service/ledger/test_ledger_crash.py tests/service/openadr/test_webhooks.py
 	HUSHGRID_LIVES=300 $(BIN)/python -m pytest -q tests/service/meters/test_meter_model.py
 	HUSHGRID_KILLS=300 $(BIN)/python -m pytest -q tests/service/test_kill.py
 	HUSHGRID_TICKS=100 $(BIN)/python -m pytest -q -s tests/service/cluster/test_failover.py

@@ -18,6 +18,7 @@ from hushgrid.errors import PolicyError
 from hushgrid.mechanism.noise import SecureNoise, quantile, quantiles
 from tests.audit import faults
 from tests.audit.zones import certain_big_house, terms
+from tests.examples import examples
 
 ETAS = (0.0, 0.1, 1.0)
 
@@ -120,7 +121,7 @@ def test_clopper_pearson_is_the_textbooks(k: int, n: int, level: float) -> None:
     assert float(at_most(k, n, level)) == pytest.approx(high, rel=1e-8)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_equal_laws_certify_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from hushgrid.compare.battery import RULES, Battery, hide, score_zone
 from hushgrid.compare.datasets import Simulated
 from hushgrid.errors import PolicyError
 from hushgrid.statistics import mean_auc
+from tests.examples import examples
 
 
 @given(
@@ -21,7 +22,7 @@ from hushgrid.statistics import mean_auc
     st.integers(1, 300),
     st.integers(0, 99),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_physics(name: str, use: list[int], capacity: int, power: int, seed: int) -> None:
     battery = Battery(np.array(capacity), np.array(power))
     x = np.array(use)

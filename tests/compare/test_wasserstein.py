@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hushgrid import LogNormal, smallest_scale
 from hushgrid.compare.pufferfish import quantile_gap
+from tests.examples import examples
 
 WEIGHTS = st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any)
 
@@ -31,14 +32,14 @@ def exact_gap(f: list[int], g: list[int]) -> int:
 
 
 @given(WEIGHTS, WEIGHTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_quantile_gap(f: list[int], g: list[int]) -> None:
     pmfs = [np.array(w) / sum(w) for w in (f, g)]
     assert quantile_gap(*pmfs) == exact_gap(f, g)
 
 
 @given(WEIGHTS, WEIGHTS, st.sampled_from([0.2, 0.5, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_never_better_than_eta_0(f: list[int], g: list[int], epsilon: float) -> None:
     """MATH.md section 3: on the same pair of laws."""
     pmfs = [np.array(w) / sum(w) for w in (f, g)]

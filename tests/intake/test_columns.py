@@ -17,6 +17,7 @@ from hushgrid.intake.arrow import Table, arrow_batches
 from hushgrid.intake.json import parse_records
 from hushgrid.intake.readings import END, MAX_DURATION, MAX_WH, collect
 from hushgrid.intake.text import CANONICAL
+from tests.examples import examples
 from tests.intake.renderings import as_arrow, as_table, iso
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -99,7 +100,7 @@ def records_of(rows: list[Any], layout: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ROWS, LAYOUT, st.integers(1, 13))
 def test_streams_of_any_types(rows: Any, layout: Any, chunk: int) -> None:
     found = collect(arrow_batches(stream_of(table_of(rows, layout), chunk)))
@@ -110,7 +111,7 @@ def test_streams_of_any_types(rows: Any, layout: Any, chunk: int) -> None:
     assert len(set(found.readings.ids)) == len(found.readings.ids)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(GOOD, min_size=1, max_size=20), LAYOUT, st.data())
 def test_slices(rows: Any, layout: Any, data: Any) -> None:
     """Columns that begin inside their buffers."""
@@ -122,7 +123,7 @@ def test_slices(rows: Any, layout: Any, data: Any) -> None:
     assert list(found.readings.rows()) == rows[begin : begin + part.num_rows]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.integers(0, 2000),
     st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from([b"\xff" * 4, b"\x00" * 8])),

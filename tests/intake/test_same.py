@@ -21,6 +21,7 @@ from hushgrid.intake.espi import parse_espi
 from hushgrid.intake.json import parse_json, parse_records
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import CANONICAL, LOW_CARBON_LONDON, PECAN_STREET, ColumnMapping
+from tests.examples import examples
 from tests.intake.renderings import (
     FORMATS,
     NAMES,
@@ -105,7 +106,7 @@ def every_way(amounts: list[Decimal]) -> dict[str, Parsed]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(TENTHS, min_size=1, max_size=6))
 def test_fractions_are_rounded_to_even_in_every_format(amounts: list[Decimal]) -> None:
     wanted = [int(amount.to_integral_value(ROUND_HALF_EVEN)) for amount in amounts]
@@ -189,7 +190,7 @@ def test_any_bytes(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(EDITS)
 def test_edited_documents(name: str, edits: list[tuple[float, int, bytes]]) -> None:
     never_breaks(name, edited(DOCUMENTS[name], edits))

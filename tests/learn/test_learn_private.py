@@ -29,6 +29,7 @@ from hushgrid.learn.private import (
     statistics,
 )
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
+from tests.examples import examples
 
 TOP = 5000
 ONES = np.ones((2, 2), np.int64)
@@ -329,7 +330,7 @@ def shaped(kind: str, t: int, x: int) -> list[int]:
 marks = st.lists(st.tuples(stamps, st.sampled_from([-1, 0, 1])), max_size=20)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(KINDS),
     st.integers(-200, 200),

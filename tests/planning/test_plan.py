@@ -35,6 +35,7 @@ from hushgrid.files.zone_file import PolicyTable
 from hushgrid.mechanism.policy import PerStep, gaussian_delta
 from hushgrid.planning.planner import Plan
 from hushgrid.planning.tradeoff import check_error, endless_leakage, sensitivity
+from tests.examples import examples
 
 STAY = [[0.9, 0.1], [0.2, 0.8]]
 World = tuple[Zone, Tariff, list[OccupancyModel], Consumption]
@@ -164,13 +165,14 @@ def test_slotwise_is_better_at_equal_promise() -> None:
 
 
 def test_expected_error_is_the_realised_one() -> None:
-    """40 days of the planned policy: the paper's RMSRE within its interval and 3 %."""
+    """Some days of the planned policy: the paper's RMSRE within its interval and 3 %."""
+    count = examples(60)
     world = paper_world(0.02, 300)
     found = plan(*world, secret="interval", epsilon=2.0)
     assert found.policy.clamp
     scenario = Scenario(world[0], world[1], world[2], world[3])
     study = fold(
-        simulated_days(lambda _: scenario, {"it": Mechanism(found.policy)}, count=40, seed=3)
+        simulated_days(lambda _: scenario, {"it": Mechanism(found.policy)}, count=count, seed=3)
     )
     realised = study.summary("it", "rmsre_paper")
     expected = found.prospect.with_cut(rho=0.0)
@@ -179,7 +181,7 @@ def test_expected_error_is_the_realised_one() -> None:
         simulated_days(
             lambda _: scenario,
             {"it": Mechanism(replace(found.policy, publish="estimate"))},
-            count=40,
+            count=count,
             seed=3,
         )
     ).summary("it", "rmsre_paper")

@@ -29,6 +29,7 @@ from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.promise import outlook, zone_json, zone_prose
 from tests import bodies
+from tests.examples import examples
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import Shown, curator, feed
 from tests.services import in_memory
@@ -77,7 +78,7 @@ FIGURES = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @example([0.5] * 6, 4, 0.0, 2, 0)  # 2.0 at 0.5
 @example([0.1] * 6, 3, 0.0, 1, 0)  # 0.1 * 3, which is above 0.3
 @example([0.1] * 6, 3, 0.7, 3, -1)  # a budget one digit short

@@ -32,6 +32,7 @@ from hushgrid.files.zone_file import GROUP_KEYS, POLICY_KEYS
 from hushgrid.mechanism.scheduler import house_losses, schedule
 from hushgrid.model.occupancy import Calendar
 from hushgrid.service.readiness import example
+from tests.examples import examples
 
 BEGINS = 1_767_225_600  # 2026-01-01T00:00:00Z, a Thursday
 EXAMPLE = example(BEGINS)
@@ -426,7 +427,7 @@ def attempt(path: Path, text: str) -> Deployment | None:
     return None
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(ASSIGNMENTS), TOML_VALUES), min_size=1, max_size=3))
 def test_other_values_are_named_and_never_show_a_password(
     tmp_path: Path, changes: list[tuple[Any, str]]
@@ -437,14 +438,14 @@ def test_other_values_are_named_and_never_show_a_password(
     attempt(tmp_path / "service.toml", "\n".join(lines))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, len(BASE.splitlines()) - 1), min_size=1, max_size=3))
 def test_missing_lines_are_named(tmp_path: Path, gone: list[int]) -> None:
     kept = [line for i, line in enumerate(BASE.splitlines()) if i not in gone]
     attempt(tmp_path / "service.toml", "\n".join(kept))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(BASE)), st.integers(0, 40), st.text(max_size=3))
 def test_torn_files_are_named(tmp_path: Path, at: int, length: int, new: str) -> None:
     torn = (BASE[:at] + new + BASE[at + length :]).encode("utf-8", "replace").decode()

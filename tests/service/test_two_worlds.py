@@ -28,9 +28,10 @@ from hushgrid.service.curator import Curator
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.writer import create
+from tests.examples import SOAK
 from tests.service.http.test_web import Face
 from tests.service.http.ways import ways
-from tests.service.twins import AWAY, EMPTY, EVERY, OTHERS, STEPS, ZONES, Leak, Seen
+from tests.service.twins import AWAY, EMPTY, OTHERS, STEPS, ZONES, Leak, Seen
 from tests.service.worlds import START, TOKEN, MemoryMeters, service
 
 log = logging.getLogger("hushgrid.curator")
@@ -40,7 +41,7 @@ POLICIES = {
     "clamp": Policy(0.5, horizon=500, eta=0.3, clamp=(700,), publish="estimate"),
     "window": Policy(4.0, horizon=500, schedule=Window(4)),
 }
-if EVERY:
+if SOAK:
     POLICIES["estimate"] = Policy(0.5, horizon=500, eta=0.3, publish="estimate")
 
 

@@ -23,6 +23,7 @@ from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import Curator
 from hushgrid.service.ledger.records import ReleaseRecord
 from tests import bodies
+from tests.examples import examples
 from tests.mechanism.test_window import METHODS, zone
 from tests.service.setups import BEGINS, service
 from tests.service.test_curator import Shown, curator
@@ -103,7 +104,7 @@ BEFORE = st.one_of(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     BEFORE,
     st.builds(windowed, EPSILONS, st.integers(2, 6), st.sampled_from(METHODS)),
@@ -244,7 +245,7 @@ def test_a_fraction_of_shares_at_the_border_is_given_up_as_a_whole_share(tmp_pat
     assert judged(found, after) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(2, 7),
     st.sampled_from(METHODS),

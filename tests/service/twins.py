@@ -5,8 +5,8 @@ are not. World 2: other meters report (some wherever some do), other readings ar
 fractions, and malformed rows come at other times. The noise knows the load of its world and draws
 what makes load and noise together the same in all.
 
-With HUSHGRID_TWINS every path is asked for after every step (make soak), else after those that
-begin and end a life of the process, and after the one without readings.
+In make soak every path is asked for after every step, else after those that begin and end a life of
+the process, and after the one without readings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import asyncio
 import io
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -40,14 +39,14 @@ from hushgrid.service.clock import log_lines
 from hushgrid.service.ledger.writer import load as load_key
 from hushgrid.service.process import Process
 from hushgrid.service.readiness import from_ledger
+from tests.examples import SOAK
 from tests.service.http.test_access import KEPT
 from tests.service.http.test_web import AUTH, DIGEST, FORMATS, as_arrow, as_ndjson, as_parquet
 from tests.service.worlds import START, deployment, service
 
 SECONDS = 900
 STEPS, EMPTY, AWAY = 14, 3, range(5, 11)  # an interval without readings; nobody is at the curator
-EVERY = "HUSHGRID_TWINS" in os.environ
-ASKED = range(1, STEPS + 1) if EVERY else (1, EMPTY, AWAY[0] - 1, AWAY[-1] + 1, STEPS)
+ASKED = range(1, STEPS + 1) if SOAK else (1, EMPTY, AWAY[0] - 1, AWAY[-1] + 1, STEPS)
 SPOILED = {0: (1, 12), 1: (1, 12), 2: (2, 13)}  # steps with malformed bodies, by world
 OTHERS = 2  # the world in which other meters report
 ZONES = {"elm-street": 6, "oak-lane": 3}
@@ -214,7 +213,7 @@ class Seen:
             self._patch(patch)
             lives = [range(1, AWAY[0] + 1), range(AWAY[-1] + 1, STEPS + 1)]
             if leak is not None:  # it shows at once
-                lives = [range(1, AWAY[0] + 1 if EVERY else 2)]
+                lives = [range(1, AWAY[0] + 1 if SOAK else 2)]
             for steps in lives:
                 with ExitStack() as stack:
                     self._run(steps, stack, patch)

@@ -32,6 +32,7 @@ from hushgrid.service.http.server import SwappableApp
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.promise import sentence
 from hushgrid.statistics import auc
+from tests.examples import examples
 from tests.service.http.test_web import Face
 from tests.service.test_feeds import release
 
@@ -68,7 +69,7 @@ class TestPace:
         assert clock.now() == 1e9
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 6), st.integers(1, 12))
 def test_rolling_scores_are_those_of_the_last_steps(
     seed: int, window: int, houses: int, steps: int

@@ -27,7 +27,7 @@ from tests.service.http.test_web import Face
 from tests.service.http.ways import ways
 from tests.service.worlds import TOKEN
 
-EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "5"))  # requests of each kind; 25 in make soak
+EXAMPLES = int(os.environ.get("HUSHGRID_EXAMPLES", "3"))  # requests of each kind; 25 in make soak
 APP = Face().app
 TABLE = ways(APP)
 SCHEMA = schemathesis.openapi.from_dict(APP.openapi())

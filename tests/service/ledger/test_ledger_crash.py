@@ -17,6 +17,7 @@ from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import sidecar_path
 from hushgrid.service.ledger.writer import Ledger
 from tests.disks import fill, small_disk
+from tests.examples import examples
 from tests.service.ledger.ledgers import (
     ZONE,
     checked,
@@ -28,6 +29,7 @@ from tests.service.ledger.ledgers import (
     write_story,
 )
 
+KILLS = examples(20)
 APPEND = """
 import os, sys
 from pathlib import Path
@@ -44,7 +46,7 @@ with opened(Path(sys.argv[1])) as ledger:
 def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
     path, rng = tmp_path / "ledger.db", random.Random(1)
     acknowledged: dict[int, str] = {}
-    for _ in range(15):
+    for _ in range(KILLS):
         process = child(APPEND, path)
         assert process.stdout is not None
         told = b"".join(process.stdout.readline() for _ in range(rng.randrange(1, 4)))
@@ -61,7 +63,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
         there = {one.t: one.head for one in report.standings[ZONE].releases}
         assert acknowledged.items() <= there.items()
         acknowledged = there  # one more may be there that nobody was told of
-    assert len(acknowledged) > 15
+    assert len(acknowledged) > KILLS
 
 
 def snapshot(path: Path, target: Path) -> Path:

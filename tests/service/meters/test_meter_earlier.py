@@ -18,6 +18,7 @@ from hushgrid.service.meters import Counts, MeterStore, earlier, open_meters
 from hushgrid.service.meters.columns import Columns
 from hushgrid.service.meters.ports import Roster, RosterEpoch
 from hushgrid.service.meters.store import stored_rosters
+from tests.examples import SOAK
 from tests.service.meters.old_folder import HEAD_SIZE, write_zone
 
 METERS = ["a", "b", "c"]
@@ -179,7 +180,7 @@ def test_a_frame_torn_at_any_byte_is_left_out(
     log = written(tmp_path)
     whole = log.read_bytes()
     second, end = HEAD_SIZE + 28 + 24 + 12, len(whole)
-    for at in range(second, end):
+    for at in range(second, end, 1 if SOAK else 3):
         # a killed process leaves a beginning; a power cut may leave zeros, or a hole before the end
         zeros = whole[:at] + bytes(end - at)
         hole = whole[:second] + bytes(at - second) + whole[at:]

@@ -17,7 +17,7 @@ from tests.service.openadr.judge import operations, ours
 from tests.service.openadr.setup import World
 
 EXAMPLES = int(
-    os.environ.get("HUSHGRID_EXAMPLES", "5")
+    os.environ.get("HUSHGRID_EXAMPLES", "3")
 )  # of each operation that fit its schema, and as many that do not
 SCHEMA = schemathesis.openapi.from_dict(ours())
 DESCRIBED = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
