@@ -4,6 +4,7 @@ run but those of make soak.
 And the services that tests of the edge start for themselves.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import SOAK, examples
 from tests.services import Postgres, in_memory, postgres_binaries, running_postgres
 
 settings.register_profile(
     "hushgrid",
     deadline=None,
-    derandomize="HUSHGRID_RANDOM" not in os.environ,
+    derandomize=not SOAK,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("hushgrid")
@@ -44,32 +47,40 @@ LONGEST = (
     "service/batch/test_batch_spark.py",
     "browser/test_pages.py",
     "service/test_two_worlds.py",
-    "audit/test_faults.py",
-    "planning/test_plan.py",
-    "planning/test_clamp.py",
-    "belief/test_estimate_days.py",
+    "service/cluster/test_standby_shared.py",
     "learn/test_learn_zone.py",
-    "cli/test_cli.py",
-    "compare/test_compare_cli.py",
-    "compare/test_paper.py",
-    "accounting/test_leakage_oracle.py",
-    "intake/test_memory.py",
-    "audit/test_records.py",
-    "service/batch/test_batch.py",
+    "planning/test_plan.py",
+    "audit/test_faults.py",
     "service/test_border.py",
+    "service/demo/test_demo_once.py",
+    "cli/test_cli.py",
+    "service/test_gaps.py",
+    "service/batch/test_batch.py",
+    "compare/test_compare_cli.py",
     "service/cluster/test_two_curators.py",
-    "service/meters/test_meter_crashes.py",
-    "service/test_serve.py",
     "service/test_kill.py",
-    "mechanism/test_support.py",
-    "adversary/test_factored.py",
-    "compare/test_compare.py",
-    "audit/test_command.py",
-    "intake/test_lines.py",
-    "compare/test_attack.py",
-    "adversary/test_population.py",
-    "service/http/test_openapi.py",
+    "service/test_ready.py",
+    "intake/test_memory.py",
     "service/openadr/test_description.py",
+    "compare/test_compare.py",
+    "service/openadr/test_routes.py",
+    "service/demo/test_demo.py",
+    "service/openadr/test_webhooks.py",
+    "test_before.py",
+    "audit/test_command.py",
+    "audit/test_records.py",
+    "service/meters/test_meter_crashes.py",
+    "service/test_feeds.py",
+    "service/test_transfer.py",
+    "service/http/test_front.py",
+    "service/test_serve.py",
+    "belief/test_estimate_days.py",
+    "accounting/test_leakage_oracle.py",
+    "compare/test_paper.py",
+    "planning/test_clamp.py",
+    "service/ledger/test_standby.py",
+    "service/ledger/test_ledger_crash.py",
+    "service/test_lost_ends.py",
 )
 
 
@@ -77,6 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
     assert all(path.exists() for path in rank), "LONGEST names a file that is not there"
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    """All modules are there for good: the collector need not visit them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
