@@ -12,13 +12,14 @@ import pytest
 from hushgrid import OccupancyModel, Policy
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
+from hushgrid.files.interval_plan import in_epoch
 from hushgrid.service.border import border, opening
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import LedgerState, TransferRecord, unmatched
 from hushgrid.service.ledger.writer import verify_signature
 from hushgrid.service.transfer import move, takes_along
-from tests.service.borders import FIRST, HOUR, Street, exact, zone_of
+from tests.service.borders import FIRST, HOUR, Street, exact, from_file, zone_of
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
@@ -173,14 +174,96 @@ def test_a_transfer_of_an_earlier_version_bounds_nothing() -> None:
     assert held.leakage == pytest.approx(alone.leakage, rel=1e-6)
 
 
-def test_what_another_zone_publishes_after_the_epoch_begins_is_refused() -> None:
-    """Its releases about the house would lie within the epoch, which counts none of them."""
+@pytest.mark.parametrize("factor", [1.0, None])
+def test_what_another_zone_publishes_after_the_epoch_begins_is_refused(
+    factor: float | None,
+) -> None:
+    """Its releases about the house lie within the epoch, whatever that promises."""
     stay = np.array([[0.7, 0.3], [0.3, 0.7]])
-    one = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.1, 24, 1.0)
-    for late, holds in ((1, False), (0, False), (-48, True)):
-        last = (FIRST + late) * HOUR
-        came = TransferRecord("h", "in", "y", 0.0, out="0" * 64, seq=1, leakage=0.5, last=last)
-        found = border(one, replace(Street(1).standing, transfers=(came,)))
-        assert found is not None
-        assert found.holds == holds
-        assert math.isinf(found.leakage) == (late > 0)
+    one = zone_of(OccupancyModel.factored([[0.5, 0.5]], [[stay]]), FIRST * HOUR, 0.1, 24, factor)
+    for late in (1, 0):
+        came = TransferRecord(
+            "h", "in", "y", 0.0, out="0" * 64, seq=1, leakage=0.0, last=(FIRST + late) * HOUR
+        )
+        standing = replace(Street(1).standing, transfers=(came,))
+        if late:
+            with pytest.raises(LedgerError, match=r"another zone published .* later begins"):
+                opening(replace(one, accepts=math.inf), standing)
+        else:
+            opening(one, standing)
+
+
+def test_the_same_terms_are_refused_too_before_another_zone_ended() -> None:
+    """It counted as if the other zone had ended when the epoch begins: 0.9999992, exactly 1.06."""
+    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
+    one = from_file(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 1.0, 12)
+    street = Street(1)
+    street.begin(one)
+    street.publish(one, range(1, 13))
+    street.move("out", 4.0, last=(FIRST + 12) * HOUR)
+    street.move("in", 4.1, last=(FIRST + 110) * HOUR)
+    for first in (FIRST + 100, FIRST + 109):
+        after = replace(in_epoch(one, first * HOUR) or one, accepts=math.inf)
+        with pytest.raises(LedgerError, match="another zone published about a house"):
+            opening(after, street.standing)
+    opening(in_epoch(one, (FIRST + 160) * HOUR) or one, street.standing)
+
+
+def two_histories(one: ZoneService) -> Street:
+    """Eight steps; the last four were published twice, and the other history is booked."""
+    street = Street(1)
+    street.begin(one)
+    street.publish(one, range(1, 9))
+    again = [each.epsilon_any for each in street.standing.releases[4:]]
+    real = dict(street.losses)
+    street.lose(FIRST + 4, again)
+    street.losses = {t: loss * (1 + (t >= FIRST + 4)) for t, loss in real.items()}
+    return street
+
+
+def test_steps_of_two_histories_count_twice() -> None:
+    """An epoch that follows at once was accepted at 0.9999992, exactly 1.27."""
+    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
+    one = from_file(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 1.0, 12)
+    street = two_histories(one)
+    after = in_epoch(one, (FIRST + 8) * HOUR) or one
+    stated = street.begin(after)
+    street.publish(after, range(1, 13))
+    losses = [street.losses[FIRST + t] for t in range(20)]
+    shown = exact([stay] * 20, [0.6, 0.4], losses)
+    assert shown.max() > 1.2
+    assert shown.max() <= stated
+    street = two_histories(one)
+    with pytest.raises(LedgerError, match="where 1 is promised"):
+        opening(after, street.standing)
+
+
+def test_a_house_takes_along_both_of_two_histories() -> None:
+    stay = np.array([[0.96, 0.04], [0.05, 0.95]])
+    theta = OccupancyModel.factored([[0.6, 0.4]], [[stay]])
+    one = zone_of(theta, FIRST * HOUR, 0.05, 12, None)
+    street = two_histories(one)
+    own = {each.t: each.epsilon_any for each in street.standing.releases}
+    stated = takes_along(one, street.standing, "h", own)
+    shown = exact([stay] * 8, [0.6, 0.4], [street.losses[FIRST + t] for t in range(8)])
+    assert shown[-1] <= stated["leakage"] <= stated["total"]
+
+
+def test_a_zone_that_lags_behind_does_not_fade_what_a_house_brought() -> None:
+    """It stated 0.24 until hour 32 about a house that had come with 0.4 until hour 60."""
+    stay = np.array([[0.8, 0.2], [0.3, 0.7]])
+    one = zone_of(OccupancyModel.factored([[0.6, 0.4]], [[stay]]), FIRST * HOUR, 0.02, 96, None)
+    street = Street(1)
+    street.begin(one)
+    street.publish(one, [1, 2])
+    last = (FIRST + 30) * HOUR
+    came = TransferRecord("h", "in", "y", 0.4, out="0" * 64, seq=1, total=3, leakage=0.4, last=last)
+    standing = replace(street.standing, transfers=(came,))
+    own = {each.t: each.epsilon_any for each in standing.releases}
+    stated = takes_along(one, standing, "h", own)
+    assert stated["last"] == last
+    assert stated["leakage"] >= 0.42
+    faded = replace(standing, transfers=(replace(came, last=FIRST * HOUR),))
+    stated = takes_along(one, faded, "h", own)
+    assert stated["last"] == (FIRST + 2) * HOUR
+    assert stated["leakage"] < 0.4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,21 +25,23 @@ from hushgrid.files.zone_file import Provenance
 from hushgrid.mechanism.policy import Gaussian, Negligible
 from hushgrid.service.audit import load_ledger, terms_of
 from hushgrid.service.curator import status_of
-from hushgrid.service.epoch import first_state
-from hushgrid.service.gaps import book
+from hushgrid.service.epoch import first_state, house_names
+from hushgrid.service.gaps import book, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import check
 from hushgrid.service.ledger.records import Record
+from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.readiness import from_ledger, refusals
 from hushgrid.service.transfer import move, spent_by
 from tests import bodies
 from tests.bodies import transfer
 from tests.service.faults import FIRST, QUARTER, World, service, zone
+from tests.service.ledger.test_ledger_chain import SCRIPT
 from tests.service.setups import BEGINS
 from tests.service.setups import service as service_of
 from tests.service.test_curator import Shown, curator, feed
-from tests.service.test_lost_ends import put_back, save
+from tests.service.test_lost_ends import put_back, save, witness_file
 
 STEPS = 3
 
@@ -568,3 +572,87 @@ def test_an_epoch_that_published_nothing_goes_on_with_houses_that_are_still_its_
     (oak,) = (one for one in early.made.zones if one.id == "oak")
     with pytest.raises(LedgerError, match=r"house 4 of zone 'oak' was in zone 'elm'"):
         World(service(world.made.key.parent, oak), world.t).play(lambda _: iter(()))
+
+
+@pytest.mark.parametrize("published", [STEPS, 0])
+def test_a_house_that_comes_back_needs_a_new_epoch(tmp_path: Path, published: int) -> None:
+    """Elm did not go on while oak published about the house; a window of elm's lost 1.6 of 1."""
+    world = World(service(tmp_path, zone("elm"), zone("oak", 3)))
+    world.play(lambda world: world.whole(STEPS))
+    if not published:  # the epoch is recorded, and that is all
+        world = new_terms(world, ("elm-0", "elm-1", "elm-2", "elm-3"), OAK[:3], world.t)
+        world.play(lambda _: iter(()), new_epoch=True)
+    moved(world)
+    oak = replace(zone("oak", 4, begins=world.t * QUARTER), meters=OAK)
+    there = World(service(tmp_path, oak), world.t)
+    there.play(lambda world: world.whole(2), new_epoch=True)
+    move(service(tmp_path, world.made.zones[0], oak), "elm-1", "oak", "elm", there.time)
+    back = World(service(tmp_path, world.made.zones[0]), there.t)
+    with pytest.raises(LedgerError, match=r"house 2 of zone 'elm' came from zone 'oak' after"):
+        back.play(lambda world: world.whole(1))
+    problems, _ = refusals(back.made, new_epoch=False)
+    assert any("came from zone 'oak' after the present epoch" in one for one in problems)
+    elm = replace(zone("elm", 4, begins=there.t * QUARTER))
+    anew = World(service(tmp_path, elm), there.t)
+    anew.play(lambda world: world.whole(1), new_epoch=True)
+    assert anew.standing("elm").current[-1].source == "readings"
+
+
+@pytest.mark.parametrize("lost", ["elm", "oak"])
+def test_a_transfer_that_is_repeated_forgets_nothing(tmp_path: Path, lost: str) -> None:
+    """Oak published about the house; then the end of a ledger was lost, and all was done again."""
+    world = World(service(tmp_path, zone("elm"), zone("oak", 3), zone("ash", 2)))
+    world.play(lambda world: world.whole(STEPS))
+    copy = save(world.made, "copy")
+    moved(world)
+
+    def made(at: int) -> Deployment:
+        elm = replace(zone("elm", 3, begins=at * QUARTER), meters=ELM)
+        oak = replace(zone("oak", 4, begins=at * QUARTER), meters=OAK)
+        return service(tmp_path, elm, oak, zone("ash", 2, begins=at * QUARTER))
+
+    new = World(made(world.t), world.t)
+    new.play(lambda world: world.whole(4), new_epoch=True)
+    put_back(world.made, copy)
+    witness_file(world.made, lost).unlink()
+    resume_zones(world.made, None, new.time, lost_epoch=new.made)
+    move(world.made, "elm-1", "elm", "oak", new.time)
+    again = World(made(new.t + 2), new.t + 2)
+    again.play(lambda world: world.whole(1), new_epoch=True)
+    carried = move(again.made, "elm-1", "oak", "ash", again.time)
+    (came,) = again.standing("ash").transfers
+    booked = math.fsum(gap.epsilon for gap in again.standing("elm").booked)
+    truth = 0.5 * (STEPS + 4 + 1) + booked
+    assert min(carried.epsilon, came.total) >= truth * (1 - 1e-9)
+    report = check(found := records(again), verify_signature)
+    assert report.first_bad is None, report.reason
+    export = tmp_path / "export.ndjson"
+    export.write_text("".join(f"{one.line}\n" for one in found))
+    subprocess.run([sys.executable, str(SCRIPT), str(export)], check=True)
+
+
+def test_a_house_that_never_left_is_no_recovery(world: World) -> None:
+    """A record of coming alone, with no gap where it came from."""
+    with (
+        open_store(world.made.ledger) as store,
+        Ledger.open(store, "oak", load(world.made.key), world.made.mode, world.time) as oak,
+    ):
+        oak.append("transfer", transfer("house", "in", "elm", 0.0, out="ab" * 32))
+    report = check(records(world), verify_signature)
+    assert "no record by which the house left; if it was lost" in str(report.reason)
+
+
+def test_a_house_comes_again_with_no_less_than_before(world: World) -> None:
+    """Else the record by which it left would be there, and the other refused for good."""
+    key = load(world.made.key)
+    (name,) = house_names(key, ["elm-1"])
+    with (
+        open_store(world.made.ledger) as store,
+        open_witnesses(world.made) as witnesses,
+        Ledger.open(
+            store, "oak", key, world.made.mode, world.time, witness=witnesses.of("oak")
+        ) as oak,
+    ):
+        oak.append("transfer", transfer(name, "in", "elm", 9.0, out="ab" * 32))
+    moved(world)
+    assert [one.epsilon for one in world.standing("oak").transfers] == [9.0, 9.0]

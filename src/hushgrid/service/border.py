@@ -83,8 +83,10 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         takes its place. Without an interval promise only what was accepted for earlier epochs.
 
     Raises:
-        LedgerError: a promise would be exceeded, and the operator has not accepted the figure.
+        LedgerError: another zone published about a house after the epoch begins; or a promise would
+            be exceeded, and the operator has not accepted the figure.
     """
+    _check_last(service, standing)
     promised, spans = _promised(service), known(service, standing)
     found = border(service, standing, spans)
     exceeded = 0.0 if found is None or found.holds else found.leakage
@@ -97,6 +99,17 @@ def opening(service: ZoneService, standing: LedgerState) -> dict[str, Any]:
         return stated
     counted = max(_own(service), 0.0 if found is None else found.leakage)
     return {**stated, "interval": promised, "leakage": counted}
+
+
+def _check_last(service: ZoneService, standing: LedgerState) -> None:
+    """Refuse to publish about steps of a house that another zone has published about already."""
+    here = [one for one in standing.moved.values() if one.direction == "in" and one.total]
+    last = max((one.last or 0 for one in here), default=0)
+    if service.begins < last:
+        raise LedgerError(
+            f"begins of zone {service.id!r} is {service.begins} but another zone published about a"
+            f" house that came from there until {last} (UTC epoch s); give a later begins."
+        )
 
 
 def border(
@@ -147,8 +160,7 @@ def _refusal(
     if math.isinf(found.leakage):
         return (
             f"{text.removesuffix('or ')}there is no figure to accept: a release without an epsilon"
-            " of its own, a transfer that an earlier version recorded, or one of a house about"
-            " which another zone published after begins, has no bound."
+            " of its own, or a transfer that an earlier version recorded, has no bound."
         )
     return text + f"state the figure in public with --accept-leakage {least}."
 
@@ -230,8 +242,12 @@ def _past_epochs(standing: LedgerState) -> list[_PastEpoch]:
     for one in standing.releases:
         if one.source == "readings":
             published.setdefault(standing.epoch_of(one).seq, []).append(one)
+    stated = {(gap.first, gap.last) for gap in standing.gaps if gap.least}  # of any step or epoch
     for gap in standing.booked:
-        lost.setdefault(standing.epoch_of(gap).seq, []).append(gap)
+        own = (
+            gap if (gap.first, gap.last) not in stated else replace(gap, together=gap.together or 1)
+        )
+        lost.setdefault(standing.epoch_of(gap).seq, []).append(own)
     for i, epoch in enumerate(standing.epochs):
         releases, gaps = published.get(epoch.seq, []), lost.get(epoch.seq, [])
         later = [one.first * one.seconds // epoch.seconds for one in standing.epochs[i + 1 :]]
@@ -491,7 +507,7 @@ def _continued(
     booked = [each for span in spans for each in _otherwise(span, promised)]
     booked = [(min(last - begin, new), lost) for last, lost in booked]
     booked += [
-        (max(min(last // seconds - begin, new), 0), lost)
+        (max(min(last // seconds - begin, new), 0), lost)  # last <= begins, see _check_last
         for last, lost in _returned(service, standing, spans[0].past)
     ]
     more = np.zeros(steps)
@@ -563,11 +579,17 @@ def most_lost(service: ZoneService, scheduler: Scheduler, t: int) -> float:
 
 
 def _own_gap(span: EarlierEpoch, gap: ResumeRecord) -> dict[int, float] | None:
-    """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked."""
+    """The scale [Wh] of each step of a gap, if no more than the epoch's own releases is booked.
+
+    And if nothing else is on record for them: after two histories a step was published twice.
+    """
     epoch, scheduler = span.past.epoch, first_state(span.service, span.past.epoch.digest).scheduler
     steps = range(gap.first, min(gap.last + 1, epoch.first + epoch.horizon))
     own = math.fsum(most_lost(span.service, scheduler, epoch.step(t)) for t in steps)
-    if gap.together is not None or gap.epsilon > own * (1 + _CLOSE):
+    twice = {one.t for one in span.past.releases}.union(
+        *(range(one.first, one.last + 1) for one in span.past.gaps if one is not gap)
+    )
+    if gap.together is not None or gap.epsilon > own * (1 + _CLOSE) or twice & set(steps):
         return None
     return {t: scheduler.at(epoch.step(t)).scale for t in steps}
 
@@ -706,18 +728,8 @@ def _inflow(
         came += now * (then - 1) * fading.left(_forward(service) * now)
     moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
     here = [one for one in {one.house: one for one in moves}.values() if one.direction == "in"]
-    brought = [_brought(standing, one, now, fading, to) for one in here]
-    return fading.left(came) + max(brought, default=0.0)
-
-
-def _brought(
-    standing: LedgerState, one: TransferRecord, now: int, fading: _Fading, to: int
-) -> float:
-    """What a house brings that is left at `to` [s]; no bound where it was published about since."""
-    leakage = one.leakage * now
-    if one.last is not None and one.last > to and leakage:
-        return math.inf
-    return _through(leakage, fading.share(_came(standing, one, to)))
+    shares = [(one.leakage * now, fading.share(_came(standing, one, to))) for one in here]
+    return fading.left(came) + max((_through(*one) for one in shares), default=0.0)
 
 
 def _came(standing: LedgerState, came: TransferRecord, to: int) -> int:

@@ -67,7 +67,7 @@ def begin(
         stated: Fields of a new epoch's record about leakage.
     """
     standing = ledger.standing
-    check_all_here(service, standing, key)
+    check_all_here(service, standing, key, new_epoch=new_epoch)
     if standing.epoch is not None and not new_epoch:
         check_same(service, standing)
         if standing.schedule is None:
@@ -108,26 +108,37 @@ def epoch_record(service: ZoneService, digest: str, **stated: Any) -> EpochRecor
     )
 
 
-def check_all_here(service: ZoneService, standing: LedgerState, key: Signer) -> None:
+def check_all_here(
+    service: ZoneService, standing: LedgerState, key: Signer, *, new_epoch: bool
+) -> None:
     """Refuse a roster with a house that left: its further spending would not follow it.
+
+    And a present epoch with a house that came since it was recorded: what was published elsewhere
+    while the house was away has no part in the epoch's account.
 
     Args:
         service: The zone.
         standing: Its ledger state.
         key: The service's signing key, for the names of houses.
+        new_epoch: A new epoch is to begin.
 
     Raises:
-        LedgerError: A house of the roster has moved to another zone.
+        LedgerError: A house of the roster has moved to another zone, or came back from one.
     """
-    left = {one.house: one.other for one in standing.moved.values() if one.direction == "out"}
-    if not left:
-        return
-    for house, name in enumerate(house_names(key, service.meters)):
-        if name in left:
+    moved, epoch = standing.moved, None if new_epoch else standing.epoch
+    for house, name in enumerate(house_names(key, service.meters) if moved else (), 1):
+        last = moved.get(name)
+        if last is not None and last.direction == "out":
             raise LedgerError(
-                f"house {house + 1} of zone {service.id!r} has moved to zone {left[name]!r}; take"
+                f"house {house} of zone {service.id!r} has moved to zone {last.other!r}; take"
                 " its meter out of the roster and begin a new epoch with hushgrid serve"
                 " --new-epoch."
+            )
+        if last is not None and epoch is not None and last.seq > epoch.seq:
+            raise LedgerError(
+                f"house {house} of zone {service.id!r} came from zone {last.other!r} after the"
+                " present epoch was recorded, which does not count what was published there; begin"
+                " a new epoch with hushgrid serve --new-epoch."
             )
 
 

@@ -260,7 +260,7 @@ def _terms(zone: ZoneService, ledger: Ledger, key: Signer, new_epoch: bool) -> R
         opening(zone, standing)
     else:
         zone = zone_as_begun(zone, standing.epoch.digest)
-    check_all_here(zone, standing, key)
+    check_all_here(zone, standing, key, new_epoch=new_epoch)
     if new_epoch:
         check_new(zone, standing)
     elif standing.epoch is not None:

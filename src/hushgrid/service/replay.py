@@ -262,7 +262,8 @@ def brought_now(standing: LedgerState) -> float:
 def _brought(standing: LedgerState) -> Iterator[tuple[float, ReleaseRecord | None]]:
     """What each house that moved in had spent, and the first release after its record.
 
-    As of the present epoch's first release: a house that came later is not in its roster.
+    As of the present epoch's first release: with a house that came later `check_all_here` refuses
+    to go on.
     """
     first = next((one.seq for one in standing.current), None)
     moved = {one.house: one for one in standing.transfers if first is None or one.seq < first}

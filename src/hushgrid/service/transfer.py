@@ -63,19 +63,29 @@ def spent_here(
     Returns:
         What it came with; the releases of the present epoch at its own loss; those of earlier
         epochs since it came and within the span, at the loss they state, which is that of the
-        house most is learnt about; gaps as they are booked; all that the zone's houses have spent
-        on models, unless it took that along when it left before.
+        house most is learnt about; gaps as they are booked, whenever it came; all that the zone's
+        houses have spent on models. What it took along when it left before counts once.
     """
-    came = standing.moved.get(name)
-    gone = [one.seq for one in standing.transfers if one.house == name and one.direction == "out"]
+    left, since = _here_since(standing, name)
     before = standing.spent.get(name, (0.0, 0.0))
-    earlier = list(_earlier(standing, 0 if came is None else came.seq, span))
-    models = [one.epsilon for one in standing.charges if one.seq > max(gone, default=0)]
+    earlier = list(_earlier(standing, left, since, span))
+    models = [one.epsilon for one in standing.charges if one.seq > left]
     present = spent_by(service, standing, house)
     lost = [_stated(one) for one in earlier]
     epsilon = sum_up([before[0], present.epsilon, *models, *(one.epsilon for one in lost)])
     delta = sum_up([before[1], present.delta, *(one.delta for one in lost)])
     return Cost(epsilon, min(delta, 1.0))
+
+
+def _here_since(standing: LedgerState, name: str) -> tuple[int, int]:
+    """The records by which a house last left, and by which it first came since; 0 without one.
+
+    It may have come twice, where the record by which it left the other zone was lost and written
+    again. A gap before it came may hold a time in which it was here.
+    """
+    own = [one for one in standing.transfers if one.house == name]
+    left = max((one.seq for one in own if one.direction == "out"), default=0)
+    return left, min((one.seq for one in own if one.seq > left), default=left)
 
 
 def _stated(one: ReleaseRecord | ResumeRecord) -> Cost:
@@ -86,9 +96,9 @@ def _stated(one: ReleaseRecord | ResumeRecord) -> Cost:
 
 
 def _earlier(
-    standing: LedgerState, since: int, span: int
+    standing: LedgerState, left: int, since: int, span: int
 ) -> Iterator[ReleaseRecord | ResumeRecord]:
-    """Releases and gaps of earlier epochs after record `since` that a budget may count.
+    """Releases of earlier epochs after record `since`, gaps after `left`, that a budget may count.
 
     The present epoch may be shorter than those before it, and have published nothing: neither
     takes anything out of the account. A step counts until the span after its end is over.
@@ -102,7 +112,7 @@ def _earlier(
         if since < one.seq < epoch.seq and _end(standing, one) > reach:
             yield one
     for gap in standing.booked:
-        if since < gap.seq < epoch.seq and _end(standing, gap) > reach:
+        if left < gap.seq < epoch.seq and _end(standing, gap) > reach:
             yield gap
 
 
@@ -127,25 +137,32 @@ def takes_along(
     Returns:
         `total`, `leakage` and `last` of the record.
     """
-    own, n = standing.moved.get(name), coupled(service, standing)
-    came = [one for one in standing.transfers if one is own or (n > 1 and one.direction == "in")]
-    since, begun = 0 if own is None else own.seq, standing.epoch.seq if standing.epoch else 0
+    n, (left, since) = coupled(service, standing), _here_since(standing, name)
+    if n > 1:  # what others of a block brought or lost here before it came speaks of it too
+        left = since = 0
+    own = (one for one in standing.transfers if n > 1 or (one.house == name and one.seq > left))
+    came = [one for one in own if one.direction == "in"]
     releases = [one for one in standing.releases if one.seq > since]
-    gaps = [one for one in standing.booked if one.seq > since]
+    gaps = [one for one in standing.booked if one.seq > left]
+    begun = standing.epoch.seq if standing.epoch else 0
     lost = [(one.seq, one.t, one.epsilon_any) for one in releases]
-    lost += [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
+    gone = [(gap.seq, gap.last, gap.epsilon) for gap in gaps]
+    late = [(t, (n == 1 and losses.get(t)) or loss) for seq, t, loss in lost if seq > begun]
+    late += [(t, loss) for seq, t, loss in gone if seq > begun]
+    lost += gone
     models = [*standing.charged.values()]
     brought = max((one.leakage for one in came), default=0.0)
-    early = sum_up([*models, brought, *(loss for seq, _, loss in lost if seq < begun)])
-    late = sorted((t, loss) for seq, t, loss in lost if seq > begun)
-    late = [(t, (n == 1 and losses.get(t)) or loss) for t, loss in late]
-    brought = max((one.total for one in came), default=0.0)
+    last = max((one.last or 0 for one in came), default=0)
+    early = sum_up([*models, *(loss for seq, _, loss in lost if seq < begun)])
+    if last <= service.begins:  # else it does not fade from there on
+        early, brought = sum_up([early, brought]), 0.0
+    total = max((one.total for one in came), default=0.0)
     ends = [_end(standing, one) for one in releases[-1:]]
     ends += [_end(standing, gap) for gap in gaps]
     return {
-        "total": n * sum_up([*models, brought, *(loss for _, _, loss in lost)]),
-        "leakage": n * said_at_last(service, early, late),
-        "last": max(ends or [one.last for one in came if one.last], default=None),
+        "total": n * sum_up([*models, total, *(loss for _, _, loss in lost)]),
+        "leakage": n * sum_up([brought, said_at_last(service, early, sorted(late))]),
+        "last": max([last, *ends]) or None,
     }
 
 
@@ -301,7 +318,11 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 into = _came(new.standing, out)
                 if into is None:
                     anew = True
-                    entry = replace(out, direction="in", other=source, out=out.head)
+                    # it may have come before with more that a budget no longer counts
+                    before = new.standing.spent.get(name, (0.0, 0.0))
+                    epsilon, delta = max(out.epsilon, before[0]), max(out.delta, before[1])
+                    entry = replace(out, epsilon=epsilon, delta=delta, out=out.head)
+                    entry = replace(entry, direction="in", other=source)
                     into = TransferRecord.from_record(new.write(entry))
     return Moved(name, out.epsilon, out.delta, out.head, into.head, anew)
 

@@ -473,7 +473,7 @@ class SharedProcess(Process):
                 f"the ledger of zone {zone.id!r} is for {standing.mode} with the key"
                 f" {standing.key[:12]}; give every curator the same file and key."
             )
-        check_all_here(zone, standing, self._key)
+        check_all_here(zone, standing, self._key, new_epoch=False)
         if standing.epoch is not None:
             check_same(zone, standing)
 

@@ -931,7 +931,9 @@ class Misfit(NamedTuple):
 def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
     """The first house that came in with less than it had spent, or that never left.
 
-    Only the given zones are compared: a house may come from anywhere else.
+    Only the given zones are compared: a house may come from anywhere else. Where the record by
+    which it left was lost with the end of its zone's ledger, that zone has a gap and, after it,
+    another transfer of the house.
 
     Args:
         standings: Ledger state of each zone.
@@ -946,8 +948,13 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
             if one.other not in standings:
                 continue
             source, out = left.get(one.out or "", (None, None))
+            if out is None and _again(standings[one.other], one.house):
+                continue
             if out is None or (source, out.other, out.house) != (one.other, zone, one.house):
-                why = f"zone {one.other!r} has no record by which the house left"
+                why = (
+                    f"zone {one.other!r} has no record by which the house left; if it was lost,"
+                    " book the gap and run the same hushgrid ledger transfer again"
+                )
             elif any(a < b for a, b in zip(_brings(one), _brings(out), strict=True)):
                 why = f"the house came from {one.other!r} with less spent than it had there"
             elif out.head in taken:
@@ -957,6 +964,12 @@ def unmatched(standings: Mapping[str, LedgerState]) -> Misfit | None:
                 continue
             return Misfit(zone, one.seq, why)
     return None
+
+
+def _again(standing: LedgerState, house: str) -> bool:
+    """Whether a house moved after a gap in the ledger of its zone."""
+    gap = min((one.seq for one in standing.gaps), default=math.inf)
+    return any(one.house == house and one.seq > gap for one in standing.transfers)
 
 
 def _brings(one: TransferRecord) -> tuple[float, ...]:
