@@ -324,8 +324,8 @@ def test_other_examples_are_no_production(
 ) -> None:
     folder.edit(PRODUCTION, *REAL, (old, new))
     assert folder.check("--json", "-") == 1
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert words in problem
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert any(words in problem for problem in problems)
 
 
 def test_a_price_that_is_mostly_noise_is_a_problem(

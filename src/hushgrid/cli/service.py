@@ -272,6 +272,10 @@ app = typer.Typer(
 
 Service = Annotated[Path, typer.Option("--config", help="Service file (TOML).")]
 Name = Annotated[str, typer.Argument(metavar="ID", help="The client's id.")]
+Meters = Annotated[
+    list[str] | None,
+    typer.Option(help="Meter id, or prefix and asterisk, that it may send; repeatable."),
+]
 
 
 @app.command()
@@ -283,19 +287,23 @@ def add(
         typer.Option(help="meters, operator, auditor, ven, business, or a scope; repeatable."),
     ] = None,
     ven: Annotated[str | None, typer.Option(help="Name of the client's VEN.")] = None,
+    meters: Meters = None,
     json: common.Json = None,
 ) -> None:
     """Add a client and print its secret once; only a hash of it is stored.
 
-    Example: hushgrid client add meters-north --scope meters --config service.toml
+    Example: hushgrid client add meters-north --scope meters --meters 'north-*' --config
+    service.toml
 
     \f
     Args: see the help of each option.
 
     Raises:
         AccessError: If no scope is given, or the client is not allowed.
+        ServiceError: If it may send readings to a production service and is bound to no meters.
     """
     import time
+    from dataclasses import replace
 
     from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
@@ -307,14 +315,20 @@ def add(
         hash_secret,
         new_secret,
     )
+    from hushgrid.service.access.senders import check_bound
 
     if not scope:
         raise AccessError(
             "invalid_scope", f"--scope is missing; give one of {', '.join(KINDS)}, or a scope."
         )
     scopes, secret = expand_scopes(scope), new_secret()
-    with open_clients(load_deployment(config).client_store) as store:
-        store.add(Client(name, scopes, hash_secret(secret), int(time.time()), ven))
+    client = Client(
+        name, scopes, hash_secret(secret), int(time.time()), ven, meters=tuple(meters or ())
+    )
+    deployment = load_deployment(config)
+    check_bound(replace(deployment, http=None), [client])
+    with open_clients(deployment.client_store) as store:
+        store.add(client)
     common.echo(
         f"client_id      {name}\nclient_secret  {secret}\nscope          {' '.join(scopes)}", json
     )
@@ -324,7 +338,47 @@ def add(
         json,
     )
     values = {"client_id": name, "client_secret": secret, "scopes": scopes, "ven": ven}
-    common.write_json(values, json)
+    common.write_json({**values, "meters": client.meters}, json)
+
+
+@app.command()
+def bind(
+    name: Name,
+    meters: Meters = None,
+    config: Service = Path("service.toml"),
+    json: common.Json = None,
+) -> None:
+    """Bind a client to these meters and no others; their readings are taken from no one else.
+
+    Example: hushgrid client bind meters-north --meters 'north-*' --config service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        AccessError: If no meters are given, or there is no such active client.
+    """
+    from hushgrid.errors import AccessError
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.access import open_clients
+
+    if not meters:
+        raise AccessError("invalid_client", "--meters is missing; give an id or a prefix.")
+    with open_clients(load_deployment(config).client_store) as store:
+        if not store.bind(name, meters):
+            raise _no_such(name)
+    common.echo(f"{name} is bound to {' '.join(meters)}.", json)
+    common.write_json({"client_id": name, "meters": meters}, json)
+
+
+def _no_such(name: str) -> Exception:
+    from hushgrid.errors import AccessError
+    from hushgrid.files.toml import display
+
+    return AccessError(
+        "invalid_client",
+        f"client id is {display(name)}; give one that hushgrid client list shows as active.",
+    )
 
 
 @app.command("list")
@@ -342,18 +396,21 @@ def list_(config: Service = Path("service.toml"), json: common.Json = None) -> N
 
     with open_clients(load_deployment(config).client_store) as store:
         found = store.all()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "client_id": one.id,
             "scopes": one.scopes,
             "ven": one.ven,
+            "meters": one.meters,
             "created": utc(one.created),
             "revoked": None if one.revoked is None else utc(one.revoked),
         }
         for one in found
     ]
     for row in rows:
-        ended = f"revoked {row['revoked']}" if row["revoked"] else " ".join(row["scopes"] or ())
+        ended = " ".join([*row["scopes"], *row["meters"]])
+        if row["revoked"] is not None:
+            ended = f"revoked {row['revoked']}"
         common.echo(f"{row['client_id']:<24} {row['created']}  {ended}", json)
     common.write_json({"clients": rows}, json)
 
@@ -372,18 +429,12 @@ def revoke(name: Name, config: Service = Path("service.toml"), json: common.Json
     """
     import time
 
-    from hushgrid.errors import AccessError
     from hushgrid.files.service_file import load_deployment
-    from hushgrid.files.toml import display
     from hushgrid.service.access import open_clients
 
     with open_clients(load_deployment(config).client_store) as store:
         if not store.revoke(name, int(time.time())):
-            raise AccessError(
-                "invalid_client",
-                f"client id is {display(name)}; give one that hushgrid client list shows as"
-                " active.",
-            )
+            raise _no_such(name)
     common.echo(f"{name} is revoked.", json)
     common.write_json({"client_id": name, "revoked": True}, json)
 

@@ -358,7 +358,7 @@ class Database:
             absent = [one for one in tables if not sa.inspect(link).has_table(one.name)]
             if tables[0] in absent and not self._create:
                 raise schema.error(f"{self.place} has no {schema.name}; give the one that has it.")
-            for table in absent if self._create else ():
+            for table in () if self._read_only else absent:
                 table.create(link, checkfirst=False)
             if versions in tables:
                 if versions in absent:

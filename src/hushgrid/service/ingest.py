@@ -5,7 +5,9 @@ Small batches of a delivery are stored together, so that one sync makes many rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from operator import add
@@ -14,27 +16,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Int32s
+from hushgrid._numbers import Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
+from hushgrid.service.access.senders import Senders, Terms
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import Columns
+
+log = logging.getLogger("hushgrid.ingest")
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 
 
 class Delivery:
-    """Counts of a delivery so far; what is counted is durable, even if the rest fails."""
+    """Counts of a delivery so far; what is counted is durable, even if the rest fails.
 
-    def __init__(self) -> None:
-        self.receipt = Receipt()
+    Args:
+        sender: Who sent it; None: the operator, who may send readings of every meter.
+    """
+
+    def __init__(self, sender: str | None = None) -> None:
+        self.sender, self.receipt = sender, Receipt()
         self.problems: tuple[str, ...] = ()
 
     def take(self, ingest: Ingest, batches: Iterable[Parsed]) -> Receipt:
         """Store all batches; returns when they are durable."""
         for together in _gathered(batches):
-            self.count(ingest.take(*together), together)
+            self.count(ingest.take(*together, sender=self.sender), together)
         return self.receipt
 
     def count(self, receipt: Receipt, parsed: Iterable[Parsed]) -> None:
@@ -59,7 +68,8 @@ def take_each(
         For each delivery the error that ended it, or None.
     """
     read = [_read(batches) for _, batches in deliveries]
-    found = ingest.take_each([parsed for parsed, _ in read])
+    senders = [delivery.sender for delivery, _ in deliveries]
+    found = ingest.take_each([parsed for parsed, _ in read], senders)
     errors: list[Exception | None] = []
     for (delivery, _), (parsed, broken), result in zip(deliveries, read, found, strict=True):
         if isinstance(result, Exception):
@@ -109,7 +119,7 @@ class Receipt(NamedTuple):
         duplicate: Repeated, whether or not equal to the first one, which is kept.
         late: Of an interval that is closed.
         clamped: How many of the accepted lie outside 0..bound, so that they will be clamped.
-        unknown: Of a meter of no zone.
+        unknown: Of a meter of no zone, or of another sender.
         malformed: Not a reading.
     """
 
@@ -132,33 +142,41 @@ class Ingest:
     Args:
         zones: The zones of the service.
         store: The meter store.
+        senders: Which meters belong to which sender; None: all belong to each.
     """
 
-    def __init__(self, zones: Sequence[ZoneService], store: MeterStore) -> None:
-        self._zones, self._store = tuple(zones), store
+    def __init__(
+        self, zones: Sequence[ZoneService], store: MeterStore, senders: Senders | None = None
+    ) -> None:
+        self._zones, self._store, self._senders = tuple(zones), store, senders
         self._places: dict[str, int] = {}  # of each meter among all zones; its first one
         for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
             self._places.setdefault(name, place)
-        self._recent: dict[str, tuple[tuple[str, ...], Int32s]] = {}  # by their first id
+        self._recent: dict[tuple[str | None, str], _Recent] = {}  # by sender and first id
         self._room = 0  # ids that may still be kept there
         self._first = list(accumulate((len(zone.meters) for zone in self._zones), initial=0))
         self._bounds = [np.asarray(zone.scenario.zone.bound) for zone in self._zones]
 
-    def take(self, *parsed: Parsed) -> Receipt:
+    def take(self, *parsed: Parsed, sender: str | None = None) -> Receipt:
         """Store parsed readings; durable on return."""
-        (found,) = self.take_each([parsed])
+        (found,) = self.take_each([parsed], [sender])
         if isinstance(found, Exception):
             raise found
         return found
 
-    def take_each(self, deliveries: Sequence[Sequence[Parsed]]) -> list[Receipt | Exception]:
-        """Store several deliveries, all of a zone at once; durable on return.
+    def take_each(
+        self, deliveries: Sequence[Sequence[Parsed]], senders: Sequence[str | None]
+    ) -> list[Receipt | Exception]:
+        """Store several deliveries, each of its sender, all of a zone at once; durable on return.
 
         Returns:
             For each delivery its receipt, or why it cannot be stored now. A zone that fails affects
             only the deliveries with readings of it.
         """
-        parts = [p.readings for each in deliveries for p in each if len(p.readings)]
+        terms = None if self._senders is None else self._senders.terms()
+        sent = [(p.readings, who) for each, who in zip(deliveries, senders, strict=True)
+                for p in each if len(p.readings)]  # fmt: skip
+        parts = [part for part, _ in sent]
         sizes = [sum(len(p.readings) for p in each) for each in deliveries]
         results = [
             _DeliveryResult(Receipt(malformed=sum(p.malformed for p in each), unknown=size))
@@ -166,7 +184,7 @@ class Ingest:
         ]
         if parts:
             columns = Columns(
-                _joined([self._place(part) for part in parts]),
+                _joined([self._place(part, who, terms) for part, who in sent]),
                 _joined([part.start for part in parts]),
                 _joined([part.duration for part in parts]),
                 _joined([part.wh for part in parts]),
@@ -174,23 +192,28 @@ class Ingest:
             self._put(columns, list(accumulate(sizes)), results)
         return [each.error or each.receipt for each in results]
 
-    def _place(self, readings: Readings) -> Int32s:
-        """The place of each reading's meter; -1 where it is unknown.
+    def _place(
+        self, readings: Readings, sender: str | None = None, terms: Terms | None = None
+    ) -> Int32s:
+        """The place of each reading's meter; -1 where it is unknown or another sender's.
 
         Senders list the same meters in the same order each time. Ids of one batch lie next to each
         other in memory, so that comparing all is several times faster than finding each.
         """
         ids = readings.ids
-        known, place = self._recent.get(ids[0], ((), np.empty(0, np.int32)))
-        if known != ids:
-            find = self._places.get
-            place = np.array([find(name, -1) for name in ids], np.int32)
+        known, (under, place) = self._recent.get((sender, ids[0]), _NEVER)
+        if known != ids or under is not terms:
+            own: Mapping[str, int] = self._places
+            if terms is not None and sender is not None and self._senders is not None:
+                mine = [name for name in ids if name in own]
+                own = {name: own[name] for name in self._senders.own(sender, mine, terms)}
+            place = np.array([own.get(name, -1) for name in ids], np.int32)
             if self._room < len(ids):
                 self._recent.clear()
                 self._room = 2 * len(self._places)
             if self._room >= len(ids):
                 self._room -= len(ids)
-                self._recent[ids[0]] = ids, place
+                self._recent[sender, ids[0]] = ids, (terms, place)
         return place[readings.code]
 
     def _put(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
@@ -213,6 +236,45 @@ class Ingest:
                 continue
             for each, found, size in zip(results, counts, _sizes(upto), strict=True):
                 each.receipt += _receipt(found, size)
+
+
+DISAGREEMENTS = 1000  # kept of a zone; the oldest is dropped first
+
+
+class Disagreements:
+    """Meters and intervals for which readings came that contradict each other. Thread-safe.
+
+    Args:
+        zones: The zones of the service.
+    """
+
+    def __init__(self, zones: Iterable[ZoneService]) -> None:
+        self._zones = {zone.id: zone for zone in zones}
+        self._found: dict[str, dict[tuple[str, int], None]] = {zone: {} for zone in self._zones}
+        self._mutex = threading.Lock()
+
+    def add(self, zone: str, house: Int32s, start: Ints) -> None:
+        """Note readings by house and start [epoch s]."""
+        one = self._zones[zone]
+        opens = start - start % one.seconds
+        pairs = dict.fromkeys(zip(house.tolist(), opens.tolist(), strict=True))
+        with self._mutex:
+            found = self._found[zone]
+            for h, at in list(pairs)[-DISAGREEMENTS:]:
+                found.pop((one.meters[h], at), None)
+                found[one.meters[h], at] = None
+            for old in list(found)[:-DISAGREEMENTS]:
+                del found[old]
+        log.warning("readings disagree", extra={"zone": zone, "records": len(pairs)})
+
+    def of(self, zone: str) -> list[tuple[str, int]]:
+        """Meters and starts of intervals [epoch s], the newest last."""
+        with self._mutex:
+            return list(self._found[zone])
+
+
+_Recent = tuple[tuple[str, ...], tuple[Terms | None, Int32s]]  # ids, and their places under terms
+_NEVER: _Recent = ((), (None, np.empty(0, np.int32)))
 
 
 @dataclass(slots=True)

@@ -3,6 +3,9 @@
 A message is acknowledged when its readings are durable, or when it can never be read. A message
 that the store could not take stays with the broker, which sends it again after a reconnect: the
 session is kept under a fixed client id.
+
+The sender of a message is the level of its topic that the first wildcard of `mqtt.readings` is for:
+the broker lets a user write below its own name only.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.readings import message_batches
 from hushgrid.intake.readings import Parsed, Readings, collect
 from hushgrid.service.curator import price
-from hushgrid.service.ingest import Delivery, Ingest, Receipt
+from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.prices import discovery
 
@@ -36,7 +39,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # [s] between attempts
 CONFIRM = 5.0  # [s] for a broker to confirm a price
 KEEP_ALIVE = 30  # [s]
 
-Message = tuple[int, int, bytes]  # mid, qos, payload
+Message = tuple[int, int, str, bytes]  # mid, qos, sender, payload
 
 
 class MqttReadings:
@@ -135,15 +138,19 @@ class MqttReadings:
         log.info("broker here", extra={"host": self._mqtt.host, "port": self._mqtt.port})
 
     def _came(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        self._waiting.append((message.mid, message.qos, bytes(message.payload)))
+        sender = sender_of(self._mqtt.readings or "", message.topic)
+        self._waiting.append((message.mid, message.qos, sender, bytes(message.payload)))
 
     def _take(self) -> None:
         """Store the messages received, then acknowledge them in order."""
         if not self._waiting:
             return
-        delivery = Delivery()
-        receipt = delivery.take(self._ingest, [_parsed(payload) for _, _, payload in self._waiting])
-        for mid, qos, _ in self._waiting:
+        each = [(Delivery(who), [_parsed(payload)]) for _, _, who, payload in self._waiting]
+        for error in take_each(self._ingest, each):
+            if error is not None:
+                raise error
+        receipt = sum((delivery.receipt for delivery, _ in each), Receipt())
+        for mid, qos, _, _ in self._waiting:
             self._client.ack(mid, qos)
         messages = len(self._waiting)
         self._waiting.clear()
@@ -151,6 +158,29 @@ class MqttReadings:
         self._received("mqtt", receipt)
         counts = {k: v for k, v in receipt._asdict().items() if k != "clamped"}
         log.info("readings", extra={"messages": messages, **counts})
+
+
+def sender_of(pattern: str, topic: str) -> str:
+    """The sender of a message.
+
+    >>> sender_of("hushgrid/readings/#", "hushgrid/readings/meters-north/7")
+    'meters-north'
+    >>> sender_of("$share/curators/+/readings", "south/readings"), sender_of("readings", "readings")
+    ('south', 'mqtt')
+
+    Args:
+        pattern: The topic of the subscription, perhaps with wildcards.
+        topic: The topic of the message.
+
+    Returns:
+        The level for which the first wildcard is; `mqtt` where there is none.
+    """
+    if pattern.startswith("$share/"):
+        pattern = pattern.split("/", 2)[2]
+    for level, name in zip(pattern.split("/"), topic.split("/"), strict=False):
+        if level in ("+", "#"):
+            return name
+    return "mqtt"
 
 
 def _parsed(payload: bytes) -> Parsed:

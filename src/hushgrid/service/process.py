@@ -19,6 +19,7 @@ from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access import open_clients
+from hushgrid.service.access.senders import Senders, check_bound
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
@@ -27,7 +28,7 @@ from hushgrid.service.http.app import App, make_app, page_routes
 from hushgrid.service.http.common import CountedPublisher, Metrics, ZoneStates
 from hushgrid.service.http.operator import Certificates, Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
-from hushgrid.service.ingest import Ingest
+from hushgrid.service.ingest import Disagreements, Ingest
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.ledger.witness import open_witnesses
@@ -163,7 +164,8 @@ class Process:
         self._noise = noise if noise is not None and simulated else lambda: make_noise(deployment)
         self._key = load(deployment.key)
         self._witnesses = stack.enter_context(open_witnesses(deployment))
-        self._meters = stack.enter_context(MeterStore(deployment.meters))
+        self._disagreements = Disagreements(deployment.zones)
+        self._meters = stack.enter_context(MeterStore(deployment.meters, self._disagreements.add))
         self._metrics = Metrics()
         self.board = ZoneStates(zone.id for zone in deployment.zones)
         self.history = History(deployment.zones)
@@ -174,7 +176,11 @@ class Process:
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
-        self._ingest = Ingest(deployment.zones, self._meters)
+        self._clients = open_clients(deployment.client_store)
+        stack.callback(self._clients.close)
+        check_bound(deployment, self._clients.all())
+        senders = Senders(self._clients, production=deployment.mode == "production")
+        self._ingest = Ingest(deployment.zones, self._meters, senders)
         self.server: Server | None = None
 
     @property
@@ -227,10 +233,8 @@ class Process:
 
     def make_http_app(self, http: Http, clock: Clock) -> App:
         """The app that answers over HTTP."""
-        clients = open_clients(self.deployment.client_store)
-        self._stack.callback(clients.close)
         access = Access(
-            clients,
+            self._clients,
             self._key.derive("access tokens"),
             clock,
             lifetime=http.token_lifetime,
@@ -242,6 +246,7 @@ class Process:
             clock,
             mode=self.deployment.mode,
             loads=self._loads,
+            disagreements=self._disagreements,
             publishers=self._names,
         )
         more = (

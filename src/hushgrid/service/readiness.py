@@ -33,7 +33,8 @@ from hushgrid.errors import (
 )
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
-from hushgrid.service.access.clients import CLIENTS
+from hushgrid.service.access.clients import CLIENTS, ClientStore
+from hushgrid.service.access.senders import check_bound
 from hushgrid.service.border import opening, zone_as_begun
 from hushgrid.service.curator import Status, status_of
 from hushgrid.service.database import Database, exists, is_postgres
@@ -174,9 +175,13 @@ def refusals(
             _witness(deployment.witness_folder)
     with found.at("stores.meters"):
         _meters(deployment, new_epoch, found)
+    with found.at("stores.clients"):
+        if exists(deployment.client_store, CLIENTS):
+            with ClientStore(deployment.client_store, create=False, read_only=True) as clients:
+                check_bound(deployment, clients.all())
+        else:
+            check_bound(deployment, ())
     if deployment.http is not None:
-        with found.at("stores.clients"):
-            exists(deployment.client_store, CLIENTS)
         if deployment.openadr is not None:
             with found.at("stores.vtn"):
                 exists(deployment.vtn_store, VTN)

@@ -240,8 +240,8 @@ def check_meter_store(make: MakeMeterStore) -> None:
         AssertionError: If a check fails.
     """
     for each in (
-        _counts, _marks, _each, _first_stays, _pieces, _extremes, _closes, _goes_round, _restarts,
-        _many_intervals,
+        _counts, _marks, _each, _first_stays, _whole_ones, _pieces, _extremes, _closes, _goes_round,
+        _restarts, _many_intervals,
         _rosters, _purges, _threads, _bad_input,
     ):  # fmt: skip
         each(make, each.__name__)
@@ -360,12 +360,31 @@ def _first_stays(make: MakeMeterStore, zone: str) -> None:
     with make() as store:
         store.open_zone(zone, ["a", "b"], 900)
         again = [(0, 0, 900, 10), (0, 0, 900, 11), (0, 0, 300, 10), (0, 300, 300, 10)]
-        again += [(1, 0, 300, 1), (1, 0, 300, 2), (1, 0, 900, 1), (1, 0, 450, 1)]
-        _expect(_put(store, zone, *again), Counts(0, 2, 6), "second readings")
+        again += [(1, 0, 300, 1), (1, 0, 300, 2), (1, 0, 450, 1)]
+        _expect(_put(store, zone, *again), Counts(0, 2, 5), "second readings")
         _holds(store, zone, 0, [10, None])
         rest = [(1, 300, 300, 2), (1, 600, 300, 3), (1, 300, 300, 4)]
         _expect(_put(store, zone, *rest), Counts(2, 0, 1), "the other pieces")
         _holds(store, zone, 0, [10, 6])
+
+
+def _whole_ones(make: MakeMeterStore, zone: str) -> None:
+    """A whole reading takes the place of pieces that do not cover the interval, alone."""
+    halves = [(1, 0, 450, 1), (1, 450, 450, 2)]
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        _put(store, zone, (0, 0, 300, 1), *halves)
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        whole = [(house, 0, 900, 7) for house in (0, 1)]
+        _expect(_put(store, zone, *whole), Counts(1, 0, 1), "whole readings after pieces")
+        mixed = [(2, 0, 1, 5), (2, 0, 900, 8), (2, 1, 1, 5), (0, 300, 300, 1), (2, 0, 900, 8)]
+        _expect(_put(store, zone, *mixed), Counts(2, 1, 2), "pieces and a whole reading")
+        _holds(store, zone, 0, [7, 3, 8])
+    with make() as store:
+        store.open_zone(zone, ["a", "b", "c"], 900)
+        _expect(_put(store, zone, (0, 0, 900, 7)), Counts(0, 1), "a whole reading again")
+        _holds(store, zone, 0, [7, 3, 8])
 
 
 def _pieces(make: MakeMeterStore, zone: str) -> None:

@@ -37,7 +37,10 @@ class MeterOracle:
         if (start, duration) in of_house:
             return "duplicate" if of_house[start, duration] == wh else "conflicting"
         if any(d != duration for _, d in of_house):
-            return "conflicting"
+            if duration != self.interval or sum(d for _, d in of_house) == self.interval:
+                return "conflicting"
+            for s, d in of_house:
+                del self.kept[house, s, d]
         self.kept[house, start, duration] = wh
         return "accepted"
 

@@ -9,8 +9,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,7 @@ NO_CLIENT = f"$argon2id$v=19$m=19456,t=2,p=1${'A' * 22}${'A' * 43}"
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VEN = 128  # characters of a VEN's name, as OpenADR has it
+METER = 128  # characters of a meter id
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,8 @@ class Client:
         created: UTC epoch [s].
         ven: name of its VEN, if it is one; at most `VEN` characters.
         revoked: UTC epoch [s], None while it is valid.
+        meters: the meters whose readings it may send: ids, or prefixes that end in `*`; empty: it
+            is bound to none.
     """
 
     id: str
@@ -191,6 +194,12 @@ class Client:
     created: int
     ven: str | None = None
     revoked: int | None = None
+    meters: tuple[str, ...] = ()
+
+    @property
+    def sends(self) -> bool:
+        """True while the client may send readings."""
+        return self.revoked is None and "write_readings" in self.scopes
 
 
 def is_client_id(name: str) -> bool:
@@ -212,7 +221,7 @@ def check_client(client: Client) -> None:
         client: a client before it is stored.
 
     Raises:
-        AccessError: if its id, a scope or the name of its VEN is not allowed.
+        AccessError: if its id, a scope, the name of its VEN or a meter is not allowed.
     """
     if not is_client_id(client.id):
         raise AccessError(
@@ -228,6 +237,19 @@ def check_client(client: Client) -> None:
         raise AccessError(
             "invalid_client",
             f"ven is {display(client.ven)}; give 1 to {VEN} printable characters.",
+        )
+    for meters in client.meters:
+        if not (meters.isprintable() and 0 < len(meters) <= METER):
+            raise AccessError(
+                "invalid_client",
+                f"meters is {display(meters)}; give a meter id, or a prefix and an asterisk such"
+                " as 'north-*'.",
+            )
+    if client.meters and "write_readings" not in client.scopes:
+        raise AccessError(
+            "invalid_client",
+            f"client {display(client.id)} is bound to meters but has no scope to send readings;"
+            " give --scope meters as well.",
         )
 
 
@@ -245,10 +267,23 @@ def _clients(name: str) -> sa.Table:
     )
 
 
+def _bindings() -> list[sa.Table]:
+    """Tables that stores of earlier versions lack: meters by client, and first senders."""
+    key = partial(sa.Column, type_=SORTED_TEXT, primary_key=True)
+    sender = sa.Column("sender", SORTED_TEXT, nullable=False)
+    return [
+        sa.Table("hushgrid_client_meters", sa.MetaData(), key("client"), key("meters")),
+        sa.Table("hushgrid_first_senders", sa.MetaData(), key("meter"), sender),
+    ]
+
+
 CLIENTS = Schema(
     "clients",
     partial(AccessError, "server_error"),
-    {"sqlite": [_clients("clients")], "postgresql": [_clients("hushgrid_clients")]},
+    {
+        "sqlite": [_clients("clients"), *_bindings()],
+        "postgresql": [_clients("hushgrid_clients"), *_bindings()],
+    },
     application=0x48474331,  # "HGC1"
     version=1,
 )
@@ -260,16 +295,20 @@ class ClientStore(Database):
     Args:
         url: a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`.
         create: make the store if it is absent.
+        read_only: leave it as it is.
     """
 
-    def __init__(self, url: str | Path, *, create: bool = True) -> None:
-        super().__init__(url, CLIENTS, create=create)
-        (self._table,) = self.tables
+    def __init__(self, url: str | Path, *, create: bool = True, read_only: bool = False) -> None:
+        super().__init__(url, CLIENTS, create=create, read_only=read_only, still=read_only)
+        self._table, self._meters, self._first = self.tables
+        # one of an earlier version that is only read
+        self._binds = not read_only or sa.inspect(self.engine).has_table(self._meters.name)
 
     def add(self, client: Client) -> None:
         """Store a new client durably; AccessError if its id was ever used."""
         check_client(client)
         values = asdict(client) | {"scopes": " ".join(client.scopes)}
+        meters = values.pop("meters")
         with self.begin() as connection:
             try:
                 connection.execute(sa.insert(self._table), values)
@@ -278,17 +317,64 @@ class ClientStore(Database):
                     "invalid_client",
                     f"client id {display(client.id)} was used before; give another one.",
                 ) from None
+            self._bind(connection, client.id, meters)
+
+    def bind(self, client: str, meters: Sequence[str]) -> bool:
+        """Bind a client to these meters and no others; False if none with this id is valid."""
+        found = self.find(client)
+        if found is None or found.revoked is not None:
+            return False
+        check_client(replace(found, meters=tuple(meters)))
+        with self.begin() as connection:
+            self._bind(connection, client, meters)
+        return True
+
+    def _bind(self, connection: sa.Connection, client: str, meters: Sequence[str]) -> None:
+        connection.execute(sa.delete(self._meters).where(self._meters.c.client == client))
+        rows = [{"client": client, "meters": one} for one in dict.fromkeys(meters)]
+        if rows:
+            connection.execute(sa.insert(self._meters), rows)
 
     def find(self, client: str) -> Client | None:
         """Return the client with this id, revoked or not, or None."""
         if not is_client_id(client):
             return None
-        rows = self.rows(sa.select(self._table).where(self._table.c.id == client))
-        return _from_row(rows[0]) if rows else None
+        found = self._find(self._table.c.id == client, self._meters.c.client == client)
+        return found[0] if found else None
 
     def all(self) -> list[Client]:
         """Return all clients, sorted by id."""
-        return [_from_row(row) for row in self.rows(sa.select(self._table).order_by("id"))]
+        return self._find(sa.true(), sa.true())
+
+    def _find(self, which: Any, whose: Any) -> list[Client]:
+        meters: dict[str, list[str]] = {}
+        if self._binds:
+            for client, one in self.rows(sa.select(self._meters).where(whose).order_by("meters")):
+                meters.setdefault(client, []).append(one)
+        rows = self.rows(sa.select(self._table).where(which).order_by("id"))
+        return [
+            Client(
+                **row._asdict() | {"scopes": tuple(row.scopes.split())},
+                meters=tuple(meters.get(row.id, ())),
+            )
+            for row in rows
+        ]
+
+    def first_senders(self) -> dict[str, str]:
+        """Return the kept sender of each meter."""
+        return {row.meter: row.sender for row in self.rows(sa.select(self._first))}
+
+    def keep_first(self, sender: str, meters: Sequence[str]) -> dict[str, str]:
+        """Keep a sender for those meters that have none; return the sender of each."""
+        found: dict[str, str] = {}
+        with self.begin() as connection:
+            keep = sa.text(_KEEP.format(self._first.name))
+            connection.execute(keep, [{"meter": one, "sender": sender} for one in meters])
+            for at in range(0, len(meters), 500):
+                which = self._first.c.meter.in_(meters[at : at + 500])
+                query = sa.select(self._first).where(which)
+                found |= {row.meter: row.sender for row in connection.execute(query)}
+        return found
 
     def revoke(self, client: str, at: int) -> bool:
         """Revoke a client at a UTC epoch [s]; False if none with this id is valid."""
@@ -297,9 +383,9 @@ class ClientStore(Database):
         valid = (self._table.c.id == client) & self._table.c.revoked.is_(None)
         with self.begin() as connection:
             found = connection.execute(sa.update(self._table).where(valid).values(revoked=at))
+            connection.execute(sa.delete(self._first).where(self._first.c.sender == client))
         return bool(found.rowcount)
 
 
-def _from_row(row: Any) -> Client:
-    name, scopes, *more = row
-    return Client(name, tuple(scopes.split()), *more)
+# both databases know this, SQLAlchemy has a word for it in each dialect only
+_KEEP = "INSERT INTO {} (meter, sender) VALUES (:meter, :sender) ON CONFLICT (meter) DO NOTHING"

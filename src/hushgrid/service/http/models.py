@@ -564,6 +564,18 @@ class AlertLine(AnswerModel):
     text: str
 
 
+class Disagreement(AnswerModel):
+    """An interval of a meter for which contradictory readings came.
+
+    Attributes:
+        meter: id of the meter.
+        start: of the interval.
+    """
+
+    meter: str
+    start: Time
+
+
 class OperatorZone(AnswerModel):
     """All figures of a zone, for its operator.
 
@@ -581,6 +593,7 @@ class OperatorZone(AnswerModel):
         noise: of the next release.
         budget: of the epoch.
         missing: meters without a reading.
+        disagreements: readings that contradict each other, the newest last.
         series: last releases.
         alerts: errors first.
         head: digest of the newest record.
@@ -599,6 +612,7 @@ class OperatorZone(AnswerModel):
     noise: NoiseFigures
     budget: BudgetFigures
     missing: MissingFigures
+    disagreements: list[Disagreement]
     series: list[SeriesRow]
     alerts: list[AlertLine]
     head: str | None

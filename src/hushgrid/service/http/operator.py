@@ -28,6 +28,7 @@ from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
 from hushgrid.service.http.prices import ZoneName, requested_zone
+from hushgrid.service.ingest import Disagreements
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.records import ReleaseRecord, schedule_digest
 from hushgrid.service.meters.ports import Interval
@@ -69,6 +70,7 @@ class ZoneHealth:
         open: the zone ticked lately.
         away: names of publishers that fail.
         jumped: the clock jumped within the last hour.
+        disagree: meters and intervals with readings that contradict each other.
     """
 
     zone: ZoneService
@@ -79,6 +81,7 @@ class ZoneHealth:
     open: bool
     away: Sequence[str] = ()
     jumped: bool = False
+    disagree: int = 0
 
     @property
     def releases_left(self) -> int:
@@ -217,6 +220,12 @@ def _connections(health: ZoneHealth) -> list[Alert]:
         found.append(Alert("warning", f"{_AWAY.get(name, f'{name} does not take prices')}."))
     if health.jumped:
         text = "The clock jumped within the last hour; see that it is kept by NTP."
+        found.append(Alert("warning", text))
+    if health.disagree:
+        text = (
+            f"Readings of {health.disagree} meters and intervals contradict earlier ones, which"
+            " are kept; see disagreements of /v1/operator/zone, and who else sends for them."
+        )
         found.append(Alert("warning", text))
     return found
 
@@ -370,6 +379,7 @@ class Operator:
         mode: simulation or production.
         loads: true loads; none if absent.
         publishers: names by the index that `Inside.away` uses.
+        disagreements: readings that contradict each other; none if absent.
         steady: monotonic clock [s].
     """
 
@@ -382,11 +392,13 @@ class Operator:
         mode: str = "simulation",
         loads: Loads | None = None,
         publishers: tuple[str, ...] = (),
+        disagreements: Disagreements | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._history, self._board, self._clock, self._mode = history, board, clock, mode
         self._loads = Loads(history.zones.values(), None) if loads is None else loads
         self._publishers, self._steady = publishers, steady
+        self._disagreements = disagreements or Disagreements(history.zones.values())
         self._inside: dict[str, Inside] = {}
         self._jumps, self._jumped = 0, -math.inf
 
@@ -439,6 +451,10 @@ class Operator:
             "noise": _noise(zone, health.inside),
             "budget": _budget(health),
             "missing": {"meters": lost, "share": share},
+            "disagreements": [
+                {"meter": meter, "start": utc(start)}
+                for meter, start in self._disagreements.of(name)
+            ],
             "series": self._series(zone, health.now),
             "alerts": [alert._asdict() for alert in alerts(health)],
             "head": None if health.newest is None else health.newest.head,
@@ -459,6 +475,7 @@ class Operator:
                 open=zone.id not in waiting,
                 away=[self._publishers[i] for i in inside.away if i < len(self._publishers)],
                 jumped=jumped,
+                disagree=len(self._disagreements.of(zone.id)),
             )
 
     def _series(self, zone: ZoneService, now: float) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from hushgrid.files.readings import formats_by_media, mapping_named
 from hushgrid.intake.readings import Parsed
 from hushgrid.intake.text import Format
 from hushgrid.service.http.common import RETRY, Metrics, Refusal
-from hushgrid.service.http.middleware import scopes
+from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import AnswerModel, Count, refusals
 from hushgrid.service.ingest import Delivery, Ingest, Receipt, take_each
 
@@ -147,7 +147,8 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(formats, _ANY)}},
     )
     async def take(request: Request, mapping: MappingName = "canonical") -> dict[str, Any]:
-        delivery, refusal = Delivery(), None
+        # no grant without a client has the scope; an empty name owns no meters
+        delivery, refusal = Delivery(caller_of(request.scope).grant.client or ""), None
         try:
             await store(request, mapping, delivery)
         except Refusal as error:

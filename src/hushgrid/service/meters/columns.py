@@ -204,7 +204,8 @@ class OpenInterval:
     """What was accepted for each house in an open interval.
 
     The first reading of a house decides how long its readings are, and so how many pieces it has.
-    21 bytes a house, and 9 for each further piece.
+    A whole reading takes the place of pieces as long as these do not cover the interval: a short
+    one cannot keep it out. 25 bytes a house, and 9 for each further piece.
 
     Args:
         opens: Start of the interval [epoch s].
@@ -217,18 +218,45 @@ class OpenInterval:
     def __init__(self, opens: int, roster: Roster) -> None:
         self._opens, self._roster, houses = opens, roster, roster.houses
         self._length = np.zeros(houses, np.int32)  # [s] of each reading of a house; 0: none came
+        self._left = np.zeros(houses, np.int32)  # readings that a house still lacks
         self._shift = np.zeros(houses, np.int64)  # from a house to its first place below
         self._wh, self._taken = np.zeros(houses, np.int64), np.zeros(houses, np.bool_)
         self._used, self.deliveries = houses, 0  # a place for each house, then those of pieces
 
     def merge(self, columns: Columns) -> Int8s:
         """Keep the readings that are accepted; the code of each."""
-        house, start, duration, wh = columns
-        unknown = np.flatnonzero(self._length[house] == 0)
-        new = unknown[_firsts(house[unknown])]
-        self._begin(house[new], duration[new])
+        house, duration = columns.house, columns.duration
         codes = np.full(house.size, CONFLICTING, np.int8)
-        rows = np.flatnonzero(duration == self._length[house])
+        if (duration == duration[:1]).all():
+            self._begin(columns, self._turns(columns, np.arange(house.size)))
+            self._keep(columns, np.arange(house.size), codes)
+            return codes
+        rest = np.arange(house.size)
+        while (turns := self._turns(columns, rest)).size:  # at most twice for each house
+            turns = turns[np.argsort(house[turns])]
+            at = np.searchsorted(house[turns], house[rest])
+            turn = turns[np.minimum(at, turns.size - 1)]
+            before = (house[turn] != house[rest]) | (rest < turn)
+            self._keep(columns, rest[before], codes)
+            rest = rest[~before]
+            self._begin(columns, self._turns(columns, rest))  # less those now covered by pieces
+        self._keep(columns, rest, codes)
+        return codes
+
+    def _turns(self, columns: Columns, rows: Indices) -> Indices:
+        """Of each house the first reading that changes how long its readings are."""
+        house = columns.house[rows]
+        length, duration = self._length[house], columns.duration[rows]
+        whole = duration == self._roster.interval
+        turns: Indices = rows[
+            (length == 0) | (whole & (length < duration) & (self._left[house] > 0))
+        ]
+        return turns[_firsts(columns.house[turns])]
+
+    def _keep(self, columns: Columns, rows: Indices, codes: Int8s) -> None:
+        """Keep readings of houses whose length is decided, with their codes."""
+        house, start, duration, wh = columns
+        rows = rows[duration[rows] == self._length[house[rows]]]
         place = house[rows]
         if self._used > self._length.size:  # some have pieces
             place = place + self._shift[place] + (start[rows] - self._opens) // duration[rows]
@@ -237,7 +265,7 @@ class OpenInterval:
         self._wh[place[accepted]], self._taken[place[accepted]] = wh[stored], True
         codes[stored] = ACCEPTED
         codes[again] = np.where(self._wh[place[~accepted]] == wh[again], DUPLICATE, CONFLICTING)
-        return codes
+        np.subtract.at(self._left, house[stored], 1)
 
     def load(self, data: bytes) -> None:
         """Include a stored delivery; MeterError where its readings cannot have been accepted."""
@@ -249,9 +277,11 @@ class OpenInterval:
             raise not_accepted()
         self.deliveries += 1
 
-    def _begin(self, new: Int32s, length: Int32s) -> None:
+    def _begin(self, columns: Columns, rows: Indices) -> None:
         """Note how long the readings of houses are, with places for their pieces."""
-        self._length[new] = length
+        new, length = columns.house[rows], columns.duration[rows]
+        self._length[new], self._left[new] = length, self._roster.interval // length
+        self._shift[new] = 0
         new, length = new[length < self._roster.interval], length[length < self._roster.interval]
         pieces = self._roster.interval // length
         self._shift[new] = self._used + np.cumsum(pieces) - pieces - new
@@ -301,7 +331,8 @@ def add_up(parts: Iterable[Columns], roster: Roster) -> Interval:
         if not whole.all():
             pieces.append(columns.at(~whole))
     if pieces:
-        house, total, covers = _sums(Columns.joined(pieces), roster.interval)
+        short = Columns.joined(pieces)  # a whole reading took the place of some
+        house, total, covers = _sums(short.at(~present[short.house]), roster.interval)
         wh[house], present[house] = np.where(covers, total, 0), covers
     wh.flags.writeable = present.flags.writeable = False
     return Interval(wh, present)

@@ -134,7 +134,8 @@ class Counts(NamedTuple):
         accepted: Stored.
         duplicate: The same was accepted before.
         conflicting: Another Wh was accepted for the same time, or another duration for the same
-            house and interval; the first is kept.
+            house and interval; the first is kept, but a whole reading takes the place of pieces
+            that do not cover the interval.
         late: Its interval is closed.
         malformed: A house outside the roster, a duration that does not divide the interval, or a
             start that is no multiple of the duration (it would straddle a border or overlap).

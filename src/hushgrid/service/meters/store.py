@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sqlalchemy import Connection, delete, func, select, update
 
-from hushgrid._numbers import Int8s
+from hushgrid._numbers import Int8s, Int32s, Ints
 from hushgrid.errors import MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
 from hushgrid.service.meters.columns import (
     ACCEPTED,
+    CONFLICTING,
     MALFORMED,
     Columns,
     OpenInterval,
@@ -63,10 +64,15 @@ class MeterStore:
 
     Args:
         place: As for `open_meters`.
+        disagreed: Called with the zone, and houses and starts of readings that are conflicting.
     """
 
-    def __init__(self, place: str | os.PathLike[str]) -> None:
-        self._place, self._mutex = os.fspath(place), threading.Lock()
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        disagreed: Callable[[str, Int32s, Ints], None] = lambda _zone, _house, _start: None,
+    ) -> None:
+        self._place, self._mutex, self._disagreed = os.fspath(place), threading.Lock(), disagreed
         self._zones: dict[str, _Zone] = {}
         self._stack, self._opened, self._shut = ExitStack(), None, False
 
@@ -204,6 +210,9 @@ class MeterStore:
                     readings = columns.at(accepted).pack()
                     _insert(link, key, opens, interval.deliveries, readings)
                     interval.deliveries += 1
+        odd = codes == CONFLICTING
+        if odd.any():
+            self._disagreed(name, columns.house[odd], columns.start[odd])
         return codes
 
     def _known(self, link: Connection, zone: str, *, lock: bool = False) -> tuple[int, RosterEpoch]:
