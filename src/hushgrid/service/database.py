@@ -387,6 +387,9 @@ class Database:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, mode))
             except OSError as error:
                 raise self._failure(error) from None
+        elif self.schema.private and path.stat().st_mode & 0o077 and not self._read_only:
+            with suppress(OSError):  # a copy that was put back; others' files stay as they are
+                path.chmod(0o600)
         return new
 
     # ---- messages

@@ -5,7 +5,6 @@ Small batches of a delivery are stored together, so that one sync makes many rea
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
 from hushgrid.service.access.senders import Senders, Terms
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import Columns
-
-log = logging.getLogger("hushgrid.ingest")
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
 
@@ -265,7 +262,6 @@ class Disagreements:
                 found[one.meters[h], at] = None
             for old in list(found)[:-DISAGREEMENTS]:
                 del found[old]
-        log.warning("readings disagree", extra={"zone": zone, "records": len(pairs)})
 
     def of(self, zone: str) -> list[tuple[str, int]]:
         """Meters and starts of intervals [epoch s], the newest last."""

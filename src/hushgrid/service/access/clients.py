@@ -360,6 +360,14 @@ class ClientStore(Database):
             for row in rows
         ]
 
+    def reserving(self, ven: str) -> frozenset[str]:
+        """Return the ids of valid clients that were added for a VEN of this name."""
+        if not ven.isprintable():  # no name of a VEN, and perhaps no text for a database
+            return frozenset()
+        columns = self._table.c
+        which = (columns.ven == ven) & columns.revoked.is_(None)
+        return frozenset(row.id for row in self.rows(sa.select(columns.id).where(which)))
+
     def first_senders(self) -> dict[str, str]:
         """Return the kept sender of each meter."""
         return {row.meter: row.sender for row in self.rows(sa.select(self._first))}

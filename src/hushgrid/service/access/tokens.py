@@ -241,10 +241,13 @@ class Access:
         self._static = tuple(digest.lower() for digest in static)
         self._cache: OrderedDict[str, tuple[float, Client | None]] = OrderedDict()
         self._homes: OrderedDict[tuple[str, str], None] = OrderedDict()
-        # An address that guesses is slowed soon. A client whose secret others guess is slowed
-        # later, and never at an address it used before: otherwise anyone could lock it out.
+        # An address that guesses is slowed soon, and a client whose secret others guess later. A
+        # client at an address it used before has a count of its own, which no other one at that
+        # address, and none elsewhere, can raise: otherwise anyone could lock it out. Signing in
+        # resets that count alone: otherwise one's own secret would pay for guesses of others.
         self._addresses = Backoff(steady, free=5, first=1.0, most=300.0)
         self._names = Backoff(steady, free=20, first=1.0, most=60.0)
+        self._own = Backoff(steady, free=5, first=1.0, most=60.0)
         self._mutex = threading.Lock()
         self._hashing = threading.BoundedSemaphore(AT_ONCE)
 
@@ -315,23 +318,26 @@ class Access:
             right = secret_matches(secret, NO_CLIENT if client is None else client.secret)
         if client is None or not right or client.revoked is not None:
             with self._mutex:
-                self._addresses.failed(place)
-                self._names.failed(client_id[:100])
+                if (client_id, place) in self._homes:
+                    self._own.failed((client_id, place))
+                else:
+                    self._addresses.failed(place)
+                    self._names.failed(client_id[:100])
             raise AccessError(
                 "invalid_client",
                 "The client id or its secret is wrong; give those of hushgrid client add.",
             )
         with self._mutex:
-            self._addresses.succeeded(place)
+            self._own.succeeded((client.id, place))
             _remember(self._homes, (client.id, place), None)
         return client
 
     def _slow(self, name: str, place: str) -> None:
         """Refuse while a pause lasts, before the secret is hashed."""
         with self._mutex:
-            wait = self._addresses.wait(place)
+            wait = self._own.wait((name, place))
             if (name, place) not in self._homes:
-                wait = max(wait, self._names.wait(name))
+                wait = max(self._addresses.wait(place), self._names.wait(name))
         if wait > 0:
             raise AccessError(
                 "slow_down",
@@ -349,6 +355,10 @@ class Access:
         expires = math.floor(self._clock.now()) + self._lifetime
         made = make_token(self._key, client.id, scopes, expires, secrets.token_bytes(16))
         return Token(made, self._lifetime, scopes)
+
+    def reserving(self, ven: str) -> frozenset[str]:
+        """Return the ids of clients for which the name of a VEN is reserved."""
+        return frozenset() if self._clients is None else self._clients.reserving(ven)
 
     def cached_client(self, name: str) -> tuple[bool, Client | None]:
         """Return (True, what was found) if an id was looked up in the last `CACHED` seconds."""

@@ -150,6 +150,7 @@ class Witness:
             try:
                 new = not path.exists()
                 with path.open("wb", buffering=0) as stream:
+                    os.fchmod(stream.fileno(), 0o600)
                     stream.write(READ + record.line.encode() + b"\n")
                     os.fsync(stream.fileno())
                 if new:
@@ -276,6 +277,7 @@ class Witness:
         new = not path.exists()
         try:
             with path.open("xb" if new else "r+b", buffering=0) as stream:
+                os.fchmod(stream.fileno(), 0o600)
                 if not (new or first):  # new again: another process removed it
                     stream.seek(-len(END), os.SEEK_END)
                     if stream.read() == END:  # else another process has marked it: see `_doubt`
@@ -294,6 +296,7 @@ class Witness:
         part, kept = self._path.with_name(f"{self._path.name}.part"), lines[-KEPT:]
         try:
             with part.open("wb") as stream:
+                os.fchmod(stream.fileno(), 0o600)
                 stream.writelines([*kept, END])
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -406,7 +409,7 @@ class Witnesses:
                 slot = folder / str(number)
                 for made in (folder, slot):  # not the folder above: a disk may not be mounted
                     made.mkdir(exist_ok=True)
-                lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+                lock = os.open(slot / "lock", os.O_RDWR | os.O_CREAT, 0o600)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

@@ -455,6 +455,7 @@ class Vtn:
             private_callbacks=private,
             webhooks=self._sends,
             notify=self._changed,
+            reserving=access.reserving,
         )
         self.app = make_vtn(public, objects, access, anonymous=settings.anonymous, url=settings.url)
         self._unwatch: Callable[[], None] = lambda: None

@@ -16,7 +16,7 @@ import heapq
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -342,6 +342,7 @@ class Objects:
         private_callbacks: allow callbacks to private addresses.
         webhooks: allow subscriptions.
         notify: called after every change.
+        reserving: clients for which the name of a VEN is reserved.
     """
 
     def __init__(
@@ -353,8 +354,10 @@ class Objects:
         private_callbacks: bool = False,
         webhooks: bool = True,
         notify: Notify,
+        reserving: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         self._store, self._public, self._clock, self._notify = store, public, clock, notify
+        self._reserving = reserving
         self._private, self._webhooks = private_callbacks, webhooks
 
     def list(self, kind: Kind, grant: Grant, query: BaseModel) -> list[dict[str, Any]]:
@@ -460,7 +463,11 @@ class Objects:
             if ven is None or (ven.client != client and not _sees_all("VEN", grant)):
                 raise not_found("ven")
             client = ven.client
-        return str(body["clientID"]) if business else client
+        owner = str(body["clientID"]) if business else client
+        reserved = self._reserving(body["venName"]) if kind == "VEN" else ()
+        if reserved and owner not in reserved:
+            raise Refusal(409, "venName is reserved for another client; give another one.")
+        return owner
 
     def _check_subscription(self, body: Mapping[str, Any]) -> None:
         if not self._webhooks:

@@ -31,10 +31,16 @@ from hushgrid.errors import VtnError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
-# site-local, and tunnels that wrap any IPv4 address: Teredo, 6to4
-_CLOSED = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "2001::/32", "2002::/16")))
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # an IPv4 address inside
+# What IANA gives out for the public internet, less its registries of special purposes and the
+# relays of 6to4. Written down here, because Python's own list differs from version to version.
+_GLOBAL = ("1.0.0.0/8", "2.0.0.0/7", "4.0.0.0/6", "8.0.0.0/5", "16.0.0.0/4", "32.0.0.0/3",
+           "64.0.0.0/2", "128.0.0.0/2", "192.0.0.0/4", "208.0.0.0/4", "2000::/3")  # fmt: skip
+_SPECIAL = ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+            "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+            "198.51.100.0/24", "203.0.113.0/24",
+            "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")  # fmt: skip
+_ALLOWED, _DENIED = ([ipaddress.ip_network(net) for net in nets] for nets in (_GLOBAL, _SPECIAL))
 
 
 class ForbiddenTargetError(ValueError):
@@ -148,15 +154,10 @@ def is_public(address: Address) -> bool:
     >>> [is_public(ipaddress.ip_address(a)) for a in ("::ffff:127.0.0.1", "10.0.0.1", "1.1.1.1")]
     [False, False, True]
     """
-    if isinstance(address, ipaddress.IPv6Address):
-        wraps = address.ipv4_mapped is not None or address in _COMPATIBLE
-        if wraps or any(address in net for net in _NAT64):
-            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-        if any(address in net for net in _CLOSED):
-            return False
-    bad = address.is_multicast or address.is_reserved or address.is_unspecified
-    worse = address.is_loopback or address.is_link_local or address.is_private
-    return address.is_global and not bad and not worse
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address in _NAT64):
+        return is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    denied = any(address in net for net in _DENIED)
+    return not denied and any(address in net for net in _ALLOWED)
 
 
 log = logging.getLogger("hushgrid.webhooks")
