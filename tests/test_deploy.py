@@ -174,21 +174,23 @@ class Secured(Broker):
         words.touch(0o600)
         for user in ("hushgrid", "meters-north"):
             subprocess.run([tool, "-b", words, user, f"secret of {user}"], check=True)
-        self.secure = free_port()
-        acl = folder / "acl"
-        acl.write_text((DEPLOY / "mosquitto.acl").read_text())
-        acl.chmod(0o600)
+        self.secure, self.public = free_port(), free_port()
+        for name in ("mosquitto.acl", "mosquitto-public.acl"):
+            acl = folder / name
+            acl.write_text((DEPLOY / name).read_text())
+            acl.chmod(0o600)
         told = (DEPLOY / "mosquitto.conf").read_text()
         for old, new in {
             "listener 1883": f"listener {self.port} 127.0.0.1",
             "listener 8883": f"listener {self.secure} 127.0.0.1",
+            "listener 8884": f"listener {self.public} 127.0.0.1",
             "/run/secrets/tls_certificate": str(folder / "tls.crt"),
             "/run/secrets/tls_key": str(folder / "tls.key"),
             "/run/secrets/mosquitto_passwords": str(words),
-            "/mosquitto/config/mosquitto.acl": str(acl),
+            "/mosquitto/config/": f"{folder}/",
             "/mosquitto/data/": f"{folder}/",
         }.items():
-            assert told.count(old) == 1, old
+            assert old in told, old
             told = told.replace(old, new)
         self._file.write_text(f"user root\n{told}")
 
@@ -278,9 +280,10 @@ def test_the_broker_lets_each_do_its_own_alone(secured: Secured, tmp_path: Path)
     who: list[tuple[Any, ...]] = [
         (secured.port, "hushgrid", "secret of hushgrid"),
         (secured.secure, "meters-north", "secret of meters-north", trust),
-        (secured.secure, None, "", trust),
+        (secured.public, None, "", trust),
+        (secured.public, "hushgrid", "secret of hushgrid", trust),
     ]
-    service, meters, anybody = lines = [Line(*one) for one in who]
+    service, meters, anybody, claims = lines = [Line(*one) for one in who]
     try:
         for line in lines:
             assert line.code == 0
@@ -293,13 +296,19 @@ def test_the_broker_lets_each_do_its_own_alone(secured: Secured, tmp_path: Path)
         assert until(lambda: set(anybody.heard) == {prices, events, sensor})
         assert until(lambda: service.heard == {readings: {b"of 1"}})
         assert set().union(*anybody.heard.values()) == {b"of 0"}
-        assert meters.heard == {}
+        assert meters.heard == claims.heard == {}
     finally:
         for line in lines:
             line.close()
-    wrong = Line(secured.port, "hushgrid", "guessed")
-    assert wrong.code != 0
-    wrong.close()
+    refused: list[tuple[Any, ...]] = [
+        (secured.port, "hushgrid", "guessed"),
+        (secured.port, None),
+        (secured.secure, None, "", trust),
+    ]
+    for one in refused:
+        wrong = Line(*one)
+        assert wrong.code != 0
+        wrong.close()
 
 
 # ---- the proxy, run as it is configured

@@ -275,6 +275,12 @@ _Network = Annotated[str, Field(strict=True), AfterValidator(lambda one: str(ip_
 _Broker = Annotated[str, Field(strict=True, pattern=f"^(mqtts?|wss?){_URL}(/[!-~]*)?$")]
 
 
+def _both(table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if one in table and other not in table:
+            yield other, f"is not set but {one} is; give both."
+
+
 @dataclass(frozen=True, slots=True)
 class Http(FileTable):
     """The HTTP server.
@@ -314,9 +320,7 @@ class Http(FileTable):
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """A certificate goes with its key."""
-        for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
-            if one in table and other not in table:
-                yield other, f"is not set but {one} is; give both."
+        yield from _both(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +334,10 @@ class Mqtt(FileTable):
         prices: Topic on which prices are published, retained; None: they are not.
         username: User name.
         password_file: File that holds the password.
+        tls: Whether the connection is encrypted and the broker's certificate checked.
+        tls_ca: File of the authorities that may certify the broker; None: the system's.
+        tls_certificate: Certificate file of this client; None: none.
+        tls_key: Key file of the certificate.
         home_assistant: Whether Home Assistant is sent discovery messages.
         home_assistant_prefix: Prefix of their topics.
     """
@@ -340,12 +348,20 @@ class Mqtt(FileTable):
     prices: _PlainTopic | None = None
     username: Line | None = None
     password_file: FilePath | None = None
+    tls: Bool = False
+    tls_ca: FilePath | None = None
+    tls_certificate: FilePath | None = None
+    tls_key: FilePath | None = None
     home_assistant: Bool = False
     home_assistant_prefix: _PlainTopic = "homeassistant"
 
     @classmethod
     def check_keys(cls, table: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """A password goes with a name, and discovery with prices."""
+        """A password goes with a name, files of TLS with TLS, and discovery with prices."""
+        for one in ("tls_ca", "tls_certificate", "tls_key"):
+            if one in table and table.get("tls") is not True:
+                yield "tls", f"is not true but {one} is set; give both."
+        yield from _both(table)
         if "password_file" in table and "username" not in table:
             yield "username", "is not set but password_file is; give both."
         if table.get("home_assistant") is True and "prices" not in table:
@@ -363,6 +379,8 @@ class OpenAdr(FileTable):
         url: URL of the service as clients see it.
         mqtt: Whether notifications are published on MQTT.
         mqtt_uris: Broker addresses that clients are given for notifications.
+        mqtt_anonymous: Whether anyone may read there without a name; None: where the service itself
+            has none.
         enabled: Whether there is one.
     """
 
@@ -372,6 +390,7 @@ class OpenAdr(FileTable):
     url: Annotated[_Address, AfterValidator(lambda url: url.rstrip("/"))] | None = None
     mqtt: Bool = True
     mqtt_uris: Annotated[tuple[_Broker, ...], fix(_BROKERS)] = ()
+    mqtt_anonymous: Bool | None = None
     enabled: Bool = True
 
 
@@ -440,10 +459,23 @@ class Deployment:
 
     @property
     def mqtt_uris(self) -> tuple[str, ...]:
-        """Broker addresses of OpenADR's notifications; empty where they are not published."""
-        if self.openadr is None or self.mqtt is None or not self.openadr.mqtt:
+        """Broker addresses that OpenADR's notifiers announce: anyone may read there.
+
+        OpenADR knows no broker that asks for a name and a password, so none such is announced.
+        """
+        if not self.mqtt_events or self.mqtt is None or self.openadr is None:
             return ()
-        return self.openadr.mqtt_uris or (f"mqtt://{self.mqtt.host}:{self.mqtt.port}",)
+        anonymous = self.openadr.mqtt_anonymous
+        named = self.mqtt.username is not None or self.mqtt.tls_certificate is not None
+        if anonymous is False or (anonymous is None and named):
+            return ()
+        scheme = "mqtts" if self.mqtt.tls else "mqtt"
+        return self.openadr.mqtt_uris or (f"{scheme}://{self.mqtt.host}:{self.mqtt.port}",)
+
+    @property
+    def mqtt_events(self) -> bool:
+        """Whether releases go out on OpenADR's topics."""
+        return self.openadr is not None and self.mqtt is not None and self.openadr.mqtt
 
     def _near_ledger(self, name: str) -> str:
         if self.on_server:

@@ -2,7 +2,8 @@
 
 A message is acknowledged when its readings are durable, or when it can never be read. A message
 that the store could not take stays with the broker, which sends it again after a reconnect: the
-session is kept under a fixed client id.
+session is kept under a client id that is always the same and that no stranger knows: a broker lets
+any client take over, or end, a session whose id it gives.
 
 The sender of a message is the level of its topic that the first wildcard of `mqtt.readings` is for:
 the broker lets a user write below its own name only.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import select
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -302,7 +304,35 @@ def _client(mqtt: Mqtt, client_id: str, *, keep: bool) -> paho.Client:
     )
     if mqtt.username is not None:
         client.username_pw_set(mqtt.username, password_of(mqtt))
+    if mqtt.tls:
+        client.tls_set_context(tls_of(mqtt))
     return client
+
+
+def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
+    """The TLS settings of a broker whose certificate and name are checked.
+
+    Args:
+        mqtt: The broker.
+
+    Returns:
+        The settings, with this client's certificate where it has one.
+
+    Raises:
+        ServiceError: A file cannot be read or is no certificate or key.
+    """
+    key = "tls_ca"
+    try:
+        made = ssl.create_default_context(cafile=mqtt.tls_ca)
+        if mqtt.tls_certificate is not None:
+            key = "tls_certificate"
+            made.load_cert_chain(mqtt.tls_certificate, mqtt.tls_key, password="")
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise ServiceError(
+            f"mqtt {key} or its key cannot be used ({type(error).__name__}); give PEM files that"
+            " can be read, the key without a password."
+        ) from None
+    return made
 
 
 def password_of(mqtt: Mqtt) -> str | None:

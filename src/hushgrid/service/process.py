@@ -193,7 +193,7 @@ class Process:
 
     def _make_publishers(self) -> Iterator[Publisher]:
         # a broker disconnects a client when another one connects under the same name
-        client = f"{self._key.public[:12]}{self._suffix}"
+        client = f"{self._session}{self._suffix}"
         for opened in extensions("hushgrid.publishers"):
             publisher = opened(self.deployment, client)
             if publisher is not None:
@@ -317,8 +317,13 @@ class Process:
         mqtt = self.deployment.mqtt
         if mqtt is None or not mqtt.readings:
             return None
-        name = f"hushgrid-readings-{self._key.public[:12]}"  # the same after a restart
+        name = f"hushgrid-readings-{self._session}"
         return MqttReadings(mqtt, self._ingest, self._metrics.received, name)
+
+    @property
+    def _session(self) -> str:
+        """Part of client ids at a broker: secret, and the same after a restart."""
+        return self._key.derive("mqtt client id").hex()[:24]
 
     def turn(self, clock: Clock) -> None:
         """One pass over all zones."""

@@ -31,7 +31,7 @@ from hushgrid.errors import (
     Problem,
     ServiceError,
 )
-from hushgrid.files.deployment import Deployment, ZoneService
+from hushgrid.files.deployment import Deployment, Mqtt, ZoneService
 from hushgrid.files.toml import Table, TomlFile, display, masked
 from hushgrid.service.access.clients import CLIENTS, ClientStore
 from hushgrid.service.access.senders import check_bound
@@ -187,11 +187,9 @@ def refusals(
                 exists(deployment.vtn_store, VTN)
         with found.at("http"):
             _http(deployment, found)
-    if deployment.mqtt is not None and deployment.mqtt.username is not None:
-        with found.at("mqtt.password_file"):
-            from hushgrid.service.mqtt import password_of
-
-            password_of(deployment.mqtt)
+    if deployment.mqtt is not None:
+        with found.at("mqtt"):
+            _broker(deployment.mqtt, found)
     if deployment.price_file is not None and not deployment.price_file.parent.is_dir():
         folder = deployment.price_file.parent
         found.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
@@ -305,6 +303,25 @@ def _meters(deployment: Deployment, new_epoch: bool, found: _Found) -> None:
 
 
 # ---- ways in
+
+
+def _broker(mqtt: Mqtt, found: _Found) -> None:
+    """Require usable files, and warn of what anyone on the way could read or send."""
+    from hushgrid.service.mqtt import password_of, tls_of
+
+    password_of(mqtt)
+    if mqtt.tls:
+        tls_of(mqtt)
+    else:
+        found.remarks.append(
+            "mqtt.tls is not set, so readings and the password pass in the clear; set it to true,"
+            " with the broker's port for TLS."
+        )
+    if mqtt.password_file is None and mqtt.tls_certificate is None:
+        found.remarks.append(
+            "mqtt has neither username and password_file nor tls_certificate, so the broker lets"
+            " anyone in; give one of them."
+        )
 
 
 def _http(deployment: Deployment, found: _Found) -> None:

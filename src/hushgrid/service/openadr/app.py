@@ -525,6 +525,6 @@ def open_events(deployment: Deployment, client: str) -> MqttEvents | None:
     Returns:
         The publisher, or None.
     """
-    if deployment.mqtt is None or not deployment.mqtt_uris:
+    if deployment.mqtt is None or not deployment.mqtt_events:
         return None
     return MqttEvents(deployment.mqtt, f"hushgrid-openadr-{client}")
