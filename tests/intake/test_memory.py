@@ -92,6 +92,25 @@ def test_a_long_document_costs_no_more_than_a_short_one(
     assert most < 40
 
 
+@pytest.mark.parametrize("filler", ["x", " ", "x" * 87 + "\N{SUN WITH FACE}"])
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_long_times_are_not_remembered(form: str, filler: str) -> None:
+    """Each is another text, padded to a line of 60 KB."""
+    pad = (filler * 60_000).encode()[:60_000].decode(errors="ignore")
+    row = (ROW if form == "csv" else OBJECT).decode()
+
+    def source(n: int) -> Iterator[bytes]:
+        yield HEAD if form == "csv" else b""
+        for i in range(n):
+            yield row.replace("00:00Z", f"{i % 60:02}:{i // 60:02}Z{pad}").encode()
+
+    def cost(n: int) -> float:
+        batches = csv_batches(source(n), CANONICAL) if form == "csv" else json_batches(source(n))
+        return peak(lambda: drained(batches))
+
+    assert cost(120) < 1.2 * cost(40)
+
+
 POINT = "RetailCustomer/1/UsagePoint/01"
 OPEN, CLOSE = feed(espi_type("a", uom=72), espi_meter(POINT, "01", "a"), "|").split(b"|")
 

@@ -204,6 +204,14 @@ class TimeReader(Generic[Written]):
             self._reported.add(report)
 
 
+class _TextTimes(TimeReader[str]):
+    def instants(self, times: Sequence[str], ids: Sequence[str], code: Ints) -> Ints:
+        if max(map(len, times), default=0) > _LONGEST:  # a long text is not to be remembered
+            bare = [time.strip(" \t") for time in times]
+            times = [time if len(time) <= _LONGEST else "?" for time in bare]
+        return super().instants(times, ids, code)
+
+
 def text_times(time_format: str, time_zone: str | None) -> TimeReader[str]:
     """Times as text to UTC.
 
@@ -227,11 +235,11 @@ def text_times(time_format: str, time_zone: str | None) -> TimeReader[str]:
         bare = text.strip(" \t")
         if not bare:
             return Fault.TIME_MISSING
-        time = read(bare) if len(bare) <= _LONGEST else Fault.TIME
+        time = read(bare)
         if isinstance(time, Fault):
             return time
         if time.tzinfo is not None:
             return ((time - _EPOCH.replace(tzinfo=UTC)) // _SECOND,)
         return Fault.TIME_ZONE if local is None else local((time - _EPOCH) // _SECOND)
 
-    return TimeReader(instants)
+    return _TextTimes(instants)
