@@ -17,7 +17,7 @@ from hushgrid.service.curator import LATE
 from hushgrid.service.ledger.writer import create
 from hushgrid.service.readiness import example, from_ledger
 from tests.service.brokers import free_port
-from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service
+from tests.service.faults import DIGEST, FIRST, QUARTER, World, judge_logs, service, zone
 
 ZURICH = ZoneInfo("Europe/Zurich")
 
@@ -50,7 +50,7 @@ def test_a_clock_set_forward(tmp_path: Path, hours: int, caplog: pytest.LogCaptu
         yield
         yield from world.whole(2)
 
-    world = World(service(tmp_path))
+    world = World(service(tmp_path, zone(clock_limit=4 * hours)))
     world.play(story)
     world.judge()
     passed = range(FIRST + 2, FIRST + 2 + 4 * hours)

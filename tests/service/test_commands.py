@@ -31,7 +31,9 @@ from tests.service.http.test_web import FORMATS, table
 from tests.service.worlds import TOKEN, MemoryMeters
 
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
-NOTHING = dict.fromkeys(("accepted", "duplicate", "late", "clamped", "unknown", "malformed"), 0)
+NOTHING = dict.fromkeys(
+    ("accepted", "duplicate", "late", "clamped", "unknown", "malformed", "early"), 0
+)
 
 
 @pytest.fixture

@@ -358,9 +358,14 @@ class PublicKnowledge:
         """The knowledge after the release of step t."""
         return self.learn(load_hat, scale, rates)[1]
 
-    def passed(self) -> PublicKnowledge:
-        """The knowledge after a step without a release."""
-        return replace(self, weights=_next_factor(self.weights, self.prior), t=self.t + 1)
+    def passed(self, steps: int = 1) -> PublicKnowledge:
+        """The knowledge after steps without a release."""
+        weights = self.weights
+        for _ in range(steps):
+            before, weights = weights, _next_factor(weights, self.prior)
+            if (weights == before).all():  # and stays so
+                break
+        return replace(self, weights=weights, t=self.t + steps)
 
     def _factors(self, rates: Sequence[float]) -> Floats:
         return np.asarray(_FACTORS * self.consumption.factor(rates))

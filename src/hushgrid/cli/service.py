@@ -232,8 +232,9 @@ def resume(
 ) -> None:
     """End a zone's forecasts after a fail-over lost releases: book the most they can have cost.
 
-    Works while the service runs on this machine, and while it is stopped. The file must have the
-    terms of the last epoch in the ledger.
+    A zone that waits since the clock was set goes on: the running service takes its clock for
+    right. Works while the service runs on this machine, and while it is stopped. The file must
+    have the terms of the last epoch in the ledger.
 
     Example: hushgrid resume service.toml --zone elm-street
 
@@ -258,6 +259,9 @@ def resume(
             )
         elif one.state == "asked":
             common.echo(f"zone {one.zone}: the service is asked and has not answered yet", json)
+        elif one.state == "confirmed":
+            text = "nothing is missing, and the service takes its clock for right"
+            common.echo(f"zone {one.zone}: {text}", json)
         else:
             common.echo(f"zone {one.zone}: nothing is missing", json)
     common.write_json({"zones": [one._asdict() for one in found]}, json)

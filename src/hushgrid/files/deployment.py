@@ -83,6 +83,8 @@ class ZoneService:
         grace: How long after the end of an interval readings are accepted for it [s].
         time_zone: IANA name of the zone of times of day.
         retention: How long readings are kept [s].
+        early_limit: How many intervals after the present one a reading may start.
+        clock_limit: By how many intervals the clock may step before publishing stops.
         budget: Most that all releases of an epoch may lose together; None: no limit.
         accept_error: Largest expected relative error of a price that `check` accepts.
         fallback_rate: Rate published where no model can be used [currency/kWh].
@@ -108,6 +110,8 @@ class ZoneService:
     grace: int = 60
     time_zone: str = "UTC"
     retention: int = 7 * 86400
+    early_limit: int = 4
+    clock_limit: int = 4
     budget: float | None = None
     accept_error: float = 0.5
     fallback_rate: float = 0.0
@@ -132,6 +136,7 @@ class ZoneService:
 
 _DAY = 86_400
 _INSTANT = "give a date-time in UTC such as 2026-01-01T00:00:00Z"
+_Intervals = Annotated[int, fix("give a whole number of intervals from 1 to 1000", ge=1, le=1000)]
 _TIME_ZONE = (
     "give a name of the time zone database such as 'Europe/Zurich' (where the system has none,"
     " install the extra hushgrid[intake])"
@@ -179,6 +184,8 @@ class Times(FileTable):
         begins: Start of step 1 [UTC epoch s].
         grace: How long after the end of an interval readings are accepted for it [s].
         retention: How long readings are kept [s].
+        early_limit: How many intervals after the present one a reading may start.
+        clock_limit: By how many intervals the clock may step before publishing stops.
         time_zone: Zone of times of day.
         currency: Three letters.
         fallback_rate: Rate published where no model can be used [currency/kWh].
@@ -195,6 +202,8 @@ class Times(FileTable):
     retention: Annotated[int, duration("P7D", 60, 3660 * _DAY), AfterValidator(_long_enough)] = (
         7 * _DAY
     )
+    early_limit: _Intervals = 4
+    clock_limit: _Intervals = 4
     time_zone: Annotated[ZoneInfo, fix(_TIME_ZONE)]
     currency: Annotated[str, fix("give three letters such as 'EUR'", pattern="^[A-Z]{3}$")] = "EUR"
     fallback_rate: Annotated[float, fix("give a rate of 0 or more [currency/kWh]", ge=0)]

@@ -355,6 +355,8 @@ def _zone(file: TomlFile, main: TomlFile) -> ZoneService | None:
             grace=times.grace,
             time_zone=zone,
             retention=times.retention,
+            early_limit=times.early_limit,
+            clock_limit=times.clock_limit,
             budget=times.budget,
             accept_error=times.accept_error,
             fallback_rate=times.fallback_rate,

@@ -591,31 +591,31 @@ def replay(state: State, release: Release) -> State:
     public = state.public
     if public is not None:
         _, public = public.learn(release.load_hat, release.scale, state.rates)
-    return _after(state, public, release.rate, release)
+    return _after(state, public, release)
 
 
-def skip(state: State, rate: float) -> State:
-    """The state after a step without a release.
+def skip(state: State, rate: float, steps: int = 1) -> State:
+    """The state after steps without a release.
 
     Args:
-        state: The state before the step.
+        state: The state before them.
         rate: The rate that was published instead [currency/kWh].
+        steps: How many.
 
     Returns:
-        The state after it.
+        The state after them.
     """
-    public = state.public.passed() if state.public is not None else None
-    return _after(state, public, rate)
+    if state.policy.schedule.adaptive:
+        for _ in range(min(steps, _window(state).steps)):  # after a window nothing is left in it
+            state = spend(state, 0.0, published=False)
+    public = state.public.passed(steps) if state.public is not None else None
+    return replace(state, public=public, rates=state.rates + (rate,) * steps)
 
 
-def _after(
-    state: State, public: PublicKnowledge | None, rate: float, release: Release | None = None
-) -> State:
-    rates = (*state.rates, rate)
-    if not state.policy.schedule.adaptive:
-        return replace(state, public=public, rates=rates)
-    epsilon, probe = (release.epsilon, release.look) if release else (0.0, 0.0)
-    return replace(spend(state, epsilon, published=probe > 0), public=public, rates=rates)
+def _after(state: State, public: PublicKnowledge | None, release: Release) -> State:
+    if state.policy.schedule.adaptive:
+        state = spend(state, release.epsilon, published=release.look > 0)
+    return replace(state, public=public, rates=(*state.rates, release.rate))
 
 
 def spend(state: State, epsilon: float, *, published: bool) -> State:
@@ -688,7 +688,7 @@ def _published(
         simulated=simulated,
         noise=state.policy.schedule.noise_at(calibration.scale),
     )
-    return release, _after(state, public, rate, release)
+    return release, _after(state, public, release)
 
 
 def _checked_load(load: int | Tally, state: State) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -53,42 +54,74 @@ class FastClock:
         return self._origin + self._speed * (time.monotonic() - self._begun)
 
 
+def since_start() -> float:
+    """Monotonic seconds that include the time for which the machine was suspended.
+
+    Returns:
+        [s]
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
 class WatchedClock:
     """A clock that is compared with a monotonic one; a jump is logged and counted, not corrected.
 
-    After a jump back, steps on record are not published again and the next interval waits. After a
-    jump forward, the intervals that passed are left out.
+    Both run at the same rate, so that they differ by the steps of the wall clock alone.
 
     Args:
         clock: The wall clock.
-        speed: How many times faster than `steady` it runs.
         steady: A clock that cannot be set [s].
 
     Attributes:
         jumps: How many jumps were seen.
+        ahead: By how much the clock was set forward since the start [s].
     """
 
-    def __init__(
-        self, clock: Clock, speed: float = 1.0, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._clock, self._speed, self._steady = clock, speed, steady
-        self._seen = clock.now(), steady()
-        self.jumps = 0
+    def __init__(self, clock: Clock, steady: Callable[[], float] = since_start) -> None:
+        self._clock, self._steady, self._mutex = clock, steady, threading.Lock()
+        self._origin = clock.now() - steady()
+        self.jumps, self.ahead = 0, 0.0
 
     def now(self) -> float:
         """UTC epoch seconds."""
-        wall, steady = self._clock.now(), self._steady()
-        ahead = wall - self._seen[0] - self._speed * (steady - self._seen[1])
-        self._seen = wall, steady
-        if abs(ahead) > JUMP:
-            self.jumps += 1
-            log.warning("clock jumped", extra={"seconds": round(ahead, 3)})
-        return wall
+        with self._mutex:
+            wall, before = self._clock.now(), self.ahead
+            self.ahead = wall - self._steady() - self._origin
+            if abs(self.ahead - before) > JUMP:
+                self.jumps += 1
+                log.warning("clock jumped", extra={"seconds": round(self.ahead - before, 3)})
+            return wall
+
+
+def ahead_of(clock: Clock) -> float:
+    """By how much a clock was set forward while it was watched.
+
+    Args:
+        clock: The clock.
+
+    Returns:
+        [s]; 0 for a clock that is not watched.
+    """
+    return float(getattr(clock, "ahead", 0.0))
+
+
+def times_of(clock: Clock) -> tuple[float, float]:
+    """The time by the clock, and as it would be had the clock not been set.
+
+    Args:
+        clock: The clock.
+
+    Returns:
+        Both [UTC epoch s].
+    """
+    now = clock.now()
+    return now, now - ahead_of(clock)
 
 
 FIELDS = (
     "zone", "t", "source", "error", "reason", "seconds", "host", "port", "status", "publisher",
-    "accepted", "duplicate", "late", "unknown", "malformed", "messages", "epoch", "mode",
+    "accepted", "duplicate", "late", "unknown", "malformed", "early", "messages", "epoch", "mode",
     "curator", "zones", "records", "first", "last", "why", "epsilon",
 )  # fmt: skip
 

@@ -225,6 +225,12 @@ log = logging.getLogger("hushgrid.curator")
 PURGE = 60.0  # [s] between two looks for readings that are kept no longer
 UNTIL_RESUMED = "forecast until hushgrid resume"  # releases may be lost
 LATE = 4  # intervals a curator that was away still publishes; older ones are closed and left out
+AT_ONCE = 10_000  # intervals left out in one pass; other zones and a stop signal come in between
+STEPPED = "waits: the clock was set forward"  # until it is set back, or hushgrid resume
+OLD = "waits: the last release is old"  # until hushgrid resume
+BEHIND = "waits: the clock is behind the ledger"
+IN_DOUBT = (STEPPED, OLD, BEHIND)
+AWAY = 7 * 86_400  # [s] between the last release and a start, then the clock may be wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +273,8 @@ class Curator:
 
     Attributes:
         service: The zone as it runs.
+        doubt: Why the clock may be wrong, so that nothing is published; None: it may not.
+        confirmed: Whether the operator took the clock for right during the last pass.
     """
 
     def __init__(
@@ -286,6 +294,9 @@ class Curator:
         self._away: set[int] = set()  # publishers that failed last time
         self._missing: int | None = None
         self._purged = -math.inf
+        self._old = False
+        self.doubt: str | None = None
+        self.confirmed = False
         self._replay = Replay(service) if replay is None else replay.copy()
         self._fold()
 
@@ -358,7 +369,7 @@ class Curator:
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)
             curator._skip_what_was_before(now, begins)
             curator._skip_gaps()
-            curator._tell_of_the_clock(now)
+            curator._look_at_the_clock(now)
             yield curator
 
     def _fold(self) -> None:
@@ -404,12 +415,26 @@ class Curator:
         self._fold()
         self.leave_out_until(self.start_of(t))
 
-    def _tell_of_the_clock(self, now: float) -> None:
+    def _look_at_the_clock(self, now: float) -> None:
         """A clock that went back makes the zone wait: a step on record is not published again."""
-        if self._last is not None and now < self._last.published_at:
-            behind = self._last.published_at - math.floor(now)
-            fields = {"zone": self.service.id, "t": self.t, "seconds": behind}
+        if self._last is None:
+            return
+        since = math.floor(now) - self._last.published_at
+        fields = {"zone": self.service.id, "t": self.t, "seconds": -since}
+        if since < 0:
             log.warning("clock behind the ledger", extra=fields)
+        if self._ledger.standing.current and since > AWAY and self._ledger.can_be_asked:
+            self._old = True
+
+    def _doubted(self, now: float, ahead: float) -> str | None:
+        """Why the clock may be wrong; says so once in the log."""
+        most = self.service.clock_limit * self.service.seconds
+        found = STEPPED if ahead > most else OLD if self._old else None
+        if self._last is not None and now < self._last.published_at - most:
+            found = BEHIND
+        if found is not None and found != self.doubt:
+            log.error("clock in doubt", extra={"zone": self.service.id, "why": found})
+        return found
 
     @property
     def transfers(self) -> tuple[TransferRecord, ...]:
@@ -438,6 +463,7 @@ class Curator:
         state = state if self._draws is not None else "forecast only"
         state = state if self._usable else "fallback only"
         state = UNTIL_RESUMED if self._ledger.standing.gap is not None else state
+        state = state if self.doubt is None else self.doubt
         return Status(
             self.service.id,
             self.t - 1,
@@ -462,16 +488,34 @@ class Curator:
         """All that was ever published, in order."""
         return self._ledger.standing.releases
 
-    def run(self, now: float) -> list[ReleaseRecord]:
-        """Close and publish every interval that is due; retry releases not yet published."""
-        made = []
+    def run(self, now: float, ahead: float = 0.0) -> list[ReleaseRecord]:
+        """Close and publish every interval that is due; retry releases not yet published.
+
+        Args:
+            now: [UTC epoch s]
+            ahead: By how much the clock was set forward since it was known to be right [s].
+
+        Returns:
+            What was released; nothing while the clock is in doubt.
+        """
+        made: list[ReleaseRecord] = []
         self._retry()
-        if self._ledger.standing.gap is not None and self._ledger.asked_to_resume:
-            self._resume()
+        self.confirmed = self._ledger.asked_to_resume
+        if self.confirmed:
+            if self._ledger.standing.gap is not None:
+                self._resume()
+            self._ledger.resumed()
+            ahead, self._old = 0.0, False
+        self.doubt = self._doubted(now, ahead)
+        if self.doubt is not None:
+            return made
         while self.next_due() <= now:
             behind = int((now - self.next_due()) // self.service.seconds)
             if behind >= LATE:
-                self._leave_out(behind - LATE + 1)
+                self._leave_out(min(behind - LATE + 1, AT_ONCE))
+            if behind - LATE >= AT_ONCE:
+                self._replay.public.predicted(self._replay.state.rates)  # moments up to this step
+                break
             self._expected()  # whether a reading is missing or not: the time taken shows nothing
             made.append(self.tick(now))
         self._expected()
@@ -637,6 +681,8 @@ def _state(zone: ZoneService, standing: LedgerState, spent: Spent, now: float) -
         return UNTIL_RESUMED
     if not standing.releases:  # a new zone begins with the next whole interval, whenever that is
         return "not begun"
+    if now < standing.releases[-1].published_at - zone.clock_limit * zone.seconds:
+        return BEHIND
     first = standing.epoch.first if standing.epoch else 1
     due = (standing.done + 2) * zone.seconds + zone.grace
     if now > due + zone.seconds:

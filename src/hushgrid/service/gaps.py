@@ -218,7 +218,8 @@ class Resumed(NamedTuple):
 
     Attributes:
         zone: The zone.
-        state: `resumed`, `asked` (the running service does it) or `no gap`.
+        state: `resumed`, `confirmed` (nothing is missing; the running service takes its clock for
+            right), `asked` (the running service does it) or `no gap`.
         first: First step of the gap.
         last: Last step of the gap.
         epsilon: What is booked; None: it has no bound.
@@ -300,7 +301,7 @@ def _resume_zone(
             return _told(service, ledger.standing)
     except LedgerHeldError:
         if standing is None or standing.gap is None:
-            return Resumed(service.id, "no gap")
+            return _confirmed(service, witness, patience)
         if other is not None:
             raise LedgerError(
                 f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
@@ -318,6 +319,16 @@ def _resume_zone(
         if standing is not None and len(standing.booked) > booked:
             return _told(service, standing)
     return Resumed(service.id, "asked")
+
+
+def _confirmed(service: ZoneService, witness: Witness, patience: float) -> Resumed:
+    """Have the running service take its clock for right."""
+    deadline, asked = time.monotonic() + patience, witness.ask()
+    while asked and witness.asked:
+        if time.monotonic() > deadline:
+            return Resumed(service.id, "asked")
+        time.sleep(min(0.2, patience))
+    return Resumed(service.id, "confirmed" if asked else "no gap")
 
 
 def _reach_out(ledger: Ledger, lost_epoch: ZoneService | None) -> None:

@@ -15,15 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Int32s, Ints
+from hushgrid._numbers import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
 from hushgrid.service.access.senders import Senders, Terms
+from hushgrid.service.clock import Clock, times_of
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import Columns
 
 ROWS = 1 << 16  # readings stored with one sync; also what one delivery holds in memory
+PAST = 1000  # intervals before the present of which readings are stored
+EARLY = (
+    "a reading starts further after the present than service.early_limit allows; set the clock of"
+    " its sender."
+)
 
 
 class Delivery:
@@ -48,6 +54,8 @@ class Delivery:
         self.receipt += receipt
         for part in parsed:
             self.problems = (*self.problems, *part.problems)[:PROBLEMS]
+        if receipt.early and EARLY not in self.problems:
+            self.problems = (EARLY, *self.problems)[:PROBLEMS]
 
 
 def take_each(
@@ -114,10 +122,11 @@ class Receipt(NamedTuple):
     Attributes:
         accepted: Stored.
         duplicate: Repeated, whether or not equal to the first one, which is kept.
-        late: Of an interval that is closed.
+        late: Of an interval that is closed, or too old to be published.
         clamped: How many of the accepted lie outside 0..bound, so that they will be clamped.
         unknown: Of a meter of no zone, or of another sender.
         malformed: Not a reading.
+        early: Of an interval too far after the present.
     """
 
     accepted: int = 0
@@ -126,6 +135,7 @@ class Receipt(NamedTuple):
     clamped: int = 0
     unknown: int = 0
     malformed: int = 0
+    early: int = 0
 
     def __add__(self, other: object) -> Receipt:
         if not isinstance(other, Receipt):
@@ -140,12 +150,16 @@ class Ingest:
         zones: The zones of the service.
         store: The meter store.
         senders: Which meters belong to which sender; None: all belong to each.
+
+    Attributes:
+        clock: Readings too far from its time are not stored. None: the operator's own, of any time.
     """
 
     def __init__(
         self, zones: Sequence[ZoneService], store: MeterStore, senders: Senders | None = None
     ) -> None:
         self._zones, self._store, self._senders = tuple(zones), store, senders
+        self.clock: Clock | None = None
         self._places: dict[str, int] = {}  # of each meter among all zones; its first one
         for place, name in enumerate(chain.from_iterable(zone.meters for zone in self._zones)):
             self._places.setdefault(name, place)
@@ -216,13 +230,18 @@ class Ingest:
     def _put(self, columns: Columns, ends: list[int], results: list[_DeliveryResult]) -> None:
         """Store readings of which `house` is the place among the meters of all zones."""
         zone_of = np.searchsorted(self._first, columns.house, side="right") - 1
+        times = None if self.clock is None else times_of(self.clock)
         for k in np.unique(zone_of[columns.house >= 0]).tolist():
             zone, first, bound = self._zones[k], self._first[k], self._bounds[k]
             mine = zone_of == k
+            if times is not None and not self._near(
+                zone, columns.start, times, mine, ends, results
+            ):
+                continue
             house, start, duration, wh = columns.at(mine)
             house = house - np.int32(first)
             outside = (wh < 0) | (wh > bound[house])
-            upto = np.concatenate([[0], np.cumsum(mine)])[ends].tolist()
+            upto = _upto(mine, ends)
             try:
                 counts = self._store.put_each(
                     zone.id, house, start, duration, wh, ends=upto, marked=outside
@@ -233,6 +252,34 @@ class Ingest:
                 continue
             for each, found, size in zip(results, counts, _sizes(upto), strict=True):
                 each.receipt += _receipt(found, size)
+
+    def _near(
+        self,
+        zone: ZoneService,
+        start: Ints,
+        times: Sequence[float],
+        mine: Bools,
+        ends: list[int],
+        results: list[_DeliveryResult],
+    ) -> bool:
+        """Count the zone's readings far from the present and take them out; whether any is left.
+
+        Each interval has its place by the time alone, so that no sender takes it from another.
+        """
+        seconds, near = zone.seconds, np.zeros(start.size, np.bool_)
+        for now in times:
+            opens = int(now) // seconds * seconds
+            after = opens + (zone.early_limit + 1) * seconds
+            near |= (opens - PAST * seconds <= start) & (start < after)
+        far, early = mine & ~near, start > min(times)
+        if far.any():
+            found = zip(
+                _sizes(_upto(far & early, ends)), _sizes(_upto(far & ~early, ends)), strict=True
+            )
+            for each, (soon, late) in zip(results, found, strict=True):
+                each.receipt += Receipt(early=soon, late=late, unknown=-soon - late)
+            mine &= near
+        return bool(mine.any())
 
 
 DISAGREEMENTS = 1000  # kept of a zone; the oldest is dropped first
@@ -279,6 +326,11 @@ class _DeliveryResult:
 
     receipt: Receipt
     error: Exception | None = None
+
+
+def _upto(some: Bools, ends: list[int]) -> list[int]:
+    """How many of some readings come before each end."""
+    return list(np.concatenate([[0], np.cumsum(some)])[ends].tolist())
 
 
 def _sizes(ends: list[int]) -> list[int]:

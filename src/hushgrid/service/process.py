@@ -21,7 +21,7 @@ from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
 from hushgrid.service.access import open_clients
 from hushgrid.service.access.senders import Senders, check_bound
 from hushgrid.service.access.tokens import Access
-from hushgrid.service.clock import Clock
+from hushgrid.service.clock import Clock, ahead_of
 from hushgrid.service.curator import Curator, PriceFile, Publisher, Status
 from hushgrid.service.epoch import check_moves
 from hushgrid.service.http.app import App, make_app, page_routes
@@ -75,6 +75,7 @@ class ZoneRun:
         self._stack = ExitStack()
         self.curator: Curator | None = None
         self._pause, self._again = self._first, 0.0
+        self._trusted = 0.0  # how far the clock was ahead when the operator took it for right [s]
 
     def open(self, now: float, *, new_epoch: bool = False) -> Curator:
         """Take the zone's lock and replay its ledger."""
@@ -90,12 +91,25 @@ class ZoneRun:
         self.curator = None
         self._stack.close()
 
-    def run(self, now: float) -> list[ReleaseRecord] | None:
-        """Publish what is due; None if the zone is closed, or was closed by a failure."""
+    def run(self, now: float, ahead: float = 0.0) -> list[ReleaseRecord] | None:
+        """Publish what is due; None if the zone is closed, or was closed by a failure.
+
+        Args:
+            now: [UTC epoch s]
+            ahead: By how much the clock was set forward since the start [s].
+
+        Returns:
+            What was released.
+        """
         if self.curator is None and self._steady() < self._again:
             return None
+        step = ahead - self._trusted
+        likely = now - step if step > self.service.clock_limit * self.service.seconds else now
         try:
-            made = (self.curator or self.open(now)).run(now)
+            curator = self.curator or self.open(likely)
+            made = curator.run(now, step)
+            if curator.confirmed:
+                self._trusted = ahead
         except Exception as error:  # a failure of one zone must not stop the others
             self._fail(error)
             return None
@@ -124,8 +138,10 @@ class ZoneRun:
         self._pause = min(2 * self._pause, LAST_PAUSE)
 
     def next_due(self) -> float:
-        """When the next interval closes [UTC epoch s]; infinite while the zone is closed."""
-        return self.curator.next_due() if self.curator else float("inf")
+        """When the next interval closes [UTC epoch s]; infinite while the zone waits."""
+        if self.curator is None or self.curator.doubt is not None:
+            return float("inf")
+        return self.curator.next_due()
 
 
 WAKE, LEAST = 1.0, 0.01  # [s] the longest and the shortest sleep of the loop
@@ -297,6 +313,7 @@ class Process:
 
     def listen(self, clock: Clock, stage: SwappableApp | None = None) -> None:
         """Start the HTTP server (or attach to an existing one) and the MQTT subscriber."""
+        self._ingest.clock = clock
         http = self.deployment.http
         if http is not None and stage is not None:
             stage.set_app(self.make_http_app(http, clock))
@@ -325,15 +342,17 @@ class Process:
         """Part of client ids at a broker: secret, and the same after a restart."""
         return self._key.derive("mqtt client id").hex()[:24]
 
-    def turn(self, clock: Clock) -> None:
-        """One pass over all zones."""
+    def turn(self, clock: Clock, stopped: Callable[[], bool] = lambda: False) -> None:
+        """One pass over all zones, or until it is stopped."""
         for zone in self._zones:
+            if stopped():
+                return
             self._pass(zone, clock)
         self._passed()
 
     def _pass(self, zone: ZoneRun, clock: Clock) -> None:
         begun = time.monotonic()
-        made = zone.run(clock.now())
+        made = zone.run(clock.now(), ahead_of(clock))
         if made is None or zone.curator is None:
             if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)

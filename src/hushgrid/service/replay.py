@@ -48,8 +48,8 @@ class PublicReplay:
 
     def reach(self, t: int) -> None:
         """Advance to the zone's step t; the last rate stays where nothing was published."""
-        while self._first + len(self.rates) < t:
-            self._pass(self.rates[-1] if self.rates else self._fallback)
+        rate = self.rates[-1] if self.rates else self._fallback
+        self._pass(rate, t - self._first - len(self.rates))
 
     def take(self, one: ReleaseRecord, learned: PublicKnowledge | None = None) -> None:
         """Learn from the next release.
@@ -67,9 +67,10 @@ class PublicReplay:
         self.knowledge = learned
         self.rates.append(one.rate)
 
-    def _pass(self, rate: float) -> None:
-        self.knowledge = self.knowledge.passed()
-        self.rates.append(rate)
+    def _pass(self, rate: float, steps: int = 1) -> None:
+        if steps > 0:
+            self.knowledge = self.knowledge.passed(steps)
+            self.rates += [rate] * steps
 
 
 class Replay:
@@ -150,9 +151,7 @@ class Replay:
         """Advance to the zone's step t; steps before it without a release stay without one."""
         state, public = self.fold()
         public.reach(t)
-        for rate in public.rates[len(state.rates) :]:
-            state = skip(state, rate)
-        self._state = state
+        self._state = _kept_up(state, public)
 
     def fold(self) -> tuple[State, PublicReplay]:
         """Bring state and public knowledge up to the last release.
@@ -174,8 +173,7 @@ class Replay:
     def _take(self, state: State, public: PublicReplay, one: ReleaseRecord) -> None:
         assert self._standing is not None
         public.reach(one.t)
-        for rate in public.rates[len(state.rates) :]:
-            state = skip(state, rate)
+        state = _kept_up(state, public)
         if len(self._pending) == self._taken:  # the first of the epoch
             state = with_added_loss(state, brought_now(self._standing))
         if one.source == "readings":
@@ -184,6 +182,12 @@ class Replay:
             state = skip(state, one.rate)
         public.take(one, state.public)
         self._state = state
+
+
+def _kept_up(state: State, public: PublicReplay) -> State:
+    """The state after the steps without a release that the public has seen pass."""
+    steps = len(public.rates) - len(state.rates)
+    return skip(state, public.rates[-1], steps) if steps else state
 
 
 def initial_state(service: ZoneService, standing: LedgerState) -> State:

@@ -37,7 +37,7 @@ def serve(
         process.listen(clock)
         log.info("serving", extra={"mode": deployment.mode})
         while not stop.is_set():
-            process.turn(clock)
+            process.turn(clock, stop.is_set)
             stop.wait(process.rest(clock))
         log.info("stopping")
         process.leave()

@@ -254,7 +254,7 @@ def test_how_many_report_is_for_operators(tmp_path: Path) -> None:
             assert from_service(str(it.web.base_url))[0].missing is None
             figures = anybody.get("/metrics").text
             assert "hushgrid_step" in figures
-            for word in ("missing", "malformed", "accepted", "clamped", "unknown", "late"):
+            for word in ("missing", "malformed", "accepted", "clamped", "unknown", "late", "early"):
                 assert word not in figures
         form = {"grant_type": "client_credentials", "client_id": "op", "client_secret": SECRET}
         token = it.web.post("/v1/token", data=form).json()["access_token"]

@@ -303,19 +303,18 @@ def test_nothing_new_is_no_write(tmp_path: Path) -> None:
 # ---- bounded
 
 
-def test_a_stray_meter_cannot_open_intervals_without_end(
+def test_any_number_of_intervals_may_be_open_and_few_are_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "MOST_OPEN", 10)
+    starts = 900 * np.arange(60)
+    columns = np.zeros(60, np.int32), starts, np.full(60, 900), starts
     with opened(tmp_path) as store:
-        starts = 900 * np.arange(30)[::-1]
-        counts = store.put("z", np.zeros(30, np.int32), starts, np.full(30, 900), starts)
-        assert counts == Counts(accepted=10, malformed=20)
-        assert store.open_intervals("z") == tuple(range(0, 9000, 900))
-    with opened(tmp_path) as store:
-        assert store.put("z", [1, 1], [0, 9000], [900, 900], [1, 1]) == Counts(1, malformed=1)
-        store.close("z", 0)
-        assert store.put("z", [1], [9000], [900], [1]) == Counts(1)
+        assert store.put("z", *columns) == Counts(60)
+        assert store.open_intervals("z") == tuple(starts.tolist())
+        assert len(store._zone("z").intervals) <= 20
+        again = [0, 0], [0, 53_100], [900, 900], [0, 1]  # one from the store, one from memory
+        assert store.put("z", *again) == Counts(0, 1, 1)
 
 
 def test_closed_intervals_leave_the_memory(tmp_path: Path) -> None:

@@ -17,14 +17,13 @@ import logging
 import math
 import secrets
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from hushgrid.errors import HushgridError, LedgerError, ServiceError
 from hushgrid.files.deployment import Deployment, ZoneService
-from hushgrid.service.clock import Clock
+from hushgrid.service.clock import Clock, since_start
 from hushgrid.service.cluster.leases import (
     LeasePace,
     Leases,
@@ -33,7 +32,7 @@ from hushgrid.service.cluster.leases import (
     plan,
     session_url,
 )
-from hushgrid.service.curator import Curator, Status, status_of
+from hushgrid.service.curator import BEHIND, STEPPED, Curator, Status, status_of
 from hushgrid.service.epoch import check_all_here, check_moves, check_same
 from hushgrid.service.ledger.chain import Fold, Verify
 from hushgrid.service.ledger.records import LedgerState, Record, ReleaseRecord
@@ -151,16 +150,6 @@ class LedgerFollower:
 
 HANGS = 300.0  # [s] without a turn of the loop, then the curator's row is no longer renewed
 REFUSED = 60.0  # [s] for which a lease that was given up is left to others
-
-
-def since_start() -> float:
-    """Monotonic seconds that include the time for which the machine was suspended.
-
-    Returns:
-        [s]
-    """
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
 
 
 class Sharing:
@@ -482,7 +471,7 @@ class SharedProcess(Process):
 
     # ---- the loop
 
-    def turn(self, clock: Clock) -> None:
+    def turn(self, clock: Clock, stopped: Callable[[], bool] = lambda: False) -> None:
         """Take and give leases, follow others, and one pass over the zones run here."""
         try:
             if self._sharing.turn():
@@ -498,14 +487,14 @@ class SharedProcess(Process):
             for zone in self._zones:
                 zone.refresh()
         self._use_broker()
-        self._run(clock)
+        self._run(clock, stopped)
         self._passed()
         try:
             self._give(clock.now())
         except LedgerError as error:
             self._lose(error)
 
-    def _run(self, clock: Clock) -> None:
+    def _run(self, clock: Clock, stopped: Callable[[], bool]) -> None:
         """A pass over the zones run here, most urgent first, until it is time to read the leases.
 
         A curator with too many zones would otherwise not notice others that wait to take some.
@@ -518,7 +507,7 @@ class SharedProcess(Process):
             self._pass(zone, clock)
             if zone.failures > failures:  # perhaps the database is away, then no other need fail
                 self._sharing.look_soon()
-            if self._sharing.time_to_look():
+            if self._sharing.time_to_look() or stopped():
                 return
 
     def _due(self, zone: ZoneRun) -> float:
@@ -608,11 +597,13 @@ class SharedProcess(Process):
             self.board.failed(zone.service.id)
 
     def _give(self, now: float) -> None:
-        """Give back leases that others wait for, and zones that fail here."""
+        """Give back leases that others wait for, and zones that fail or wait for the clock here."""
         sharing = self._sharing
         if len(sharing.seen.living) > 1:
             for zone in self._zones:
-                if zone.failures >= FAILURES and zone.service.id in sharing.ready:
+                wrong = zone.curator is not None and zone.curator.doubt in (STEPPED, BEHIND)
+                if (wrong or zone.failures >= FAILURES) and zone.service.id in sharing.ready:
+                    zone.close()
                     zone.refresh()
                     sharing.give([zone.service.id], refuse=True)
         if sharing.surplus:

@@ -29,7 +29,7 @@ from hushgrid import __version__
 from hushgrid.files.deployment import Http
 from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.clock import Clock, SystemClock
-from hushgrid.service.curator import UNTIL_RESUMED
+from hushgrid.service.curator import IN_DOUBT, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
 from hushgrid.service.http.common import ERRORS, Metrics, ZoneStates, conditional, html_page
 from hushgrid.service.http.middleware import (
@@ -233,8 +233,11 @@ def _add_status(
     )
     async def ready() -> Any:
         waiting = board.waiting()
-        if waiting:
-            return JSONResponse({"status": "waiting", "zones": waiting}, 503)
+        doubt = [one.zone for one in board.statuses if one.state in IN_DOUBT]
+        if waiting or doubt:
+            more = {"clock_in_doubt": doubt} if doubt else {}
+            zones = [zone for zone in board.zones if zone in waiting or zone in doubt]
+            return JSONResponse({"status": "waiting", "zones": zones, **more}, 503)
         gaps = [one.zone for one in board.statuses if one.state == UNTIL_RESUMED]
         return {"status": "ready", **({"forecast_until_resumed": gaps} if gaps else {})}
 

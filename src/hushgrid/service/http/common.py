@@ -35,7 +35,7 @@ from starlette.routing import Match
 
 from hushgrid.errors import AccessError
 from hushgrid.files.deployment import ZoneService
-from hushgrid.service.curator import Publisher, Status
+from hushgrid.service.curator import IN_DOUBT, Publisher, Status
 from hushgrid.service.ingest import Receipt
 from hushgrid.service.ledger.records import ReleaseRecord
 
@@ -338,7 +338,7 @@ class ZoneStates:
         return [zone for zone in self.zones if self._passed.get(zone, -1e300) < since]
 
 
-KINDS = ("accepted", "duplicate", "late", "unknown", "malformed")
+KINDS = ("accepted", "duplicate", "late", "unknown", "malformed", "early")
 WAYS = ("http", "mqtt")
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would reveal the exact time of a zone's first release
 OUTCOMES = ("delivered", "failed", "refused", "dropped")
@@ -358,6 +358,7 @@ class Metrics:
         self._spent = Gauge("epsilon_spent", "Loss of the epoch's releases.", zone, **own)
         self._left = Gauge("epsilon_left", "Budget left.", zone, **own)
         self._open = Gauge("zone_open", "1 while the zone runs.", zone, **own)
+        self._clock = Gauge("clock_in_doubt", "1 while the zone waits for the clock.", zone, **own)
         self._errors = Counter("zone_errors", "Passes that failed.", zone, **own)
         self._failures = Counter(
             "publisher_failures", "Prices not published at once.", ["publisher"], **own
@@ -404,6 +405,7 @@ class Metrics:
         """Set the gauges of an open zone."""
         self._open.labels(status.zone).set(1)
         self._step.labels(status.zone).set(status.t)
+        self._clock.labels(status.zone).set(status.state in IN_DOUBT)
         self._missing.labels(status.zone).set(
             math.nan if status.missing is None else status.missing
         )

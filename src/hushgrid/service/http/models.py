@@ -237,11 +237,13 @@ class Health(AnswerModel):
         status: ok, ready or waiting.
         zones: those that are not ready.
         forecast_until_resumed: zones whose ledger lacks releases.
+        clock_in_doubt: zones that publish nothing since the clock may be wrong.
     """
 
     status: str
     zones: list[str] = []
     forecast_until_resumed: list[str] = []
+    clock_in_doubt: list[str] = []
 
 
 class Login(BaseModel):

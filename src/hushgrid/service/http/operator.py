@@ -23,7 +23,7 @@ from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.model.zone import public_rate, tally
 from hushgrid.service.clock import Clock
-from hushgrid.service.curator import UNTIL_RESUMED, Inside, Status, utc, why
+from hushgrid.service.curator import OLD, STEPPED, UNTIL_RESUMED, Inside, Status, utc, why
 from hushgrid.service.http.common import RETRY, Refusal, ZoneStates, html_page
 from hushgrid.service.http.middleware import BY_SESSION, scopes
 from hushgrid.service.http.models import OF_ZONE, OperatorSummary, OperatorZone, refusals
@@ -153,6 +153,12 @@ def _running(health: ZoneHealth) -> list[Alert]:
                 " whether the disk, the database or the terms are the reason.",
             )
         ]
+    if health.status is not None and health.status.state in (STEPPED, OLD):
+        text = (
+            "The clock was set forward, or the last release is more than a week old, so nothing is"
+            " published; set the clock, or run hushgrid resume if it is right."
+        )
+        return [Alert("error", text)]
     if health.status is not None and health.now > health.due() + zone.seconds:
         text = (
             f"No price has come since {utc(health.due())}; see in the log what holds the loop up."

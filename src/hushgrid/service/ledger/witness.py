@@ -230,12 +230,17 @@ class Witness:
         self._own = False
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether there is a place for the operator to ask."""
+        return self._ask is not None
+
+    @property
     def asked(self) -> bool:
-        """Whether the operator has asked for the gap to be booked."""
+        """Whether the operator has asked to go on."""
         return self._ask is not None and self._ask.exists()
 
     def ask(self) -> bool:
-        """Ask the running service to book the gap; whether there is a place to ask."""
+        """Ask the running service to go on; whether there is a place to ask."""
         if self._ask is None:
             return False
         try:
@@ -245,7 +250,7 @@ class Witness:
         return True
 
     def answer(self) -> None:
-        """The gap is booked."""
+        """What was asked for is done."""
         if self._ask is not None:
             with suppress(OSError):
                 self._ask.unlink(missing_ok=True)

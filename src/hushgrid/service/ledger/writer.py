@@ -509,12 +509,17 @@ class Ledger:
             self._store.settle(self._zone)
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether the operator can ask for something while this is open."""
+        return self._witness is not None and self._witness.can_be_asked
+
+    @property
     def asked_to_resume(self) -> bool:
-        """Whether the operator has asked for the gap to be booked."""
+        """Whether the operator has asked to go on: the gap is to be booked, the clock is right."""
         return self._witness is not None and self._witness.asked
 
     def resumed(self) -> None:
-        """The gap is booked: what the operator asked for is done."""
+        """What the operator asked for is done."""
         if self._witness is not None:
             self._witness.answer()
 

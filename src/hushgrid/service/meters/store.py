@@ -27,7 +27,6 @@ from hushgrid.service.database import Database
 from hushgrid.service.meters.columns import (
     ACCEPTED,
     CONFLICTING,
-    MALFORMED,
     Columns,
     OpenInterval,
     add_up,
@@ -51,7 +50,7 @@ from hushgrid.service.meters.tables import (
     find_zone,
 )
 
-MOST_OPEN = 1000  # intervals of a zone that may be open at a time
+MOST_OPEN = 1000  # intervals of a zone that are kept in memory
 
 
 class MeterStore:
@@ -194,15 +193,11 @@ class MeterStore:
         with self._transaction(write=True) as link:
             key, epoch = _found(link, name, lock=True)
             epoch.check_same(zone.roster, name)  # houses are places in that roster
-            for opens in [opens for opens in zone.intervals if opens < epoch.closed_end]:
-                del zone.intervals[opens]
+            zone.forget(epoch.closed_end)
             codes = first_codes(columns, epoch)
             fine = np.flatnonzero(codes == ACCEPTED)
             for opens, rows in by_interval(columns.start, fine, epoch.roster.interval):
                 interval = _loaded(link, key, zone, opens)
-                if not interval.deliveries and len(_intervals(link, key, epoch)) >= MOST_OPEN:
-                    codes[rows] = MALFORMED
-                    continue
                 zone.intervals[opens] = interval
                 codes[rows] = interval.merge(columns.at(rows))
                 accepted = rows[codes[rows] == ACCEPTED]
@@ -210,6 +205,8 @@ class MeterStore:
                     readings = columns.at(accepted).pack()
                     _insert(link, key, opens, interval.deliveries, readings)
                     interval.deliveries += 1
+                if len(zone.intervals) > 2 * MOST_OPEN:
+                    zone.forget(epoch.closed_end)
         odd = codes == CONFLICTING
         if odd.any():
             self._disagreed(name, columns.house[odd], columns.start[odd])
@@ -300,6 +297,11 @@ class _Zone:
         self.roster, self._store, self._lock = roster, store, threading.Lock()
         self.intervals: dict[int, OpenInterval] = {}
         self._waiting: deque[tuple[Columns, Future[Int8s]]] = deque()
+
+    def forget(self, before: int) -> None:
+        """Drop intervals before a time [epoch s], and the oldest beyond `MOST_OPEN`."""
+        kept = sorted(opens for opens in self.intervals if opens >= before)[-MOST_OPEN:]
+        self.intervals = {opens: self.intervals[opens] for opens in kept}
 
     def put(self, columns: Columns) -> Int8s:
         """Store a batch, alone or with those of other threads; the code of each reading."""
