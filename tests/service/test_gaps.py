@@ -28,7 +28,7 @@ from hushgrid.service.gaps import book, note_loss, resume_zones
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.chain import fold
 from hushgrid.service.ledger.records import LedgerState, ReleaseRecord
-from hushgrid.service.ledger.witness import open_witnesses, sidecar_path
+from hushgrid.service.ledger.witness import Witnesses, open_witnesses, sidecar_path
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
 from hushgrid.service.process import make_noise
@@ -416,7 +416,7 @@ def noted(
         meters.open_zone("elm", one.meters, one.seconds)
         ledger.found = ledger.found._replace(moved=moved)
         if grace is None:
-            note_loss(one, ledger, meters, now)
+            note_loss(one, ledger, meters.last_closed("elm"), now)
         else:
             note_loss(replace(one, grace=grace), ledger, None, now)
         gap = ledger.standing.gap
@@ -428,6 +428,47 @@ def test_the_meter_store_is_asked_where_a_copy_of_the_same_server_is_put_back(
 ) -> None:
     world = older_copy(World(service(tmp_path)), lost=3)
     assert noted(world, world.time, moved=False) == (FIRST + 2, FIRST + 4)
+
+
+@pytest.mark.parametrize("share", [True, False], ids=["of one that shared", "of a machine before"])
+def test_a_witness_that_is_older_than_the_loss_does_not_hide_it(
+    tmp_path: Path, share: bool
+) -> None:
+    """Its file is whole, and ends where the copy of the ledger ends or before; same server."""
+    world = looked(World(service(tmp_path)), 2)
+    stale = tmp_path / "stale"
+    shutil.copytree(world.made.witness_folder, stale)
+    if not share:
+        looked(world)
+    take_copy(world.made)
+    first = world.t
+    looked(world, 3)
+    put_back(world.made, new_machine=True)
+    stale.rename(world.made.witness_folder)
+    world.made = replace(world.made, share=share)
+    assert noted(world, world.time, moved=False) == (first, first + 2)
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_a_curator_that_followed_takes_over_without_a_gap(tmp_path: Path, followed: bool) -> None:
+    """The other one closed an interval and stopped before its release."""
+    world = looked(World(service(tmp_path)), 2)
+    made, one = world.made, world.made.zones[0]
+    with (
+        open_store(made.ledger) as store,
+        Witnesses(tmp_path / "other", shared=True) as witnesses,
+        open_meters(made.meters) as meters,
+    ):
+        meters.open_zone("elm", one.meters, one.seconds)
+        meters.close("elm", world.t * QUARTER)
+        last = world.standing().releases[-1].published_at
+        witnesses.of("elm").follow(list(store.records("elm")), last + (not followed))
+        with Ledger.open(
+            store, "elm", load(made.key), made.mode, world.time, witness=witnesses.of("elm")
+        ) as ledger:
+            ledger.found = ledger.found._replace(moved=False)
+            note_loss(one, ledger, meters.last_closed("elm"), world.time)
+            assert (ledger.standing.gap is None) is followed
 
 
 def test_an_opening_that_fails_before_the_loss_is_judged_leaves_no_witness(tmp_path: Path) -> None:

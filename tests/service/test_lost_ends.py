@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid import Policy
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, ZoneService
 from hushgrid.service.batch.engines import engine_at
@@ -121,7 +122,7 @@ def test_a_witness_that_cannot_be_marked_is_refused(
     world.judge()
 
 
-def batch(world: World, first: int, end: int) -> None:
+def batch(world: World, first: int, end: int, *, new_epoch: bool = False) -> None:
     """Publish the intervals from `first` to before `end` from a file of readings."""
     meters = world.made.zones[0].meters
     rows = [
@@ -130,7 +131,7 @@ def batch(world: World, first: int, end: int) -> None:
         for h, meter in enumerate(meters)
     ]
     file = write(Path(world.made.ledger).parent / "readings" / "a.parquet", rows)
-    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER)
+    job = Job(world.made, (str(file),), first * QUARTER, end * QUARTER, new_epoch=new_epoch)
     with engine_at("duckdb") as engine:
         run(job, engine, world)  # type: ignore[arg-type]
 
@@ -260,6 +261,69 @@ def test_another_history_that_began_before_the_present_epoch_is_booked(tmp_path:
     assert unbooked(again) <= 0
     again.play(lambda world: world.whole(1))
     assert unbooked(again) <= 0
+
+
+@pytest.mark.parametrize(
+    ("small", "late"), [(False, 0), (True, 0), (True, 8)], ids=["meters", "small file", "later"]
+)
+def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
+    tmp_path: Path, small: bool, late: int
+) -> None:
+    """The ledger has an epoch that was set aside for one that began earlier, and that is lost."""
+    world = World(service(tmp_path, mode="production"))
+    world.play(lambda world: world.whole(1))
+    aside = replace(world.made, zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
+    World(aside, world.t).play(lambda _: iter(()), new_epoch=True)
+    copy = save(world.made, "copy")
+    begins = (FIRST + 2) * QUARTER
+    lost = replace(world.made, zones=(zone("elm", policy=Policy(2.0, 96), begins=begins),))
+    last = World(lost, world.t + 1)
+    last.play(lambda world: world.whole(3), new_epoch=True)
+    assert [one.source for one in last.standing().current] == ["readings"] * 3
+    put_back(lost, copy, *(["witness"] if small else ["witness", "small"]))
+    last.ahead(late)
+    with pytest.raises(LedgerError, match=r"not booked; run hushgrid resume first"):
+        batch(last, FIRST + 2, FIRST + 5, new_epoch=True)
+    with pytest.raises(LedgerError, match="began earlier may be lost"):
+        resume_zones(aside, None, last.time)
+    (found,) = resume_zones(aside, None, last.time, lost_epoch=lost)
+    assert found.epsilon is not None
+    assert found.epsilon >= 3 * 2.0
+    assert found.last is not None
+    assert found.last >= FIRST + 8  # a new epoch begins after it
+
+
+def test_a_roster_that_was_set_with_a_later_epoch_is_no_loss(tmp_path: Path) -> None:
+    """The meter store closes with it all that is before; nothing was to be published of that."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(2))
+    later = replace(world.made, zones=(zone("elm", 3, begins=(FIRST + 8) * QUARTER),))
+    again = World(later, world.t)
+    again.play(lambda _: iter(()), new_epoch=True)
+    lose(later, "witness", "small")
+    again.play(lambda _: iter(()))
+    assert again.standing().gap is None
+
+
+def test_what_is_lost_after_two_histories_were_written_is_booked_as_well(tmp_path: Path) -> None:
+    """One of the witness at another epsilon, and the end of the one that went on."""
+    world = World(service(tmp_path))
+    world.play(lambda world: world.whole(1))
+    copy = save(world.made, "copy")
+    begins, policy = world.t * QUARTER, Policy(2.0, 96)
+    new = World(replace(world.made, zones=(zone("elm", policy=policy, begins=begins),)), world.t)
+    new.play(lambda world: world.whole(2), new_epoch=True)
+    old = save(world.made, "old")
+    put_back(world.made, copy, "witness", "small", "meters")
+    world.ahead(2)
+    world.play(lambda world: world.whole(1))
+    copy = save(world.made, "later")
+    world.play(lambda world: world.whole(3))
+    put_back(world.made, copy, "witness")  # the small file has the last record
+    shutil.copytree(old / "witness", world.made.witness_folder)
+    (found,) = resume_zones(world.made, None, world.time)
+    assert found.epsilon is not None
+    assert found.epsilon >= 2 * 2.0 + 3 * 0.5
 
 
 def short_steps(world: World, of: ZoneService, count: int) -> Iterator[None]:

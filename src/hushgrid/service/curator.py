@@ -350,7 +350,7 @@ class Curator:
         """
         with Ledger.open(store, service.id, key, mode, now, fold=fold, witness=witness) as ledger:
             if witness is not None and new_epoch:  # no new terms while something may be lost
-                note_loss(service, ledger, meters, now)
+                note_loss(service, ledger, meters.last_closed(service.id), now)
             if new_epoch:
                 check_moves([service], store, key, new_epoch=True)
             epoch = ledger.standing.epoch
@@ -364,7 +364,7 @@ class Curator:
             begin(service, ledger, meters, key, new_epoch, stated)
             meters.open_zone(service.id, service.meters, service.seconds)
             if witness is not None and (epoch is None or not new_epoch):
-                note_loss(service, ledger, meters, now)
+                note_loss(service, ledger, meters.last_closed(service.id), now)
             ledger.settle()
             curator = cls(service, ledger, meters, noise, publishers, mode, watch, replay)
             curator._skip_what_was_before(now, begins)

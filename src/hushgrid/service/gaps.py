@@ -13,6 +13,7 @@ import math
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,6 @@ from hushgrid.service.ledger.records import Cause, GapRecord, LedgerState, Resum
 from hushgrid.service.ledger.witness import Witness, open_witnesses
 from hushgrid.service.ledger.writer import Ledger, load, verify_signature
 from hushgrid.service.meters import open_meters
-from hushgrid.service.meters.ports import IntervalSource
 from hushgrid.service.meters.tables import file_of
 
 log = logging.getLogger("hushgrid.curator")
@@ -37,12 +37,7 @@ MOST = sys.float_info.max  # a cost without a bound, which JSON has no number fo
 CLOSE = 1e-9  # by which a calibration may exceed its epsilon
 
 
-def note_loss(
-    service: ZoneService,
-    ledger: Ledger,
-    meters: IntervalSource | None,
-    now: float,
-) -> None:
+def note_loss(service: ZoneService, ledger: Ledger, closed: int | None, now: float) -> None:
     """Record a gap unless it is proven that the ledger lacks nothing that was published.
 
     Every opener calls it before it writes anything else: the service, one of several curators, a
@@ -53,8 +48,8 @@ def note_loss(
     Args:
         service: The zone.
         ledger: Its ledger, open for writing; `ledger.found` says how it was found.
-        meters: The zone's meter store; its last closed interval is the second witness.
-            None: it is not asked.
+        closed: Start of the last interval that the meter store closed [UTC epoch s]: the second
+            witness. None: there is none.
         now: [UTC epoch s]
 
     Raises:
@@ -64,28 +59,32 @@ def note_loss(
     epoch, before = standing.epoch, standing.gap
     if epoch is None or found.complete:
         return
-    known = standing.done
-    start = None if meters is None else meters.last_closed(service.id)
-    closed = 0 if start is None else start // epoch.seconds  # an interval closed to be published
+    # by time: an epoch that was set aside numbers later steps than those that are lost
+    reach = standing.reach or min(one.first * one.seconds for one in standing.epochs)
+    with_roster = {
+        (new.first - 1) * new.seconds
+        for old, new in pairwise(standing.epochs)
+        if (old.roster, old.seconds) != (new.roster, new.seconds)
+    }
+    beyond = closed is not None and closed >= reach and closed not in with_roster
     causes: dict[Cause, bool] = {
         "fork": found.forked is not None,
         "witness": found.lost,
         "failover": bool(found.moved),
-        "meters": closed > known and (found.blind or found.moved is None),
+        "meters": beyond and (found.blind or found.moved is None),
     }
     why = next((cause for cause, holds in causes.items() if holds), None)
     if why is None:
         return
     if why != "meters":
         _check_clock(service, standing, now)
-    first, last = known + 1, max(found.last_t, closed if closed > known else 0)
-    due = math.floor(now / epoch.seconds) - 1  # the last step that can be out, at no grace
+    seconds = epoch.seconds
+    first, last = standing.done + 1, max(found.last_t, (closed or 0) // seconds if beyond else 0)
+    due = math.floor(now / seconds) - 1  # the last step that can be out, at no grace
     if found.forked is not None:
         first, last = min(first, found.forked[0]), max(last, found.forked[1])
-    if found.forked is None or found.lost or found.blind or found.moved:
+    if found.forked is None or found.lost or found.moved or beyond:
         last = max(last, due)
-    if found.lost and before is None:  # where a gap is open it may be all of it
-        last = max(last, first)
     least = found.least
     if before is not None:  # extended, so that all of it is booked together
         first, last = min(first, before.first), max(last, before.last)
@@ -94,10 +93,11 @@ def note_loss(
             if not found.least:
                 return
             last += 1
-    # steps before the epoch have no place in a gap of it: they are in `least`
-    first, last = max(first, epoch.first), max(last, epoch.first if least else 0)
-    if last < first:
+    # steps before the epoch have no place in a gap of it: `largest_loss` and `least` count them
+    first = max(first, epoch.first)
+    if last < first and why == "failover" and (due + 1) * seconds <= reach:
         return
+    last = max(first, last)
     ledger.write(GapRecord(first, last, why, least=min(least, MOST) or None))
     fields = {"zone": service.id, "first": first, "last": last, "why": why}
     log.error("releases may be lost; run hushgrid resume", extra=fields)
@@ -115,38 +115,51 @@ def _check_clock(service: ZoneService, standing: LedgerState, now: float) -> Non
 def largest_loss(
     service: ZoneService, standing: LedgerState, lost_epoch: ZoneService | None = None
 ) -> tuple[float, float]:
-    """The most that the steps of the open gap can have cost any house: (epsilon, delta).
+    """The most that the open gap can have cost any house: (epsilon, delta).
 
     Each step has its epsilon of the schedule, a window policy its budget for each window begun. A
     budget does not bound it: the present one need not be the one of then. With Gaussian noise no
-    release has an epsilon of its own: infinite, at the policy's delta.
+    release has an epsilon of its own: infinite, at the policy's delta. What the lost records that
+    are known state is added to what the steps after the last one on record can have cost.
 
     Args:
         service: The zone, with the terms of its present epoch.
         standing: Its ledger, with the gap open.
-        lost_epoch: The zone with terms whose epoch may have begun within the gap. From its
-            `begins` on the larger of both counts.
+        lost_epoch: The zone with terms whose epoch may have begun and been lost. From its
+            `begins` on, also before the present epoch, the larger of both counts.
 
     Returns:
         (epsilon, delta); an infinite epsilon where no release has one of its own.
 
     Raises:
-        LedgerError: The lost epoch cannot have begun within the gap.
+        LedgerError: There is no gap.
     """
     open_, epoch = standing.gap, standing.epoch
     if open_ is None or epoch is None:
         raise LedgerError(f"zone {service.id!r} has no gap; there is nothing to book.")
-    start, end = open_.first * epoch.seconds, (open_.last + 1) * epoch.seconds
-    begins = epoch.first * epoch.seconds
-    if lost_epoch is None or lost_epoch.begins >= end:
-        return _most(service, begins, start, end, epoch.digest)
-    border = max(start, lost_epoch.begins // epoch.seconds * epoch.seconds)
-    earlier = _most(service, begins, start, border, epoch.digest)
-    later = _most(service, begins, border, end, epoch.digest)
-    other = _most(lost_epoch, lost_epoch.begins, border, end, None)
-    both = zip(later, other, strict=True)
-    epsilon, delta = (max(pair) for pair in both)
-    return sum_up([earlier[0], epsilon]), min(earlier[1] + delta, 1.0)
+    begins, end = epoch.first * epoch.seconds, (open_.last + 1) * epoch.seconds
+
+    def lost_from(start: int) -> tuple[float, float]:
+        if lost_epoch is None or lost_epoch.begins >= end:
+            return _most(service, begins, start, end, epoch.digest)
+        border = min(max(start, lost_epoch.begins // epoch.seconds * epoch.seconds), end)
+        earlier = _most(service, begins, start, border, epoch.digest)
+        later = _most(service, begins, border, end, epoch.digest)
+        other = _most(lost_epoch, lost_epoch.begins, border, end, None)
+        epsilon, delta = (max(pair) for pair in zip(later, other, strict=True))
+        return sum_up([earlier[0], epsilon]), min(earlier[1] + delta, 1.0)
+
+    known, least = _known_until(standing, open_) or begins, open_.least or 0.0
+    epsilon, delta = lost_from(min(known, open_.first * epoch.seconds))
+    total = sum_up([lost_from(known)[0], math.inf if least == MOST else least])
+    return max(epsilon, total), delta
+
+
+def _known_until(standing: LedgerState, gap: GapRecord) -> int:
+    """End of all that was published or lost before a gap was noted [UTC epoch s]; 0 if nothing."""
+    releases = tuple(one for one in standing.releases if one.seq < gap.seq)
+    gaps = tuple(one for one in standing.gaps if one.seq < gap.seq)
+    return replace(standing, releases=releases, gaps=gaps).reach
 
 
 def _most(
@@ -166,9 +179,6 @@ def _most(
 def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = None) -> None:
     """Book the open gap in full; releases may come from readings again.
 
-    What is booked is the largest loss of its steps, and at least what the lost records that are
-    known state.
-
     Args:
         service: The zone, with the terms of its present epoch.
         ledger: Its ledger, open for writing.
@@ -178,8 +188,7 @@ def book(service: ZoneService, ledger: Ledger, lost_epoch: ZoneService | None = 
     epsilon, delta = largest_loss(service, standing, lost_epoch)
     if standing.gap is None:
         return
-    first, last, least = standing.gap.first, standing.gap.last, standing.gap.least or 0.0
-    epsilon = math.inf if least == MOST else max(epsilon, least)
+    first, last = standing.gap.first, standing.gap.last
     n = None if lost_epoch is None else together(lost_epoch)
     ledger.write(ResumeRecord(first, last, float(epsilon), float(delta), together=n))
     ledger.resumed()
@@ -295,6 +304,7 @@ def _resume_zone(
             if ledger.standing.gap is None:
                 return Resumed(service.id, "no gap")
             _check_terms(service, ledger.standing)
+            _check_set_aside(service, ledger.standing, other)
             _reach_out(ledger, other)
             book(service, ledger, other)
             ledger.settle()
@@ -307,6 +317,7 @@ def _resume_zone(
                 f"zone {service.id!r} has a writer, which knows no lost epoch; stop the service,"
                 " and run the same command again."
             ) from None
+        _check_set_aside(service, standing, other)
     if not witness.ask():
         raise LedgerError(
             f"zone {service.id!r} has a writer and the service cannot be asked from here; stop it,"
@@ -329,6 +340,22 @@ def _confirmed(service: ZoneService, witness: Witness, patience: float) -> Resum
             return Resumed(service.id, "asked")
         time.sleep(min(0.2, patience))
     return Resumed(service.id, "confirmed" if asked else "no gap")
+
+
+def _check_set_aside(
+    service: ZoneService, standing: LedgerState, lost_epoch: ZoneService | None
+) -> None:
+    """Refuse where one more epoch may be lost that began before the present one."""
+    gap, epoch = standing.gap, standing.epoch
+    if lost_epoch is not None or gap is None or epoch is None or len(standing.epochs) == 1:
+        return
+    if _known_until(standing, gap) < epoch.first * epoch.seconds:
+        raise LedgerError(
+            f"of the last epoch of zone {service.id!r} nothing is on record, and an epoch that took"
+            " its place and began earlier may be lost. Stop the service, and run hushgrid resume"
+            " with --lost-epoch and the service file of that epoch; with the same file where there"
+            " was none."
+        )
 
 
 def _reach_out(ledger: Ledger, lost_epoch: ZoneService | None) -> None:
@@ -356,12 +383,11 @@ def look_for_loss(
         ledger: Its ledger, open for writing.
         now: [UTC epoch s]
     """
-    path = file_of(deployment.meters)
-    if path is not None and not path.exists() and not Path(deployment.meters).is_dir():
-        note_loss(service, ledger, None, now)
-        return
-    with open_meters(deployment.meters) as meters:
-        note_loss(service, ledger, meters, now)
+    path, closed = file_of(deployment.meters), None
+    if path is None or path.exists() or Path(deployment.meters).is_dir():
+        with open_meters(deployment.meters) as meters:
+            closed = meters.last_closed(service.id)
+    note_loss(service, ledger, closed, now)
 
 
 def _check_terms(service: ZoneService, standing: LedgerState) -> None:

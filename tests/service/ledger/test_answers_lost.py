@@ -173,3 +173,24 @@ def test_all_files_of_another_history_count(
         opened(store, second.of(ZONE)) as ledger,
     ):
         assert ledger.found.forked is None
+
+
+def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path: Path) -> None:
+    """The release states 0.5 about the others, with probability 0.01 that this is exceeded."""
+    path, stated = tmp_path / "ledger.db", {"epsilon": 0.5, "delta": 0.01, "epsilon_any": 3.0}
+    with (
+        SqliteLedger(path) as store,
+        Witnesses(tmp_path / "witness") as witnesses,
+        opened(store, witnesses.of(ZONE)) as ledger,
+    ):
+        begin(ledger)
+        store.copy_to(tmp_path / "other.db")
+        ledger.publish(read(2, **stated))
+    with SqliteLedger(tmp_path / "other.db") as store:
+        with Ledger.open(store, ZONE, KEY, "production", START) as ledger:
+            ledger.publish(instead(4, "fallback"))
+        with (
+            Witnesses(tmp_path / "witness") as witnesses,
+            opened(store, witnesses.of(ZONE), forked=True) as ledger,
+        ):
+            assert ledger.found.least == 3.0

@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from hushgrid.errors import LedgerError, LedgerHeldError
 from hushgrid.service.ledger import open_store
+from hushgrid.service.ledger import store as ledger_store
 from hushgrid.service.ledger.chain import ChainReport, check
 from hushgrid.service.ledger.store import PostgresLedger
 from hushgrid.service.ledger.writer import Ledger, verify_signature
@@ -341,4 +342,18 @@ def test_a_dump_that_was_restored_on_the_same_server_is_another_ledger(
         with psycopg.connect(url, autocommit=True) as connection:  # as earlier versions noted it
             old = server.rpartition("/")[0]
             connection.execute("UPDATE hushgrid_ledger_home SET server = %s", (old,))
+        assert store.moved(ZONE) is True, "it may be a dump of then"
+        store.settle(ZONE)
         assert store.moved(ZONE) is False
+
+
+def test_a_server_that_no_longer_says_which_it_is_may_be_another(
+    postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgresLedger(postgres.in_schema(schema)) as store, store.writer(ZONE):
+        store.append(chain_of(ZONE)[0])
+        store.settle(ZONE)
+        monkeypatch.setattr(ledger_store, "SERVER", text("SELECT not_allowed()"))
+        assert store.moved(ZONE) is True
+        store.settle(ZONE)
+        assert store.moved(ZONE) is None

@@ -61,6 +61,7 @@ class LedgerFollower:
     Attributes:
         folds: The fold of each zone.
         bad: Zones whose next record breaks a rule.
+        since: When this process began to follow [UTC epoch s].
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class LedgerFollower:
         self.bad: set[str] = set()  # zones whose next record breaks a rule
         self._verify, self._witness = verify, witness
         self._doubtful: set[str] = set()
+        self.since = math.inf
 
     def doubt(self) -> None:
         """Read all ledgers again: another database server answers, whose records may differ."""
@@ -143,7 +145,7 @@ class LedgerFollower:
     def _note(self, zone: str, records: list[Record]) -> None:
         """Add records to the witness. A failure is only logged: the zone's writer stops then."""
         try:
-            self._witness(zone).follow(records)
+            self._witness(zone).follow(records, self.since)
         except LedgerError as error:
             log.warning("not witnessed", extra={"zone": zone, "reason": str(error)})
 
@@ -430,6 +432,7 @@ class SharedProcess(Process):
         """Read every zone's ledger; raises the first error. Leases are taken by the loop."""
         for run in self._zones:
             self._stack.callback(run.close)
+        self._follower.since = now
         self._put_back()
         store = self._sharing.store
         check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)

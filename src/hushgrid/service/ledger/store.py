@@ -340,12 +340,14 @@ class PostgresLedger(SqlLedger):
             return None
 
     def moved(self, zone: str) -> bool | None:
-        """Whether another server answers than when the zone was last opened."""
+        """Whether another server may answer than when the zone was last opened.
+
+        None: it was not noted. Without the number of the table it may be a restored dump.
+        """
         if not self.rows(sa.select(sa.func.to_regclass(HOME.name)))[0][0]:
             return None
         noted = self.rows(sa.select(HOME.c.server).where(HOME.c.zone == zone))
-        now = self.server()
-        return None if not noted or now is None else noted[0].server not in names_of(now)
+        return noted[0].server != self.server() if noted else None
 
     def settle(self, zone: str) -> None:
         """Note the server that answers now as the zone's."""
@@ -353,10 +355,11 @@ class PostgresLedger(SqlLedger):
         with self._mutex:
             if zone not in self._held:
                 raise not_held(zone)
-            if now is None:
-                return
             with self.on(self._held[zone]) as session:
-                session.execute(_SETTLE, {"zone": zone, "server": now})
+                if now is None:
+                    session.execute(sa.delete(HOME).where(HOME.c.zone == zone))
+                else:
+                    session.execute(_SETTLE, {"zone": zone, "server": now})
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import re
 import zlib
@@ -76,6 +77,9 @@ class Witness:
         ask: The file by which an operator asks for the zone's gap to be booked.
         shared: Several curators write the zone's ledger. That the last record was written here
             then proves something only in the process that wrote it.
+
+    Attributes:
+        known: This process has judged the ledger, or followed it while another one published.
     """
 
     def __init__(
@@ -96,14 +100,12 @@ class Witness:
         self._own = False
         # the other files are removed, or stay: none proves anything, or they are only read
         self._alone = shared or path is None
-        self._known: bool | None = None  # a whole file was found; None: not looked yet
+        self.known = False  # judged by `settle`, or followed while another curator wrote
 
     def tails(self) -> list[Tail]:
         """What each file holds, those with later records first."""
         mine = self._read()
         found = [mine, *(_tail(self._zone, _content(path)) for path in self._others())]
-        if self._known is None:
-            self._known = any(tail.records and tail.whole for tail in found)
         return sorted(
             (tail for tail in found if tail.records), key=lambda tail: -tail.records[-1].seq
         )
@@ -112,13 +114,6 @@ class Witness:
     def seq(self) -> int:
         """The number of the last record noted here; 0 before any."""
         return self._seq
-
-    @property
-    def known(self) -> bool:
-        """Whether a whole file was there at the first look, or `settle` was called since."""
-        if self._known is None:
-            self.tails()
-        return bool(self._known)
 
     def wrote(self, digest: str, tails: Iterable[Tail]) -> bool:
         """Whether the record is the last that was written here, by the zone's one writer.
@@ -179,8 +174,6 @@ class Witness:
         some = list(records)
         if not some:
             return
-        if self._known is None:  # before this file changes
-            self.tails()
         if self._lines is None:
             self._read()
         mark = WRITTEN if own and not self._shared else READ
@@ -196,11 +189,19 @@ class Witness:
         if own and not self._alone:
             self._remove_others()
 
-    def follow(self, records: Sequence[Record]) -> None:
-        """Note what another curator wrote, as far as it is new here."""
+    def follow(self, records: Sequence[Record], since: float = math.inf) -> None:
+        """Note what another curator wrote, as far as it is new here.
+
+        Args:
+            records: The next records of the ledger.
+            since: When this process began to follow [UTC epoch s]. A release since then was made
+                by a curator that has judged the ledger.
+        """
         if not self._head:
             self._read()
         self.note([one for one in records[-KEPT:] if one.seq > self._seq], own=False)
+        made = (one.body["published_at"] for one in records if one.kind == "release")
+        self.known = self.known or max(made, default=-math.inf) >= since
 
     def settle(self, records: Sequence[Record]) -> None:
         """Take the ledger as it is: from here on this process is the one that writes to it.
@@ -223,7 +224,7 @@ class Witness:
             self.note(new or records[-1:], own=True)
         if not self._shared and self._path is not None:
             self._remove_others()
-        self._known = True
+        self.known = True
 
     def disown(self) -> None:
         """Another curator may write from now on."""

@@ -306,7 +306,7 @@ class OpenedLedger(NamedTuple):
         own: The last record is the last that was written here: nothing else can have been
             published.
         moved: Another server answers than the one that was last written to; None: not known.
-        blind: No witness with a whole end was there when this process began.
+        blind: This process has neither judged the ledger nor followed it when it was written to.
 
     Steps are counted in intervals of the present epoch.
     """
@@ -688,7 +688,10 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
             terms = standing.epoch and standing.epoch.digest
             plain = plain and entry.digest in (None, terms)
-        if isinstance(entry, ReleaseRecord | ResumeRecord | ChargeRecord) or (
+        if isinstance(entry, ReleaseRecord):
+            left_out = entry.delta and math.isfinite(entry.epsilon)  # some houses: count these too
+            costs.append(entry.epsilon_any if left_out else entry.epsilon)
+        elif isinstance(entry, ResumeRecord | ChargeRecord) or (
             isinstance(entry, TransferRecord) and entry.direction == "in"
         ):
             costs.append(entry.epsilon)
