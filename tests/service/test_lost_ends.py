@@ -137,7 +137,7 @@ def batch(world: World, first: int, end: int, *, new_epoch: bool = False) -> Non
 
 
 def test_a_batch_asks_the_meter_store_of_the_service(tmp_path: Path) -> None:
-    world = World(service(tmp_path, mode="production"))
+    world = World(service(tmp_path))
     world.play(lambda world: world.whole(2))
     copy = save(world.made, "copy")
     world.play(lambda world: world.whole(3))
@@ -152,7 +152,7 @@ def test_a_batch_asks_the_meter_store_of_the_service(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", ["served", "by batch", "begun"])
 def test_what_a_batch_published_is_not_published_again(tmp_path: Path, before: str) -> None:
     """The meter store is the second witness of a batch too, whoever published before it."""
-    world = World(service(tmp_path, mode="production"))
+    world = World(service(tmp_path))
     done = FIRST if before == "begun" else FIRST + 2
     if before == "by batch":
         world.ahead(2)
@@ -270,7 +270,7 @@ def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
     tmp_path: Path, small: bool, late: int
 ) -> None:
     """The ledger has an epoch that was set aside for one that began earlier, and that is lost."""
-    world = World(service(tmp_path, mode="production"))
+    world = World(service(tmp_path))
     world.play(lambda world: world.whole(1))
     aside = replace(world.made, zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
     World(aside, world.t).play(lambda _: iter(()), new_epoch=True)
