@@ -195,7 +195,7 @@ def test_what_was_left_out_costs_nothing(tmp_path: Path) -> None:
         world.jump(3)
         yield from world.whole(2)
 
-    world = World(service(tmp_path), FIRST + 2)
+    world = World(service(tmp_path, zone(clock_limit=12)), FIRST + 2)
     world.play(story)
     found = [one for one in world.standing().current if one.source == "readings"]
     assert found[-1].t - found[0].t > len(found), "there are gaps"

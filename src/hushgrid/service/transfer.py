@@ -48,7 +48,12 @@ class _Step(NamedTuple):
 
 
 def spent_here(
-    service: ZoneService, standing: LedgerState, house: int, name: str, span: int = 0
+    service: ZoneService,
+    standing: LedgerState,
+    house: int,
+    name: str,
+    span: int = 0,
+    now: float = math.inf,
 ) -> Cost:
     """All that a house takes along when it leaves the zone.
 
@@ -59,6 +64,8 @@ def spent_here(
         name: Its public name, as in a transfer.
         span: Time [s] over which a budget of the zone it goes to may count. What was lost within
             this time, or within the longest horizon of any epoch here, is taken along.
+        now: [UTC epoch s]; releases of later steps, published while a clock was wrong, take
+            nothing out of the account.
 
     Returns:
         What it came with; the releases of the present epoch at its own loss; those of earlier
@@ -68,7 +75,7 @@ def spent_here(
     """
     left, since = _here_since(standing, name)
     before = standing.spent.get(name, (0.0, 0.0))
-    earlier = list(_earlier(standing, left, since, span))
+    earlier = list(_earlier(standing, left, since, span, now))
     models = [one.epsilon for one in standing.charges if one.seq > left]
     present = spent_by(service, standing, house)
     lost = [_stated(one) for one in earlier]
@@ -96,7 +103,7 @@ def _stated(one: ReleaseRecord | ResumeRecord) -> Cost:
 
 
 def _earlier(
-    standing: LedgerState, left: int, since: int, span: int
+    standing: LedgerState, left: int, since: int, span: int, now: float
 ) -> Iterator[ReleaseRecord | ResumeRecord]:
     """Releases of earlier epochs after record `since`, gaps after `left`, that a budget may count.
 
@@ -107,7 +114,7 @@ def _earlier(
     if epoch is None:
         return
     last = _end(standing, standing.releases[-1]) if standing.releases else 0
-    reach = last - max(span, standing.longest)
+    reach = min(last, now) - max(span, standing.longest)
     for one in standing.releases:
         if since < one.seq < epoch.seq and _end(standing, one) > reach:
             yield one
@@ -123,7 +130,11 @@ def _end(standing: LedgerState, one: ReleaseRecord | ResumeRecord) -> int:
 
 
 def takes_along(
-    service: ZoneService, standing: LedgerState, name: str, losses: Mapping[int, float]
+    service: ZoneService,
+    standing: LedgerState,
+    name: str,
+    losses: Mapping[int, float],
+    now: float = math.inf,
 ) -> dict[str, Any]:
     """What the record of a house that leaves states about leakage, with no regard to budgets.
 
@@ -133,6 +144,8 @@ def takes_along(
         name: The house, as in a transfer.
         losses: Its own losses in the present epoch, by step. A release that loses nothing since
             the house is certain counts with `epsilon_any`.
+        now: [UTC epoch s]. Forecasts of later steps, published while a clock was wrong, say
+            nothing and do not put off when it may be published about again.
 
     Returns:
         `total`, `leakage` and `last` of the record.
@@ -143,6 +156,7 @@ def takes_along(
     own = (one for one in standing.transfers if n > 1 or (one.house == name and one.seq > left))
     came = [one for one in own if one.direction == "in"]
     releases = [one for one in standing.releases if one.seq > since]
+    releases = [one for one in releases if one.source == "readings" or one.start <= now]
     gaps = [one for one in standing.booked if one.seq > left]
     begun = standing.epoch.seq if standing.epoch else 0
     lost = [(one.seq, one.t, one.epsilon_any) for one in releases]
@@ -304,7 +318,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             out = _left(old.standing, name, target)
             span = comes.policy.horizon * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
-                _leaving(leaves, old, meter, name, target, span)
+                _leaving(leaves, old, meter, name, target, span, now)
             with Ledger.open(
                 store, target, key, deployment.mode, now, witness=witnesses.of(target)
             ) as new:
@@ -313,7 +327,7 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
                 anew = out is None
                 if out is None:
                     span = max(new.standing.longest, span)
-                    entry = _leaving(leaves, old, meter, name, target, span)
+                    entry = _leaving(leaves, old, meter, name, target, span, now)
                     out = TransferRecord.from_record(old.write(entry))
                 into = _came(new.standing, out)
                 if into is None:
@@ -350,7 +364,7 @@ def _came(standing: LedgerState, out: TransferRecord) -> TransferRecord | None:
 
 
 def _leaving(
-    leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int
+    leaves: ZoneService, old: Ledger, meter: str, name: str, target: str, span: int, now: float
 ) -> TransferRecord:
     """The record by which the house leaves; all that forbids it is raised here."""
     check_same(leaves, old.standing)
@@ -360,7 +374,7 @@ def _leaving(
             " file, and change rosters after the transfer."
         )
     house = leaves.meters.index(meter)
-    cost = spent_here(leaves, old.standing, house, name, span)
+    cost = spent_here(leaves, old.standing, house, name, span, now)
     if math.isinf(cost.epsilon):
         raise LedgerError(
             f"what the house has spent in zone {leaves.id!r} has no bound: a release or a booked"
@@ -368,7 +382,8 @@ def _leaving(
             " releases of other terms than the present Gaussian ones). Transfer it in a later"
             " epoch, once those are older than the longest horizon of both zones."
         )
-    stated = takes_along(leaves, old.standing, name, _losses(leaves, old.standing, house))
+    losses = _losses(leaves, old.standing, house)
+    stated = takes_along(leaves, old.standing, name, losses, now)
     entry = TransferRecord(name, "out", target, float(cost.epsilon), float(cost.delta), **stated)
     old.check(entry)
     return entry

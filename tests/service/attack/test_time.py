@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,20 @@ import numpy as np
 import pytest
 
 from hushgrid import Policy, SimulatedNoise, Window
+from hushgrid.errors import LedgerError
 from hushgrid.mechanism import release as mechanism
 from hushgrid.service import curator as curators
 from hushgrid.service.curator import BEHIND, OLD, STEPPED
-from hushgrid.service.epoch import first_state
+from hushgrid.service.epoch import check_new, first_state
 from hushgrid.service.gaps import resume_zones
 from hushgrid.service.ingest import EARLY
 from hushgrid.service.meters import open_meters
 from hushgrid.service.readiness import from_ledger
+from hushgrid.service.transfer import move
 from tests.service import setups
 from tests.service.faults import FIRST, QUARTER, World, no_pauses, service, zone
 from tests.service.http.test_web import NDJSON, as_ndjson
+from tests.service.test_moves import street
 
 __all__ = ["no_pauses"]
 
@@ -234,6 +238,37 @@ def test_a_start_after_a_long_absence_waits_for_the_operator(tmp_path: Path) -> 
     shorter = World(made, world.t + 6 * 96)  # within a week it goes on by itself
     shorter.play(lambda world: world.whole(1))
     assert shorter.t - 1 in shorter.releases()
+
+
+def test_the_way_out_of_a_ledger_with_releases_of_the_future(tmp_path: Path) -> None:
+    """Every house moves to a new zone with what it has lost; the new zone begins at present."""
+    one = street("elm", ("m0", "m1"), FIRST * QUARTER, 0.08, 0.5)
+    made = service(tmp_path, replace(one, clock_limit=1000))
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(2)
+        world.jump(240)  # as earlier versions did after any step
+        yield
+        world.jump(-240)
+        yield
+
+    before = World(made)
+    before.play(story)
+    assert [r.source for r in before.releases().values()] == ["readings"] * 2 + ["forecast"] * 4
+    with pytest.raises(LedgerError, match="reaches to"):
+        check_new(replace(one, begins=before.t * QUARTER), before.standing())
+    new = street("elm-2", ("none-0", "none-1"), (before.t + 96) * QUARTER, 0.08, 0.5)
+    both = replace(made, zones=(*made.zones, new))
+    moved = [move(both, meter, "elm", "elm-2", before.time) for meter in one.meters]
+    after = World(replace(made, zones=(replace(new, meters=one.meters),)), before.t + 96)
+    after.play(lambda world: world.whole(2))
+    standing = after.standing("elm-2")
+    assert [r.source for r in standing.releases] == ["readings"] * 2
+    lost = sum(r.epsilon for r in before.releases().values())
+    assert lost > 0
+    assert standing.carried == max(one.epsilon for one in moved) == pytest.approx(lost)
+    assert all(one.last == (FIRST + 2) * QUARTER for one in standing.transfers)
+    assert all(0 < one.leakage <= one.total == pytest.approx(lost) for one in standing.transfers)
 
 
 # ---- long absences
