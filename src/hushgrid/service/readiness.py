@@ -190,10 +190,24 @@ def refusals(
     if deployment.mqtt is not None:
         with found.at("mqtt"):
             _broker(deployment.mqtt, found)
+    for name, path in _secret_files(deployment):
+        if path is not None and path.is_file() and path.stat().st_mode & 0o007:
+            found.remarks.append(
+                f"{name}: anyone on this machine can use {path}; chmod 600 {path}."
+            )
     if deployment.price_file is not None and not deployment.price_file.parent.is_dir():
         folder = deployment.price_file.parent
         found.remarks.append(f"publish.file: folder {folder} does not exist; make it.")
     return found.problems, found.remarks
+
+
+def _secret_files(deployment: Deployment) -> Iterator[tuple[str, Path | None]]:
+    """Secrets that are read besides the key, which must be its owner's alone."""
+    if deployment.mqtt is not None:
+        yield "mqtt.password_file", deployment.mqtt.password_file
+        yield "mqtt.tls_key", deployment.mqtt.tls_key
+    if deployment.http is not None:
+        yield "http.tls_key", deployment.http.tls_key
 
 
 class _Found:

@@ -165,6 +165,10 @@ def test_check_warns_of_a_broker_in_the_clear(tmp_path: Path) -> None:
         "mqtt has neither username and password_file nor tls_certificate",
     ]
     named = Mqtt("broker", username="u", password_file=word, tls=True, tls_ca=tmp_path / "tls.crt")
+    word.chmod(0o604)
+    ((), (remark,)) = refusals(replace(made, mqtt=named))
+    assert remark == f"mqtt.password_file: anyone on this machine can use {word}; chmod 600 {word}."
+    word.chmod(0o600)
     assert refusals(replace(made, mqtt=named)) == ([], [])
     for broken in ({"tls_ca": word}, {"tls_certificate": word, "tls_key": word}):
         ((problem,), _) = refusals(replace(made, mqtt=replace(named, **broken)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,7 +145,13 @@ def test_the_integers_of_a_store_in_the_plainest_words(
     rows = [(*key, wh) for key, wh in kept.items()]
     many = data.draw(st.lists(st.sampled_from(rows), max_size=5)) if rows else []
     oracle = MeterOracle(4, 900)
-    for row in sorted(rows, key=lambda r: -r[2]):  # the longest duration of a house stays
+    spans = Counter((m, s // 900, d) for m, s, d, _ in rows if d > 0 and s % d == 0)
+
+    def partial(row: Row) -> bool:
+        return row[2] > 0 and spans[row[0], row[1] // 900, row[2]] * row[2] != 900
+
+    # of a house those stay that cover the interval, then the longest
+    for row in sorted(rows, key=lambda r: (partial(r), -r[2])):
         if row[0] in zone.meters:
             oracle.put([(zone.meters.index(row[0]), *row[1:])])
     folder = tmp_path_factory.mktemp("rows")
@@ -226,6 +233,15 @@ def test_a_conflict_is_settled_by_what_came_first_then_the_smallest(
     made = aggregated(duckdb, [tmp_path], [zone], t, t + 900).sums[zone.id, t]
     assert made.load == 40 + 80 + 7 + 20 + 600  # without times of receipt the longest stays
     assert (made.missing, made.repeated, made.late) == (0, 4, 0)
+
+
+def test_a_short_reading_keeps_no_whole_one_out(tmp_path: Path, duckdb: Engine) -> None:
+    zone = service(2)
+    rows = [(m, BEGINS, d, wh, BEGINS + at) for m in zone.meters
+            for d, wh, at in ((1, 9, 1), (900, 500, 2))]  # fmt: skip
+    write(tmp_path / "a.parquet", rows)
+    made = aggregated(duckdb, [tmp_path], [zone], BEGINS, BEGINS + 900).sums[zone.id, BEGINS]
+    assert (made.load, made.missing, made.repeated) == (1000, 0, 2)
 
 
 def test_shuffled_repeated_and_split_readings_give_the_same_integers(

@@ -223,6 +223,7 @@ SUMS = (
     "expected",
 )  # fmt: skip
 _LONGEST = 1 << 17  # [s] no duration is that long: orders (received, duration) by one number
+_PARTIAL = 1 << 60  # beyond every such number
 _LOW = (1 << 32) - 1
 
 
@@ -410,7 +411,8 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
     """Sums by segment and interval, house by house, for the intervals that are not sound.
 
     Of readings for one house and time the first received is kept, of those received together the
-    smallest; of durations for one house and interval that of the first received, then the longest.
+    smallest; of durations for one house and interval one that covers it (a short reading keeps no
+    whole one out), then that of the first received, then the longest.
 
     Args:
         readings: A table of readings.
@@ -454,7 +456,9 @@ def by_house(readings: IbisTable, roster: IbisTable, width: int, by_span: IbisTa
         low=(pieces.wh & _LOW).sum().cast("int64"),
         came=pieces.came.min(),
     )
-    kinds = kinds.mutate(order=kinds.came * _LONGEST - kinds.duration)
+    covers = kinds.pieces * kinds.duration == kinds.seconds
+    order = kinds.came * _LONGEST - kinds.duration
+    kinds = kinds.mutate(order=order + ibis.ifelse(covers, 0, _PARTIAL))
     houses = kinds.group_by(*house).agg(
         **{n: kinds[n].argmin(kinds.order) for n in ("pieces", "duration", "high", "low")}
     )
