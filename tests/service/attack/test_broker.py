@@ -79,7 +79,7 @@ def test_no_stranger_ends_the_session_that_readings_wait_in(tmp_path: Path, brok
         process.open(START, False)
         listening(process).stop()
         send(broker.port, "hushgrid/readings/north")  # while the service is away
-        for name in (public, public[:12]):  # whoever knows what is public ends such a session
+        for name in (public, public[:12]):  # as any reader of the ledger could
             for kind in ("readings", "prices", "openadr"):
                 send(broker.port, "another/topic", name=f"hushgrid-{kind}-{name}")
         out = [p._publisher for p in process._publishers if isinstance(p._publisher, MqttOut)]
