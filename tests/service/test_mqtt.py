@@ -40,13 +40,13 @@ def at(broker: Broker, **more: Any) -> Mqtt:
     return Mqtt("127.0.0.1", broker.port, readings=TOPIC, **more)
 
 
-def send(broker: Broker, *payloads: bytes) -> None:
+def send(broker: Broker, *payloads: bytes, sender: str = "gateway-1") -> None:
     """Each payload, confirmed by the broker."""
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     for payload in payloads:
-        sent = client.publish("hushgrid/gateway-1/readings", payload, qos=1)
+        sent = client.publish(f"hushgrid/{sender}/readings", payload, qos=1)
         sent.wait_for_publish(30)
         assert sent.is_published()
     client.disconnect()
