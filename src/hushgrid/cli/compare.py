@@ -87,7 +87,8 @@ def recorded(
     contract = bound if bound is not None else round(CONTRACT_W * seconds / 3600)
     scenario = learn_habits(real.readings[:train_days], contract)
     origin = f"learned from the first {train_days} days, which are not compared"
-    return Recorded.of(scenario, real.days(slice(train_days, None))), origin
+    earlier, later = real.days(slice(train_days)), real.days(slice(train_days, None))
+    return Recorded.of(scenario, later, earlier), origin
 
 
 class _Given(NamedTuple):
@@ -260,6 +261,8 @@ def compare(
         "Ratios": report.ratio_table(result),
         "What each promises": report.guarantee_prose(result),
     }
+    if followed := report.followed_table(result):
+        parts["Days that follow each other"] = f"{report.FOLLOWED_PROSE}\n\n{followed}"
     figures, places = {}, {}
     if curve:
         figures["compare"], places["compare"] = report.comparison_figure(curve), "Errors"

@@ -1,8 +1,9 @@
 """Every method at the same promise, on the same days, with the same noise quantiles.
 
 A row is one day of one promise: for each method (docs/proofs/baselines.md) the error of its raw and
-of its estimated price and, where requested, the AUC of an adversary on its releases. Rows are plain
-numbers, so that a run can resume where it stopped.
+of its estimated price and, where requested, the AUC of an adversary on its releases. On recorded
+days, which follow each other, the error of the estimate that learns from all releases so far is
+there as well. Rows are plain numbers, so that a run can resume where it stopped.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from hushgrid._numbers import Floats, Ints, UInt8s, is_real
+from hushgrid.belief.load_filter import FilteredLoads, LoadFilter, SeenLoads
 from hushgrid.compare.attack import Watcher
 from hushgrid.compare.battery import POWER, RULES, Battery, hide
-from hushgrid.compare.datasets import DaySource, ReadingDay
+from hushgrid.compare.datasets import DaySource, ReadingDay, Recorded
 from hushgrid.compare.methods import (
     BOUND,
     DPHMM,
@@ -82,9 +84,13 @@ Row = dict[str, dict[str, list[float]]]  # method -> each of PARTS: FIGURES; auc
 PARTS = ("estimated", "raw", "cut")
 FIGURES = ("rmsre_paper", "rmsre", "mismatch_cost")
 AUCS = ("auc", "auc_others")  # the adversary knows prices alone; all other readings as well
+FOLLOWED = "followed"  # the estimate that learns from all releases so far, on recorded days
+HELD = "held"  # the share of steps whose load its 95 % interval holds
+SLOT_MEAN = "slot_mean"  # mean loads of the days before, by time of day: no reading is used
 OPEN = "open"  # no noise at all
 BATTERY_SIZE, BATTERY_POWER = 2.0, POWER  # of a house's bound: capacity, and in or out a step
 _NOISE, _COINS = 3, 4  # what a random stream is for
+_MOST_MISSING = 60  # days in a row, after which a filter knows no more than at its start
 
 
 class KnownRows(Protocol):
@@ -119,6 +125,7 @@ class Bench:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed = seed
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
+        self._filters: dict[str, tuple[int, LoadFilter]] = {}  # the next day, and what is known
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
         """Each method prepared for a zone, or its refusal."""
@@ -147,17 +154,62 @@ class Bench:
         for name, method in self.ready(zone).items():
             if isinstance(method, MethodRefusal):
                 continue
-            noise = np.random.SeedSequence([self._seed, number, _NOISE])
-            made = method.publish(day.load, noise)
+            made = self._published(method, number, day)
             out[name] = _day_errors(made, day, scenario.tariff)
+            if made.independent and isinstance(self.source, Recorded):
+                found = self._followed(self.source, name, number, made)
+                low, high = found.interval()
+                held = (low <= day.load) & (day.load <= high)
+                out[name][FOLLOWED] = errors(found.estimate, day.load, scenario.tariff)
+                out[name][HELD] = [float(held.mean())]
             for key, watcher in watchers.items():
                 out[name][key] = [watcher.auc(made, _home(day))]
         out |= self._batteries(scenario, day, number)
+        if isinstance(self.source, Recorded) and self.source.usual is not None:
+            usual = self.source.usual[int(self.source.weekend[number])]
+            out[SLOT_MEAN] = {part: errors(usual, day.load, scenario.tariff) for part in PARTS}
         if watchers:
             bare = day.load.astype(np.float64)
             openly = Outcome(bare, bare, bare, np.zeros(len(bare)))
             out[OPEN] = {key: [w.auc(openly, _home(day))] for key, w in watchers.items()}
         return out
+
+    def _published(self, method: Ready, number: int, day: ReadingDay) -> Outcome:
+        return method.publish(day.load, np.random.SeedSequence([self._seed, number, _NOISE]))
+
+    def _followed(self, source: Recorded, name: str, number: int, made: Outcome) -> FilteredLoads:
+        """What the releases of a day and of all days before it say about its loads."""
+        then, known = self._filters.get(name, (0, LoadFilter.start(24 / source.horizon)))
+        if then > number:
+            then, known = 0, LoadFilter.start(24 / source.horizon)
+        for day in range(then, number):  # that were computed by an earlier run
+            method = self.ready(source.zone_of(day))[name]
+            if isinstance(method, Ready):
+                earlier = self._published(method, day, source.day(day))
+                known = self._seen(source, day, earlier, known)[1]
+        found, known = self._seen(source, number, made, known)
+        self._filters[name] = (number + 1, known)
+        return found
+
+    def _seen(
+        self, source: Recorded, number: int, made: Outcome, known: LoadFilter
+    ) -> tuple[FilteredLoads, LoadFilter]:
+        steps, weekend = source.horizon, bool(source.weekend[number])
+        usual = source.usual
+        base = self._forecasts(source, number) if usual is None else usual[int(weekend)]
+        place, whole = np.arange(steps) / steps, np.full(steps, weekend)
+        missing = int(source.date[number] - source.date[number - 1]) - 1 if number else 0
+        for _ in range(min(max(missing, 0), _MOST_MISSING)):  # days that are not whole
+            none = np.full(steps, np.nan)
+            known = known.follow(SeenLoads(none, none, base, place, whole))[1]
+        assert made.seen is not None
+        return known.follow(SeenLoads(made.seen, made.scale, base, place, whole, made.noise))
+
+    def _forecasts(self, source: Recorded, number: int) -> Floats:
+        """The model's forecast of a day's loads [Wh], above 0."""
+        forecast = self.ready(source.zone_of(number))[FORECAST.name]
+        assert isinstance(forecast, Ready)
+        return np.maximum(self._published(forecast, number, source.day(number)).raw, 1.0)
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)
@@ -274,6 +326,12 @@ class Comparison:
     def summary(self, name: str, part: str, figure: str = "rmsre_paper") -> Summary:
         """Mean, s.d. and 95 % interval over the days."""
         return summarise(self.values(name, part, figure))
+
+    def held(self, name: str) -> Summary | None:
+        """Share of steps whose load the 95 % interval of the followed estimate holds, if any."""
+        if not all(HELD in row.get(name, {}) for row in self.rows):
+            return None
+        return summarise([row[name][HELD][0] for row in self.rows])
 
     def ratio(self, above: str, below: str, part: str) -> Summary:
         """Error of one method over another's, on paired days."""

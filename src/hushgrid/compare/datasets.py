@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid._numbers import Floats, Int32s, Ints, UInt8s, is_real
+from hushgrid._numbers import Bools, Floats, Int32s, Ints, UInt8s, is_real
 from hushgrid.belief.filter import imputed
 from hushgrid.compare import paper
 from hushgrid.compare.simulation import simulate_steps
@@ -31,6 +31,7 @@ from hushgrid.model.scenario import Scenario
 from hushgrid.model.zone import Tariff, Zone
 
 CLASSES, PERIODS, ROUNDS = 5, 6, 30
+SATURDAY = 5  # days after Monday
 _LEAST = 0.005  # chance a step of any move
 _SPREAD = 1e-3  # share of every law that lies anywhere below the bound
 _MEAN_RATE = 250_000 / 1000  # the tariff is scaled until the mean load costs what the paper's does
@@ -407,15 +408,26 @@ class Recorded:
         scenarios: One for each kind of day.
         readings: (days, T, houses): readings [Wh].
         kind: (days,): index of the day's scenario.
+        date: (days,): number of the day; 0 is a Monday.
+        usual: (2, T): mean loads [Wh] of the days before, on weekdays and on weekends; None where
+            none were given.
     """
 
     scenarios: Sequence[Scenario]
     readings: Int32s
     kind: Ints  # (days,): which scenario
+    date: Ints
+    usual: Floats | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, real: Real) -> Recorded:
-        """Days of a zone whose calendars begin on a Monday; missing readings are imputed."""
+    def of(cls, scenario: Scenario, real: Real, before: Real | None = None) -> Recorded:
+        """Days of a zone whose calendars begin on a Monday; missing readings are imputed.
+
+        Args:
+            scenario: The zone and its model.
+            real: The days to compare on.
+            before: Days before them, for the mean load of each time of day.
+        """
         steps = real.readings.shape[1]
         scenarios: dict[bytes, Scenario] = {}
         kind = np.empty(len(real.weekday), np.int64)
@@ -426,7 +438,19 @@ class Recorded:
         readings = np.array(real.readings)
         for at, today in enumerate(scenarios.values()):
             readings[kind == at] = imputed(readings[kind == at], today)
-        return cls(tuple(scenarios.values()), readings, kind)
+        usual = None if before is None else cls.of(scenario, before).usual_loads()
+        return cls(tuple(scenarios.values()), readings, kind, real.weekday, usual)
+
+    def usual_loads(self) -> Floats:
+        """(2, T): mean loads [Wh] on weekdays and on weekends; of all days where one is absent."""
+        loads, weekend = self.readings.sum(axis=2, dtype=np.float64), self.weekend
+        parts = [loads[~weekend], loads[weekend]]
+        return np.array([(some if len(some) else loads).mean(axis=0) for some in parts])
+
+    @property
+    def weekend(self) -> Bools:
+        """(days,): whether a day is a Saturday or a Sunday."""
+        return np.asarray(self.date % 7 >= SATURDAY)
 
     @property
     def digest(self) -> str:

@@ -118,6 +118,7 @@ class Outcome(NamedTuple):
         seen: (T,): what an adversary observes at each step [Wh]; None if nothing is released.
         scale: (T,): scale of the noise of `seen` [Wh], the standard deviation where Gaussian.
         noise: Law of that noise.
+        independent: Whether `seen` is the loads, each with noise of its own.
     """
 
     raw: Floats
@@ -125,6 +126,7 @@ class Outcome(NamedTuple):
     seen: Floats | None
     scale: Floats
     noise: NoiseLaw = "laplace"
+    independent: bool = False
 
 
 Publish = Callable[[Ints, np.random.SeedSequence], Outcome]
@@ -194,7 +196,8 @@ def noisy(
     def publish(load: Ints, seed: np.random.SeedSequence) -> Outcome:
         noise = SimulatedNoise(seed)
         raw = load.astype(np.float64) + np.array([noise.drawn(law, float(b)) for b in fixed])
-        return Outcome(raw, public_estimates(setting.public, raw, fixed, law), raw, fixed, law)
+        guess = public_estimates(setting.public, raw, fixed, law)
+        return Outcome(raw, guess, raw, fixed, law, independent=True)
 
     return Ready(guarantee, float(fixed.max()), publish)
 

@@ -21,8 +21,11 @@ from hushgrid.compare.comparison import (
     BATTERY_POWER,
     BATTERY_SIZE,
     FIGURES,
+    FOLLOWED,
+    HELD,
     OPEN,
     PARTS,
+    SLOT_MEAN,
     Comparison,
 )
 from hushgrid.compare.methods import Method, Ready
@@ -432,6 +435,15 @@ def sweep_figures(sweeps: Mapping[str, Sweep]) -> dict[str, Figure]:
     return figures
 
 
+_SLOT_MEAN = "slot mean of the days before"
+FOLLOWED_PROSE = (
+    "RMSRE of the rate (usual formula). followed: the estimate that learns profile and level from"
+    " all releases so far, over all days (docs/estimate.md); estimated: from the model and the"
+    " releases of the day alone."
+)
+_NO_READING = "no reading of the days compared is used, so nothing about them is given away"
+
+
 def _summary(s: Summary) -> dict[str, Any]:
     mean, sd, *ci95 = map(finite_or_none, (s.mean, s.sd, *s.ci95))
     return {"mean": mean, "sd": sd, "ci95": ci95}
@@ -485,7 +497,13 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "guarantee": ready.guarantee,
             "scale": ready.scale,
             **_aucs(result, method.name),
+            **_followed(result, method.name),
         }
+    if all(SLOT_MEAN in row for row in result.rows):
+        out[SLOT_MEAN] = {
+            part: {f: _summary(result.summary(SLOT_MEAN, part, f)) for f in FIGURES}
+            for part in PARTS
+        } | {"label": _SLOT_MEAN, "online": True, "eta": None, "guarantee": _NO_READING}
     for name in LABELS:
         moved = summarise([row[name]["moved"][0] for row in result.rows])
         out[name] = {
@@ -503,6 +521,48 @@ def _mechanisms(result: Comparison, batteries: Sequence[BatteryScore]) -> dict[s
             "auc": at_meter.get(name),  # at the house's own meter
         }
     return out
+
+
+def _followed(result: Comparison, name: str) -> dict[str, Any]:
+    """Errors of the estimate that learns from all releases so far; nothing where days are apart."""
+    held = result.held(name)
+    if held is None:
+        return {}
+    found = {f: _summary(result.summary(name, FOLLOWED, f)) for f in FIGURES}
+    return {FOLLOWED: found, HELD: _summary(held)}
+
+
+def followed_table(result: Comparison) -> str:
+    """Errors on recorded days: followed, estimated, raw, forecast and slot mean.
+
+    Args:
+        result: The comparison.
+
+    Returns:
+        A Markdown table, smallest error first; empty where no method was followed.
+    """
+    names = [name for name in result.names if result.held(name) is not None]
+    if not names:
+        return ""
+    labels = {m.name: m.label for m in result.methods} | {SLOT_MEAN: _SLOT_MEAN}
+    usual = [SLOT_MEAN] if all(SLOT_MEAN in row for row in result.rows) else []
+    rest = [name for name in ("forecast", *usual) if name == SLOT_MEAN or name in result.names]
+    order = sorted(names, key=lambda name: result.summary(name, FOLLOWED, "rmsre").mean)
+    rows: list[tuple[str, ...]] = [
+        ("method", "followed, %", "estimated, %", "raw, %", "95 % intervals hold")
+    ]
+    for name in order:
+        held, parts = result.held(name), (FOLLOWED, "estimated", "raw")
+        errors = (_percent(result.summary(name, part, "rmsre")) for part in parts)
+        rows.append((labels[name], *errors, f"{held.mean:.1%}" if held else "-"))
+    for name in rest:
+        error = _percent(result.summary(name, "raw", "rmsre"))
+        rows.append((f"{labels[name]} (no reading)", "-", error, "-", "-"))
+    return table(rows)
+
+
+def _percent(s: Summary) -> str:
+    return f"{s.mean:.2%} ({s.ci95[0]:.2%} to {s.ci95[1]:.2%})".replace("%", "")
 
 
 def _aucs(result: Comparison, name: str) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""The estimate that learns from releases: against a dense Kalman filter, quadrature, real homes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.random import Generator
+from scipy import stats
+
+from hushgrid import ModelError, NoiseError
+from hushgrid._kernels.load_filter import _behind
+from hushgrid._numbers import Floats
+from hushgrid.belief.load_filter import KNOTS, SPREADS, LoadFilter, SeenLoads, Spreads
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+ONE = Spreads(0.05, 0.1, 0.06, 0.2, 0.1, 0.04)
+
+
+def _week(rng: Generator, steps: int = 7 * 48, noise: str = "laplace") -> SeenLoads:
+    place = np.arange(steps) % 48 / 48
+    base = 1000 * (1.5 + np.sin(2 * np.pi * place))
+    load = base * (1.1 + 0.1 * np.cos(4 * np.pi * place))
+    scale = np.full(steps, 150.0)
+    draws = rng.laplace(0, scale) if noise == "laplace" else rng.normal(0, scale)
+    weekend = np.arange(steps) // 48 % 7 >= 5
+    return SeenLoads(load + draws, scale, base, place, weekend, noise)
+
+
+def _oracle(seen: SeenLoads, one: Spreads, hours: float) -> tuple[Floats, Floats]:
+    """A textbook Kalman filter with matrices, for Gaussian noise; its own kernel of the profile."""
+    knots = np.arange(KNOTS) * 24 / KNOTS
+    far = np.abs(np.subtract.outer(knots, knots))
+    bend = np.exp(-2 * (np.sin(np.pi * far / 24) * 24 / (2 * np.pi * 1.5)) ** 2)
+    first = np.zeros((3 + 2 * KNOTS, 3 + 2 * KNOTS))
+    first[:3, :3] = np.diag([one.level**2, one.slow**2, one.residual**2])
+    first[3 : 3 + KNOTS, 3 : 3 + KNOTS] = one.profile**2 * bend
+    first[3 + KNOTS :, 3 + KNOTS :] = one.weekend**2 * bend
+    lasting = np.array([24.0, 480.0, 2.0] + [720.0] * (2 * KNOTS))
+    move = np.diag(np.exp(-hours / lasting))
+    grow = first - move @ first @ move.T
+    x, p, means, variances = np.zeros(len(first)), first, [], []
+    for z, scale, base, place, weekend in zip(*seen[:5], strict=True):
+        x, p = move @ x, move @ p @ move.T + grow
+        hat = np.zeros(KNOTS)
+        for k in range(KNOTS):  # tent functions about the knots
+            apart = abs(place * KNOTS - k)
+            hat[k] = max(0.0, 1 - min(apart, KNOTS - apart))
+        h = base * np.concatenate([[1.0, 1.0, 1.0], hat, hat * weekend])
+        m, v = base + h @ x, h @ p @ h + (base * one.white) ** 2
+        gain = p @ h / (v + scale**2)
+        x, p = x + gain * (z - m), p - np.outer(gain, h @ p)
+        means.append(m + v / (v + scale**2) * (z - m))
+        variances.append(v * scale**2 / (v + scale**2))
+    return np.array(means), np.array(variances)
+
+
+def test_with_gaussian_noise_it_is_the_kalman_filter() -> None:
+    seen = _week(np.random.default_rng(1), noise="gaussian")
+    found, _ = LoadFilter.start(0.5, [ONE]).follow(seen)
+    means, variances = _oracle(seen, ONE, 0.5)
+    np.testing.assert_allclose(found.estimate, means, rtol=1e-9)
+    np.testing.assert_allclose(found.variance, variances, rtol=1e-8)
+
+
+@given(st.floats(-40, 40), st.floats(0.3, 10), st.floats(0.1, 30), st.sampled_from([False, True]))
+def test_moments_of_a_normal_load_behind_noise(
+    d: float, spread: float, scale: float, normal: bool
+) -> None:
+    """Against sums over a fine grid, finest where the noise has its edge."""
+    law = stats.norm(0, scale) if normal else stats.laplace(0, scale)
+    away = np.concatenate([[0.0], np.geomspace(1e-7, 1e3, 20_000)])
+    middle = d * spread**2 / (spread**2 + scale**2) if normal else d
+    peak = float(np.clip(middle, -(spread**2) / scale, spread**2 / scale))
+    centres = (0.0, d, middle, peak)
+    x = np.unique(np.concatenate([at + sign * away for at in centres for sign in (-1, 1)]))
+    logs = stats.norm.logpdf(x, 0, spread) + law.logpdf(d - x)
+    density = np.exp(logs - logs.max())
+    whole = np.trapezoid(density, x)
+    expected = np.trapezoid(x * density, x) / whole
+    spreads = np.trapezoid((x - expected) ** 2 * density, x) / whole
+    mean, variance, log = _behind(d, 0.0, spread**2, scale, normal)
+    assert mean == pytest.approx(expected, abs=1e-4 * spread)
+    assert variance == pytest.approx(spreads, rel=1e-3)
+    assert log == pytest.approx(math.log(whole) + logs.max(), abs=1e-4)
+
+
+def test_moments_far_out_stay_between_prior_and_release() -> None:
+    for d in (1e2, 1e4, 1e8):
+        mean, variance, log = _behind(d, 0.0, 1.0, 2.0, False)
+        assert mean == pytest.approx(0.5, rel=1e-6)  # at most variance/scale from the prior's mean
+        assert variance == pytest.approx(1.0, rel=1e-6)
+        assert log < -d / 2 + 1
+
+
+@given(st.integers(0, 2**31), st.integers(1, 95))
+def test_a_filter_that_goes_on_is_the_same_bit_for_bit(seed: int, cut: int) -> None:
+    seen = _week(np.random.default_rng(seed), 96)
+    start = LoadFilter.start(0.5)
+    whole, end = start.follow(seen)
+    first, middle = start.follow(SeenLoads(*(x[:cut] for x in seen[:5]), seen.noise))
+    second, last = middle.follow(SeenLoads(*(x[cut:] for x in seen[:5]), seen.noise))
+    for one, two, three in zip(whole, first, second, strict=True):
+        np.testing.assert_array_equal(one, np.concatenate([two, three]))
+    np.testing.assert_array_equal(end.mean, last.mean)
+    np.testing.assert_array_equal(end.covariance, last.covariance)
+    assert not start.mean.any(), "a filter is a value"
+
+
+def test_filters_are_weighed_by_what_they_foresaw() -> None:
+    seen = _week(np.random.default_rng(2))
+    found, both = LoadFilter.start(0.5, [ONE, ONE._replace(level=3.0)]).follow(seen)
+    alone, _ = LoadFilter.start(0.5, [ONE]).follow(seen)
+    assert both.weights[0] > 0.99
+    np.testing.assert_allclose(found.estimate[-48:], alone.estimate[-48:], rtol=1e-2)
+
+
+def test_without_releases_it_forgets_and_forecasts_widen() -> None:
+    seen = _week(np.random.default_rng(3))
+    _, known = LoadFilter.start(0.5).follow(seen)
+    steps = 90 * 48
+    place = np.arange(steps) % 48 / 48
+    base = np.full(steps, 1000.0)
+    means, variances = known.ahead(base, place, np.zeros(steps, bool))
+    fresh, widest = LoadFilter.start(0.5).ahead(base[:1], place[:1], np.zeros(1, bool))
+    assert variances[0] < variances[48] < variances[-48]
+    assert means[-48:].mean() == pytest.approx(1000, rel=0.05)
+    assert fresh[0] == 1000
+    assert variances[-1] < widest[0] * 1.5
+
+
+def test_without_noise_the_estimate_is_the_load() -> None:
+    seen = _week(np.random.default_rng(4), 48)._replace(scale=np.zeros(48))
+    found, _ = LoadFilter.start(0.5).follow(seen)
+    np.testing.assert_allclose(found.estimate, seen.load_hat, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"base": np.zeros(48)}, ModelError, "a base is not above 0"),
+        ({"scale": np.full(48, -1.0)}, NoiseError, "a scale is negative"),
+        ({"noise": "cauchy"}, NoiseError, "noise is 'cauchy'"),
+    ],
+)
+def test_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
+    seen = _week(np.random.default_rng(5), 48)._replace(**change)
+    with pytest.raises(error, match=says):
+        LoadFilter.start(0.5).follow(seen)
+
+
+def test_refused_at_the_start() -> None:
+    with pytest.raises(ModelError, match="hours is 0"):
+        LoadFilter.start(0)
+    with pytest.raises(ModelError, match="spreads is empty"):
+        LoadFilter.start(0.5, [])
+
+
+def _real(file: str, offset: int) -> tuple[Floats, Floats]:
+    """Loads of whole days (days, 48) [Wh], and whether each is at a weekend."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = SHARED / file
+    if not path.exists():
+        pytest.skip("the real readings are not here")
+    found = parquet.read_table(path)
+    start = found["start_utc"].cast("int64").to_numpy() // 1_000_000 + offset
+    meters, column = np.unique(found["meter_id"].to_numpy(), return_inverse=True)
+    first = -(-int(start.min()) // 86_400)
+    row = start // 1800 - first * 48
+    wh, keep = np.full((int(row.max()) + 1, len(meters)), np.nan), row >= 0
+    wh[row[keep], column[keep]] = found["wh"].to_numpy()[keep]
+    days = wh[: len(wh) // 48 * 48].reshape(-1, 48, len(meters))
+    days = np.where(np.isnan(days), np.nan_to_num(np.nanmean(days, axis=0)), days)
+    return days.sum(axis=2), (first + np.arange(len(days)) + 3) % 7 >= 5
+
+
+@pytest.mark.parametrize(
+    ("file", "offset", "copies", "against"),
+    [
+        ("lcl/readings_2013_100homes.parquet", 0, 10, 0.75),
+        ("lcl/readings_2013_100homes.parquet", 0, 50, 0.4),
+        ("sgsc/readings_2013_50homes.parquet", 36_000, 20, 1.0),
+    ],
+)
+def test_on_real_homes_it_is_better_than_raw_and_than_the_days_before(
+    file: str, offset: int, copies: int, against: float
+) -> None:
+    """Copies of real homes, 35 days to learn from, 56 to judge, the noise of a promise of 1."""
+    loads, weekend = _real(file, offset)
+    loads = loads[:91] * copies
+    slot = [loads[:35][weekend[:35] == kind].mean(axis=0) for kind in (False, True)]
+    usual = np.where(weekend[:91, None], slot[1], slot[0])[35:].ravel()
+    load, scale = loads[35:].ravel(), 26.6 * 2500.0
+    place, whole = np.tile(np.arange(48) / 48, 56), np.repeat(weekend[35:91], 48)
+
+    def error(guess: Floats) -> float:
+        return float(np.sqrt(np.mean((guess / load - 1) ** 2)))
+
+    for seed in range(2):
+        seen = load + np.random.default_rng(seed).laplace(0, scale, len(load))
+        scales = np.full(len(load), scale)
+        for base, limit in ((usual, against), (np.full(len(load), loads[:35].mean()), 2.0)):
+            found, _ = LoadFilter.start(0.5).follow(SeenLoads(seen, scales, base, place, whole))
+            assert error(found.estimate) <= 1.02 * error(seen)
+            assert error(found.estimate) <= 1.02 * limit * error(usual)
+
+
+def test_the_bank_is_small() -> None:
+    assert len(SPREADS) == len(set(SPREADS)) == 18
+    assert replace(LoadFilter.start(0.25)).mean.shape == (18, 3 + 2 * KNOTS)
