@@ -132,7 +132,7 @@ def test_access_guide_by_hand(
 
     (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "access.md").read_text(), re.S)
     lines = COMMAND.findall(block)
-    assert len(lines) == 3
+    assert len(lines) == 4
     monkeypatch.chdir(tmp_path)
     said = []
     for line in ["init .", *lines]:
@@ -140,7 +140,7 @@ def test_access_guide_by_hand(
             main(shlex.split(line))
         said.append(capsys.readouterr().out)
         assert not ended.value.code
-    assert "meters-north" in said[2]
+    assert "meters-north" in said[3]
 
 
 COMMAND = re.compile(r"^(?:    )?(?:\S*/)?hushgrid ([a-z].*?)(?:\s+#.*)?$", re.M)

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from hushgrid import Calendar, Consumption, Histogram, OccupancyModel, Scenario, Tariff, Zone
-from hushgrid.compare.datasets import Real, Recorded, real_days
+from hushgrid.compare.comparison import FOLLOWED, HELD, SLOT_MEAN, Bench, compare
+from hushgrid.compare.datasets import Real, Recorded, paper_world, real_days
+from hushgrid.compare.methods import BOUND, FORECAST, MethodPromise
 from hushgrid.errors import PolicyError
 from hushgrid.files.interval_plan import local_seconds
 from hushgrid.learn.histories import Histories
+from hushgrid.report.comparison import comparison_json, followed_table
 
 HOUR, DAY = 3600, 86_400
 FRIDAY = 1_364_515_200  # 29 March 2013, 00:00 UTC; clocks in Zurich went forward on the 31st
@@ -80,3 +83,54 @@ def test_digests_tell_other_readings_apart() -> None:
     readings[1, 3, 0] = 51
     other = Recorded.of(weekly(), Real(("a", "b"), readings, np.array([0, 1])))
     assert one.digest != other.digest
+
+
+def followed() -> Recorded:
+    """Eight days of one profile, after six of another: the model and the days before are wrong."""
+    hours = np.arange(24)
+    profile = 40 + 30 * np.sin(2 * np.pi * hours / 24)
+    before, after = (np.rint(profile * factor).astype(np.int32) for factor in (0.5, 1.2))
+    earlier = np.broadcast_to(before[:, None], (6, 24, 2))
+    later = np.broadcast_to(after[:, None], (8, 24, 2))
+    dates = np.array([7, 8, 9, 10, 11, 12, 13, 16])  # two days are not whole
+    real = Real(("a", "b"), later, dates)
+    return Recorded.of(weekly(), real, Real(("a", "b"), earlier, np.arange(6)))
+
+
+def test_days_that_follow_each_other_are_followed() -> None:
+    source, promise = followed(), MethodPromise("step", 4.0)
+    result = compare(source, promise, days=8, seed=1, methods=(BOUND, FORECAST))
+    late = result.values(BOUND.name, FOLLOWED, "rmsre")[-3:].mean()
+    assert late < 0.5 * result.summary(SLOT_MEAN, "raw", "rmsre").mean
+    assert late < result.summary(BOUND.name, "raw", "rmsre").mean
+    assert result.held(BOUND.name) is not None
+    assert result.held(FORECAST.name) is None
+    values = comparison_json(result, [], [])["mechanisms"]
+    assert values[BOUND.name][HELD] == result.held(BOUND.name).mean  # type: ignore[union-attr]
+    assert FOLLOWED not in values[FORECAST.name]
+    assert values[SLOT_MEAN]["raw"]["rmsre"]["mean"] > late
+    assert "slot mean of the days before" in followed_table(result)
+
+
+def test_the_mean_of_the_days_before_is_that_of_their_kind() -> None:
+    usual = followed().usual
+    assert usual is not None
+    hours = np.arange(24)
+    profile = np.rint((40 + 30 * np.sin(2 * np.pi * hours / 24)) * 0.5)
+    np.testing.assert_array_equal(usual, np.tile(2 * profile, (2, 1)))
+
+
+def test_a_day_is_followed_in_the_same_way_by_a_run_that_goes_on() -> None:
+    source, promise = followed(), MethodPromise("step", 4.0)
+    whole = Bench(source, promise, 1, (BOUND, FORECAST))
+    rows = [whole.row(number) for number in range(8)]
+    later = Bench(source, promise, 1, (BOUND, FORECAST))
+    assert later.row(7) == rows[7]
+    assert later.row(3) == rows[3]
+
+
+def test_simulated_days_are_not_followed() -> None:
+    source = paper_world(0.0, 1, 1, n=5)
+    result = compare(source, MethodPromise("step", 1.0), days=2, seed=1, methods=(BOUND, FORECAST))
+    assert result.held(BOUND.name) is None
+    assert followed_table(result) == ""

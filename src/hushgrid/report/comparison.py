@@ -529,7 +529,7 @@ def _followed(result: Comparison, name: str) -> dict[str, Any]:
     if held is None:
         return {}
     found = {f: _summary(result.summary(name, FOLLOWED, f)) for f in FIGURES}
-    return {FOLLOWED: found, HELD: _summary(held)}
+    return {FOLLOWED: found, HELD: held.mean}
 
 
 def followed_table(result: Comparison) -> str:
