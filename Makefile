@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP := pyproject.toml constraints.txt
 # Kernels are compiled when first imported, and kept: once, on the core that mypy leaves free.
-COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, loss, readings'
+COMPILE := $(BIN)/python -c 'from hushgrid._kernels import chains, load_filter, loss, readings'
 # A run starts dozens of processes: what one of them has compiled serves the others.
 export PYTHONDONTWRITEBYTECODE :=
 # Workers fill the cores: threads of OpenBLAS that wait for one spin, up to 30 times the work itself.
