@@ -41,10 +41,11 @@ os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent / "data")
 
 # What judges the output of make soak has nothing to judge without it.
 collect_ignore = [] if "HUSHGRID_COMPARED" in os.environ else ["compare/test_compare_soak.py"]
+if not SOAK:  # Java starts for a minute
+    collect_ignore.append("service/batch/test_batch_spark.py")
 
 # The longest files, longest first: a worker that takes the last one is not left alone with it.
 LONGEST = (
-    "service/batch/test_batch_spark.py",
     "browser/test_pages.py",
     "service/test_two_worlds.py",
     "service/cluster/test_standby_shared.py",

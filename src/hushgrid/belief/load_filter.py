@@ -140,7 +140,7 @@ class LoadFilter:
         if not spreads:
             raise ModelError("spreads is empty; give one or more.")
         each = tuple(spreads)
-        covariance = _terms(each, hours).stationary.copy()
+        covariance = _motion(each, hours).stationary.copy()
         mean = np.zeros(covariance.shape[:2])
         return cls(float(hours), each, np.full(len(each), 1 / len(each)), mean, covariance)
 
@@ -168,7 +168,7 @@ class LoadFilter:
         if not (silent | ((scale >= 0) & np.isfinite(scale))).all():
             raise NoiseError("a scale is negative or infinite; give 0 or more, NaN for no release.")
         mean, covariance = self.mean.copy(), self.covariance.copy()
-        terms = _terms(self.spreads, self.hours)
+        motion = _motion(self.spreads, self.hours)
         each = follow(
             np.where(silent, 0.0, np.asarray(seen.load_hat, np.float64)),
             np.where(silent, -1.0, np.maximum(scale, NO_NOISE)),
@@ -176,7 +176,7 @@ class LoadFilter:
             base,
             np.asarray(seen.place, np.float64),
             np.asarray(seen.weekend, np.float64),
-            *terms[1:],
+            *motion[1:],
             mean,
             covariance,
         )
@@ -205,7 +205,7 @@ class LoadFilter:
         return found.forecast, found.forecast_variance
 
 
-class _Terms(NamedTuple):
+class _Motion(NamedTuple):
     stationary: Floats  # (filters, d, d): covariance of the state before any release
     decay: Floats
     growth: Floats
@@ -213,7 +213,7 @@ class _Terms(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _terms(spreads: tuple[Spreads, ...], hours: float) -> _Terms:
+def _motion(spreads: tuple[Spreads, ...], hours: float) -> _Motion:
     """What a step leaves of the states and adds to them."""
     lasting = np.repeat(_HOURS, (1, 1, 1, 2 * KNOTS))
     decay = np.exp(-hours / lasting)
@@ -227,7 +227,7 @@ def _terms(spreads: tuple[Spreads, ...], hours: float) -> _Terms:
         one[3 + KNOTS :, 3 + KNOTS :] = spread.weekend**2 * kernel
     growth = stationary * (1 - np.outer(decay, decay))
     white = np.array([spread.white for spread in spreads])
-    return _Terms(stationary, np.tile(decay, (len(spreads), 1)), growth, white)
+    return _Motion(stationary, np.tile(decay, (len(spreads), 1)), growth, white)
 
 
 def _moments(weights: Floats, mean: Floats, variance: Floats) -> tuple[float, float]:

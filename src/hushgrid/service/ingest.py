@@ -19,7 +19,7 @@ from hushgrid._numbers import Bools, Int32s, Ints
 from hushgrid.errors import MeterError
 from hushgrid.files.deployment import ZoneService
 from hushgrid.intake.readings import PROBLEMS, Parsed, Readings
-from hushgrid.service.access.senders import Senders, Terms
+from hushgrid.service.access.senders import Senders, SenderTerms
 from hushgrid.service.clock import Clock, times_of
 from hushgrid.service.meters import Counts, MeterStore
 from hushgrid.service.meters.columns import Columns
@@ -204,7 +204,7 @@ class Ingest:
         return [each.error or each.receipt for each in results]
 
     def _place(
-        self, readings: Readings, sender: str | None = None, terms: Terms | None = None
+        self, readings: Readings, sender: str | None = None, terms: SenderTerms | None = None
     ) -> Int32s:
         """The place of each reading's meter; -1 where it is unknown or another sender's.
 
@@ -316,7 +316,9 @@ class Disagreements:
             return list(self._found[zone])
 
 
-_Recent = tuple[tuple[str, ...], tuple[Terms | None, Int32s]]  # ids, and their places under terms
+_Recent = tuple[
+    tuple[str, ...], tuple[SenderTerms | None, Int32s]
+]  # ids, and their places under terms
 _NEVER: _Recent = ((), (None, np.empty(0, np.int32)))
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SenderTerms:
     """Who may send what, as the store of clients has it.
 
     Attributes:
@@ -51,16 +51,16 @@ class Senders:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clients, self._production, self._steady = clients, production, steady
-        self._terms, self._until = Terms({}, frozenset()), -1.0
+        self._terms, self._until = SenderTerms({}, frozenset()), -1.0
         self._first: dict[str, str] | None = None  # sender by meter
         self._mutex = threading.Lock()
 
-    def terms(self) -> Terms:
+    def terms(self) -> SenderTerms:
         """Return the terms, the same object while they are the same; MeterRetryError if away."""
         with self._mutex:
             if self._steady() >= self._until:
                 clients = _asked(self._clients.all)
-                found = Terms(
+                found = SenderTerms(
                     {one.id: one.meters for one in clients if one.sends and one.meters},
                     frozenset(one.id for one in clients if not one.sends),
                 )
@@ -69,7 +69,7 @@ class Senders:
                     self._terms, self._first = found, None
             return self._terms
 
-    def own(self, sender: str, meters: Sequence[str], terms: Terms) -> frozenset[str]:
+    def own(self, sender: str, meters: Sequence[str], terms: SenderTerms) -> frozenset[str]:
         """Return those of some meters that a sender may send; keeps it for those without one."""
         if sender in terms.bound:
             return frozenset(filter(covers(terms.bound[sender]), meters))
