@@ -316,9 +316,8 @@ class Disagreements:
             return list(self._found[zone])
 
 
-_Recent = tuple[
-    tuple[str, ...], tuple[SenderTerms | None, Int32s]
-]  # ids, and their places under terms
+# ids, and their places under terms
+_Recent = tuple[tuple[str, ...], tuple[SenderTerms | None, Int32s]]
 _NEVER: _Recent = ((), (None, np.empty(0, np.int32)))
 
 
