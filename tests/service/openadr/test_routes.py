@@ -344,7 +344,7 @@ def test_lists_are_narrowed_and_paged(tmp_path: Any) -> None:
 
 
 def test_a_client_cannot_keep_without_end(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("hushgrid.service.openadr.objects.MOST", 2)
+    monkeypatch.setattr("hushgrid.service.openadr.store.MOST", 2)
     with world(tmp_path) as vtn:
         for name in "ab":
             made(vtn, "/vens", ven(name), "ven-1")

@@ -1,7 +1,8 @@
 """POST /v1/readings: meter readings in any format.
 
 A large body is parsed while it arrives, in a thread that reads the next piece after it has stored
-the last: memory stays bounded, and a slow disk slows the sender down. Small bodies that arrive
+the last: memory stays bounded, and a slow disk slows the sender down. Each client has a share of
+these threads, which no other request uses. Small bodies that arrive
 while others are being stored form the next group: one thread parses and stores a group with one
 sync, because a thread and a sync for each would take most of the time.
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from functools import partial
+from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal, NamedTuple
 
 from anyio import CapacityLimiter, from_thread, to_thread
@@ -50,6 +52,7 @@ class Batcher:
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
         self._waiting: deque[_WaitingBatch] = deque()
+        self._thread = CapacityLimiter(1)
         self._storing: asyncio.Task[None] | None = None
 
     async def take(self, delivery: Delivery, batches: Iterator[Parsed]) -> None:
@@ -66,7 +69,10 @@ class Batcher:
             group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
             try:
                 errors = await to_thread.run_sync(
-                    take_each, self._ingest, [(one.delivery, one.batches) for one in group]
+                    take_each,
+                    self._ingest,
+                    [(one.delivery, one.batches) for one in group],
+                    limiter=self._thread,
                 )
             except Exception as error:
                 errors = [error] * len(group)
@@ -82,7 +88,7 @@ class Batcher:
 
 log = logging.getLogger("hushgrid.http")
 
-AT_ONCE = 16  # bodies parsed at the same time; more wait
+AT_ONCE, OWN = 16, 4  # bodies parsed at the same time, and of one client; more wait
 PATIENCE = 300.0  # [s] for a whole body, so that slow senders cannot keep the threads
 FIRST = 1 << 17  # [bytes] of a body read before it waits for a thread
 MUCH = 1 << 22  # [bytes] of a body read before a thread parses it
@@ -108,6 +114,7 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         The batcher of small bodies.
     """
     batcher, turns = Batcher(ingest), CapacityLimiter(AT_ONCE)
+    own: defaultdict[str, CapacityLimiter] = defaultdict(partial(CapacityLimiter, OWN))
     one_whole = threading.Lock()  # such a body is in memory as a whole
     formats = formats_by_media()
 
@@ -117,23 +124,25 @@ def add_readings(router: APIRouter, ingest: Ingest, metrics: Metrics) -> Batcher
         first = await body.more(FIRST)
 
         def parsed() -> Iterator[Parsed]:  # lazy: runs in the thread that iterates
-            pieces = _pieces(body, first)
-            if form.seeks:
-                yield from batches_apart(form.batches, b"".join(pieces), columns)
-            else:
-                yield from form.batches(pieces, columns)
+            yield from form.batches(_pieces(body, first), columns)
 
         def work() -> None:
-            with one_whole if form.seeks else nullcontext():
+            if not form.seeks:
                 delivery.take(ingest, parsed())
+                return
+            with TemporaryFile() as whole:  # a slow sender must not keep the lock
+                whole.writelines(_pieces(body, first))
+                whole.seek(0)
+                with one_whole:
+                    delivery.take(ingest, batches_apart(form.batches, whole.read(), columns))
 
         if body.ended and not form.seeks:
             await batcher.take(delivery, parsed())
             return
-        async with turns:
+        async with own[delivery.sender or ""]:
             if not body.ended:
                 first += await body.more(MUCH)
-            await to_thread.run_sync(work)
+            await to_thread.run_sync(work, limiter=turns)
 
     @router.post(
         "/v1/readings",

@@ -37,7 +37,13 @@ from hushgrid.service.openadr.models import (
     ObjectID,
     ProgramsGetParametersQuery,
 )
-from hushgrid.service.openadr.store import Kind, StoredObject, TakenError, VtnStore
+from hushgrid.service.openadr.store import (
+    FullError,
+    Kind,
+    StoredObject,
+    TakenError,
+    VtnStore,
+)
 from hushgrid.service.openadr.webhooks import ForbiddenTargetError, check_callback
 from hushgrid.service.prices import History
 
@@ -320,7 +326,7 @@ def _order(release: ReleaseRecord) -> tuple[int, int, str]:
     return release.applies_start, release.t, release.zone
 
 
-MOST = 10_000  # objects of one kind and client
+CALLBACKS = 8  # of one subscription
 _COLUMNS = {
     "venName": "name", "resourceName": "name", "clientName": "name",
     "programID": "program", "eventID": "event", "venID": "ven",
@@ -389,8 +395,6 @@ class Objects:
         """Store a new object."""
         body = _members(sent)
         client = self._owner(kind, grant, body, grant.client or "")
-        if self._store.count(kind, client) >= MOST:
-            raise Refusal(403, f"There are {MOST} of them already; remove some first.")
         now, name = int(self._clock.now()), secrets.token_urlsafe(18)
         one = StoredObject(kind, name, client, now, now, self._stored(kind, body))
         _write(self._store.add, one)
@@ -475,6 +479,8 @@ class Objects:
         program = body.get("programID")
         if program is not None and not self._public.has(program):
             raise Refusal(409, "programID is of no program; give one of GET /programs.")
+        if len(body["objectOperations"]) > CALLBACKS:
+            raise Refusal(403, f"objectOperations has more than {CALLBACKS}; send several.")
         for one in body["objectOperations"]:
             try:
                 check_callback(one["callbackUrl"], private=self._private)
@@ -496,6 +502,8 @@ def _write(work: Callable[[StoredObject], Any], one: StoredObject) -> Any:
         return work(one)
     except TakenError:
         raise Refusal(409, "The name is in use already; give another one.") from None
+    except FullError as error:
+        raise Refusal(403, f"There is no room: {error}") from None
 
 
 def _to_object(one: StoredObject, reader: str | None) -> dict[str, Any]:

@@ -26,6 +26,10 @@ class TakenError(VtnError):
     """The name belongs to another object."""
 
 
+class FullError(VtnError):
+    """The objects of the client leave no room for this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object of a client.
@@ -95,6 +99,9 @@ VTN = Schema(
     version=1,
 )
 
+MOST = 10_000  # objects of one kind and client
+SUBSCRIPTIONS = 100  # of one client
+SIZE = 32 << 20  # [bytes] of all bodies of one client
 COLUMNS = ("name", "program", "event", "ven")  # by which lists can be filtered
 _ROW = [OBJECTS.c[name] for name in ("kind", "id", "client", "created", "modified", "body")]
 _NAMES = {"VEN": "venName", "RESOURCE": "resourceName"}
@@ -104,7 +111,9 @@ class VtnStore(Database):
     """Durable store of objects in the order of their creation. Thread-safe.
 
     Names of vens are unique, and names of resources within their ven. Removing a ven removes its
-    resources. Raises VtnError if the store cannot be used.
+    resources. A client has room for `MOST` objects of a kind, `SUBSCRIPTIONS` and `SIZE` bytes: the
+    oldest reports are removed for new ones, all else is refused. Raises VtnError if the store
+    cannot be used.
 
     Args:
         url: a path, `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`; made if absent.
@@ -112,11 +121,13 @@ class VtnStore(Database):
 
     def __init__(self, url: str | Path) -> None:
         super().__init__(url, VTN)
+        self._spare: dict[str, int] = {}  # [bytes] that a client had at least, when last counted
 
     def add(self, one: StoredObject) -> None:
-        """Store a new object; TakenError if its name belongs to another."""
+        """Store a new object; TakenError if its name belongs to another, FullError if no room."""
         values = {"kind": one.kind, "id": one.id, "created": one.created, **_changing(one)}
         with self.begin() as connection:
+            self._make_room(connection, one, 1)
             try:
                 connection.execute(sa.insert(OBJECTS), values)
             except IntegrityError:
@@ -153,13 +164,45 @@ class VtnStore(Database):
         query = sa.select(sa.func.count()).where(OBJECTS.c.kind == kind, OBJECTS.c.client == client)
         return int(self.rows(query)[0][0])
 
+    def _make_room(self, connection: sa.Connection, one: StoredObject, new: int) -> None:
+        """Refuse an object that there is no room for, or remove the client's oldest reports.
+
+        A hundredth more is removed than need be, and bytes are counted only when those known to be
+        spare are used up: counting reads all bodies.
+        """
+        others = (OBJECTS.c.client == one.client) & (OBJECTS.c.id != one.id)
+        most = SUBSCRIPTIONS if one.kind == "SUBSCRIPTION" else MOST
+        same = sa.select(sa.func.count()).where(others, OBJECTS.c.kind == one.kind)
+        over = new * ((connection.scalar(same) or 0) + 1 - most)
+        size, length = len(json.dumps(one.body)), sa.func.length(OBJECTS.c.body)
+        spare = self._spare.get(one.client, 0) - size
+        if spare < 0:
+            taken = connection.scalar(sa.select(sa.func.sum(length)).where(others)) or 0
+            spare = SIZE - taken - size
+        if over > 0 and one.kind != "REPORT":
+            raise FullError("the client has too many of them; remove some first.")
+        if over > 0 or spare < 0:
+            over += MOST // 100 if over > 0 else 0
+            wanted, last = SIZE // 100 if spare < 0 else 0, 0
+            reports = others & (OBJECTS.c.kind == "REPORT")
+            query = sa.select(OBJECTS.c.seq, length).where(reports).order_by(OBJECTS.c.seq)
+            for seq, freed in connection.execute(query):
+                last, over, spare = seq, over - 1, spare + freed
+                if over <= 0 and spare >= wanted:
+                    break
+            if spare < 0:
+                raise FullError("the client's objects are too large together; remove some first.")
+            connection.execute(sa.delete(OBJECTS).where(reports, OBJECTS.c.seq <= last))
+        self._spare[one.client] = spare
+
     def replace(self, one: StoredObject) -> bool:
-        """Replace the object with the same id; False if there is none.
+        """Replace the object with the same id; False if there is none, FullError if no room.
 
         If a ven changes its client, its resources change theirs with it.
         """
         before = sa.select(OBJECTS.c.client).where(_is("VEN", one.id)).scalar_subquery()
         with self.begin() as connection:
+            self._make_room(connection, one, 0)
             if one.kind == "VEN":
                 connection.execute(
                     sa.update(OBJECTS)

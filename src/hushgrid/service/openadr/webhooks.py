@@ -1,8 +1,9 @@
 """Webhooks: notifications to subscribers, sent by a thread of their own.
 
-Every callback has a lane: its notifications are sent one after the other, in order. Lanes whose
-last attempt failed have a pool of their own, so that they cannot delay the others. Nothing is kept
-on disk: after a restart the newest price is sent again while it applies.
+Every callback has a lane: its notifications are sent one after the other, in order. Every client
+has slots of its own. Lanes whose last attempt failed or was slow have other slots, so that they
+delay neither other clients nor the lanes of their client that work. Nothing is kept on disk: after
+a restart the newest price is sent again while it applies.
 
 A callback's name is resolved once, and the connection goes to the address that was checked.
 Unless private targets are allowed, every address outside the public internet is refused, in any
@@ -18,11 +19,12 @@ import random
 import socket
 import ssl
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import httpx
 
@@ -164,10 +166,13 @@ log = logging.getLogger("hushgrid.webhooks")
 
 WAITING = 1000  # notifications not yet distributed; the oldest is dropped first
 LANE = 100  # notifications for one callback; the oldest is dropped first
-HEALTHY, FAILING = 64, 32  # callbacks called at the same time
-ATTEMPTS = 8
+LANE_SIZE = 1 << 20  # [bytes] of them, but for the newest
+HEALTHY, FAILING = 256, 128  # callbacks called at the same time
+OWN = {False: 16, True: 8}  # of them of one client, by whether they fail
+ATTEMPTS = 8  # of one notification; one alone while the last one's all failed
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # [s] between attempts
-PATIENCE = 10.0  # [s] for one attempt
+PATIENCE = 5.0  # [s] for one attempt
+SLOW = 2.0  # [s] an attempt that takes longer counts as failing for the next one
 GRACE = 5.0  # [s] for attempts under way when the sender stops
 FINAL = frozenset(range(300, 500)) - {408, 425, 429}  # not tried again
 
@@ -228,9 +233,11 @@ class Note:
 @dataclass(slots=True)
 class _Lane:
     callback: Callback
-    waiting: deque[bytes] = field(default_factory=lambda: deque(maxlen=LANE))
+    waiting: deque[bytes] = field(default_factory=deque)
     failing: bool = False
     turn: int = 0  # failed attempts
+    tries: int = ATTEMPTS  # of the next notification
+    naming: asyncio.Future[list[str]] | None = None
     worker: asyncio.Task[None] | None = None
 
 
@@ -292,8 +299,11 @@ class Webhooks:
     async def _serve(self) -> None:
         self._wake, self._end = asyncio.Event(), asyncio.Event()
         self._slots = {False: asyncio.Semaphore(HEALTHY), True: asyncio.Semaphore(FAILING)}
+        self._own: dict[bool, defaultdict[str, asyncio.Semaphore]] = {
+            bad: defaultdict(partial(asyncio.Semaphore, most)) for bad, most in OWN.items()
+        }
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self._names = {bad: ThreadPoolExecutor(4 if bad else 16, "names") for bad in (False, True)}
+        self._names = {bad: ThreadPoolExecutor(32, "names") for bad in (False, True)}
         async with httpx.AsyncClient(
             verify=self._trust or ssl.create_default_context(),
             trust_env=False,
@@ -302,6 +312,7 @@ class Webhooks:
             timeout=self._patience,
         ) as self._http:
             self._loop = asyncio.get_running_loop()
+            self._clock = self._loop.time
             self._ready.set()
             distributing = asyncio.create_task(self._distribute())
             await self._end.wait()
@@ -349,29 +360,38 @@ class Webhooks:
             if not note.concerns(callback):
                 continue
             lane = self._lanes.setdefault(callback.key, _Lane(callback))
-            if len(lane.waiting) == LANE:
-                self._counted("dropped")
             lane.waiting.append(note.content)
+            while len(lane.waiting) > LANE or (
+                len(lane.waiting) > 1 and sum(map(len, lane.waiting)) > LANE_SIZE
+            ):
+                lane.waiting.popleft()
+                self._counted("dropped")
             if lane.worker is None or lane.worker.done():
                 lane.worker = asyncio.create_task(self._drain(lane))
 
     async def _drain(self, lane: _Lane) -> None:
         while lane.waiting:
             content = lane.waiting.popleft()
-            for attempt in range(ATTEMPTS):
+            for attempt in range(lane.tries):
                 if attempt:
                     pause = min(self._pause * 2.0 ** (attempt - 1), LAST_PAUSE)
                     await self._rest(pause * self._jitter.uniform(0.5, 1.0))
-                async with self._slots[lane.failing]:
+                own = self._own[lane.failing][lane.callback.client]
+                async with own, self._slots[lane.failing]:
                     if self._end.is_set():
                         return
+                    began = self._clock()
                     outcome = await self._attempt(lane, content)
-                lane.failing = outcome != "delivered"
-                lane.turn += lane.failing
+                    if lane.naming is not None:  # a name that hangs keeps the slot with its thread
+                        await asyncio.wait({lane.naming})
+                lane.failing = outcome != "delivered" or self._clock() > began + SLOW
+                lane.turn += outcome != "delivered"
                 self._counted(outcome)
                 if outcome != "failed":
+                    lane.tries = ATTEMPTS
                     break
             else:
+                lane.tries = 1
                 self._counted("dropped")
 
     async def _rest(self, seconds: float) -> None:
@@ -400,7 +420,7 @@ class Webhooks:
         target = await resolve_target(
             callback.url,
             private=self._private,
-            resolve=lambda host, port: self._resolve(host, port, lane.failing),
+            resolve=lambda host, port: self._resolve(host, port, lane),
             turn=lane.turn,
         )
         headers = {"Host": target.host, "Content-Type": "application/json"}
@@ -415,8 +435,11 @@ class Webhooks:
         ) as answer:
             return answer.status_code  # its body is not read: it could be endless
 
-    async def _resolve(self, host: str, port: int, failing: bool) -> list[str]:
-        rows = await asyncio.get_running_loop().run_in_executor(
-            self._names[failing], lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )
-        return [str(row[4][0]) for row in rows]
+    async def _resolve(self, host: str, port: int, lane: _Lane) -> list[str]:
+        def addresses() -> list[str]:
+            rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return [str(row[4][0]) for row in rows]
+
+        loop = asyncio.get_running_loop()
+        lane.naming = loop.run_in_executor(self._names[lane.failing], addresses)
+        return await asyncio.shield(lane.naming)
