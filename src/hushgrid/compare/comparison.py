@@ -125,6 +125,7 @@ class Bench:
         self.source, self.promise, self.methods = source, promise, tuple(methods)
         self._seed = seed
         self._ready: dict[int, dict[str, Ready | MethodRefusal]] = {}
+        self._forecast: dict[int, Floats] = {}
         self._filters: dict[str, tuple[int, LoadFilter]] = {}  # the next day, and what is known
 
     def ready(self, zone: int = 0) -> Mapping[str, Ready | MethodRefusal]:
@@ -207,9 +208,11 @@ class Bench:
 
     def _forecasts(self, source: Recorded, number: int) -> Floats:
         """The model's forecast of a day's loads [Wh], above 0."""
-        forecast = self.ready(source.zone_of(number))[FORECAST.name]
-        assert isinstance(forecast, Ready)
-        return np.maximum(self._published(forecast, number, source.day(number)).raw, 1.0)
+        zone = source.zone_of(number)
+        if zone not in self._forecast:
+            setting = MethodSetting.of(source.scenarios[zone], self.promise, source.horizon)
+            self._forecast[zone] = np.maximum(setting.forecast, 1.0)
+        return self._forecast[zone]
 
     def _batteries(self, scenario: Scenario, day: ReadingDay, number: int) -> Row:
         battery = Battery.sized(scenario.zone.bound, BATTERY_SIZE)

@@ -101,7 +101,8 @@ class Steps(FileTable):
     unread: ClassVar[frozenset[str]] = frozenset(
         {
             *("mode", "begins", "time_zone", "meter_interval", "grace", "retention", "currency"),
-            *("fallback_rate", "budget", "accept_error", "key", "zones", "share"),
+            *("fallback_rate", "budget", "accept_error", "early_limit", "clock_limit", "key"),
+            *("zones", "share"),
         }
     )
 
