@@ -99,12 +99,20 @@ class LedgerError(HushgridError):
     """A ledger that cannot be trusted, or a record that may not be added to it."""
 
 
+class LedgerDamageError(LedgerError):
+    """A zone's ledger of which records are changed or missing."""
+
+
 class LedgerHeldError(LedgerError):
     """A zone's ledger has another writer."""
 
 
 class MeterError(HushgridError):
     """A meter store that cannot do what was requested. Its message never contains a reading."""
+
+
+class MeterDamageError(MeterError):
+    """A meter store of which readings are damaged. Its message never contains a reading."""
 
 
 class MeterRetryError(MeterError):

@@ -16,7 +16,7 @@ from hushgrid.cli.model import app as model
 from hushgrid.cli.plan import plan
 from hushgrid.cli.readings import batch, import_, meters
 from hushgrid.cli.service import app as client
-from hushgrid.cli.service import check, demo, init, resume, serve, status
+from hushgrid.cli.service import check, demo, doctor, init, resume, serve, status
 from hushgrid.cli.simulate import paper, simulate
 
 _HELP = "Real-time electricity prices with calibrated noise that protects occupancy."
@@ -35,6 +35,7 @@ app.command()(batch)
 app.command()(check)
 app.command()(compare)
 app.command()(demo)
+app.command()(doctor)
 app.command()(floor)
 app.command("import")(import_)
 app.command()(init)

@@ -118,9 +118,14 @@ def export(
 def backup(
     store: LedgerFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; a new file.")],
+    meters: Annotated[
+        str | None, typer.Option(metavar="STORE", help="Copy this meter store to FILE.meters, too.")
+    ] = None,
     json: common.Json = None,
 ) -> None:
     """Copy a ledger file while the service runs, and verify every record of the copy.
+
+    With --meters the readings are copied, too: keep that copy secret. Noise is in no store.
 
     Example: hushgrid ledger backup ledger.sqlite ledger-2026-01-31.sqlite
 
@@ -130,7 +135,12 @@ def backup(
     from hushgrid.service.ledger.writer import back_up
 
     report = back_up(_file_of(store), file, _verifier(None))
-    common.echo(f"Written:\n  {file}", json)
+    written = [file]
+    if meters is not None:
+        from hushgrid.service.meters.store import back_up as copy_readings
+
+        written.append(copy_readings(meters, file.with_name(f"{file.name}.meters")))
+    common.echo("\n  ".join(["Written:", *map(str, written)]), json)
     _conclude(report, json)
 
 

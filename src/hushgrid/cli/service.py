@@ -1,4 +1,4 @@
-"""Commands of a service: init, check, serve, status, resume, client add|list|revoke, and demo."""
+"""Commands of a service: init, check, doctor, serve, status, resume, client ..., and demo."""
 
 from __future__ import annotations
 
@@ -126,6 +126,33 @@ def check(
     }
     common.echo_written(common.write_json(values, json), json, "\n")
     if problems:
+        raise typer.Exit(1)
+
+
+def doctor(
+    file: Annotated[Path, typer.Argument(help="Service file (TOML).")],
+    json: common.Json = None,
+) -> None:
+    """Check key, ledger, witness, readings, clients and file modes; say what can be done.
+
+    Nothing is written, and the service may run meanwhile. Exit 1 where something is wrong.
+
+    Example: hushgrid doctor service.toml
+
+    \f
+    Args: see the help of each option.
+
+    Raises:
+        typer.Exit: With code 1 if something is wrong.
+    """
+    from hushgrid.files.service_file import load_deployment
+    from hushgrid.service.doctor import examine
+
+    found = examine(load_deployment(file))
+    ok = all(one.problem is None for one in found)
+    common.echo("\n".join(one.line for one in found), json)
+    common.write_json({"ok": ok, "findings": [one._asdict() for one in found]}, json)
+    if not ok:
         raise typer.Exit(1)
 
 

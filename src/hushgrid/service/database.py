@@ -242,6 +242,35 @@ class Database:
             # no cause: it holds the statement's values
             raise self._failure(getattr(error, "orig", None) or error) from None
 
+    def is_whole(self) -> bool:
+        """Whether SQLite finds its file consistent; a server checks its own."""
+        check = sa.text("PRAGMA quick_check(1)")
+        try:
+            return self.path is None or self.rows(check)[0][0] == "ok"
+        except HushgridError:
+            return False
+
+    def copy_to(self, path: Path) -> None:
+        """Write an SQLite file as it is at one moment to a new one, synced; writers do not wait."""
+        try:
+            with self.read() as connection:
+                source: Any = connection.connection.driver_connection
+                if self.schema.private:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                copy = sqlite3.connect(path, isolation_level=None)
+                try:
+                    source.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
+                finally:
+                    copy.close()
+            with path.open("rb") as written:
+                os.fsync(written.fileno())
+        except (sqlite3.Error, OSError) as error:
+            raise self.schema.error(
+                f"{path} cannot be written ({error}); see that its disk is writable and not full,"
+                " and that there is no such file yet."
+            ) from None
+
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()

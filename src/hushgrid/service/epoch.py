@@ -20,7 +20,6 @@ from hushgrid.service.ledger.records import (
     ChargeRecord,
     EpochRecord,
     LedgerState,
-    Record,
     ScheduleRecord,
     TransferRecord,
 )
@@ -161,7 +160,7 @@ def check_moves(
     Raises:
         LedgerError: The transfer was never made, or its records are lost.
     """
-    new = [one for one in zones if new_epoch or not _goes_on(store.head(one.id))]
+    new = [one for one in zones if new_epoch or not _goes_on(store, one.id)]
     known, gained = {one.id: _past(store, one.id) for one in new}, dict[str, dict[str, int]]()
     for zone in new:
         last, names = known[zone.id].last, enumerate(house_names(key, zone.meters), 1)
@@ -181,7 +180,11 @@ def check_moves(
                     )
 
 
-def _goes_on(head: Record | None) -> bool:
+def _goes_on(store: LedgerStore, zone: str) -> bool:
+    try:
+        head = store.head(zone)
+    except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
+        return True
     return head is not None and head.kind == "release"
 
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from starlette.routing import BaseRoute
 
-from hushgrid.errors import HushgridError
+from hushgrid.errors import HushgridError, LedgerDamageError, MeterDamageError
 from hushgrid.files.deployment import Deployment, Http, OpenAdr, ZoneService
 from hushgrid.files.extensions import extensions
 from hushgrid.mechanism.noise import Noise, SecureNoise, SimulatedNoise
@@ -30,7 +30,7 @@ from hushgrid.service.http.operator import Certificates, Loads, Operator
 from hushgrid.service.http.server import Server, SwappableApp
 from hushgrid.service.ingest import Disagreements, Ingest
 from hushgrid.service.ledger import open_store
-from hushgrid.service.ledger.records import ReleaseRecord
+from hushgrid.service.ledger.records import ReleaseRecord, TransferRecord
 from hushgrid.service.ledger.witness import open_witnesses
 from hushgrid.service.ledger.writer import load
 from hushgrid.service.meters import MeterStore
@@ -111,7 +111,7 @@ class ZoneRun:
             if curator.confirmed:
                 self._trusted = ahead
         except Exception as error:  # a failure of one zone must not stop the others
-            self._fail(error)
+            self.fail(error)
             return None
         self.refresh()
         return made
@@ -120,7 +120,8 @@ class ZoneRun:
         """Forget failures: their cause may be over."""
         self._pause, self._again, self.failures = self._first, 0.0, 0
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Close the zone after an error, which is logged; it is opened again after a pause."""
         # HushgridError texts hold no secret; of other errors only the type is safe to log
         reason = str(error) if isinstance(error, HushgridError) else type(error).__name__
         foreign = not isinstance(error, (HushgridError, OSError))
@@ -192,6 +193,7 @@ class Process:
         self._names = tuple(type(each).__name__ for each in publishers)
         self._operator: Operator | None = None
         self._zones = self._make_zones()
+        self._transfers: dict[str, Sequence[TransferRecord]] = {}  # of the zones that were opened
         self._clients = open_clients(deployment.client_store)
         stack.callback(self._clients.close)
         check_bound(deployment, self._clients.all())
@@ -234,18 +236,29 @@ class Process:
                 witness=self._witnesses.of(zone.id),
             ) as curator,
         ):
+            self._transfers[zone.id] = curator.transfers
+            check_arrived(self._transfers)
             self.history.fill(zone.id, curator.releases)
             yield curator
 
     def open(self, now: float, new_epoch: bool) -> None:
-        """Open every zone; raises the first error."""
+        """Open every zone; raises the first error.
+
+        A zone whose ledger or readings are damaged is opened again later, as after a failed pass,
+        unless no zone can be opened or a new epoch begins.
+        """
         with open_store(self.deployment.ledger) as store:
             check_moves(self.deployment.zones, store, self._key, new_epoch=new_epoch)
-        moves = {}
+        damaged = []
         for zone in self._zones:
             self._stack.callback(zone.close)
-            moves[zone.service.id] = zone.open(now, new_epoch=new_epoch).transfers
-        check_arrived(moves)
+            try:
+                zone.open(now, new_epoch=new_epoch)
+            except (LedgerDamageError, MeterDamageError) as error:
+                damaged.append(error)
+                if new_epoch or len(damaged) == len(self._zones):
+                    raise damaged[0] from None
+                zone.fail(error)
 
     def make_http_app(self, http: Http, clock: Clock) -> App:
         """The app that answers over HTTP."""

@@ -182,7 +182,7 @@ def test_a_damaged_delivery_is_refused(tmp_path: Path) -> None:
     where.write_bytes(content)
     with opened(where) as store:
         for call in (lambda: store.get("z", 0), lambda: store.put("z", [1], [0], [900], [7])):
-            with pytest.raises(MeterError, match="damaged; restore it from a copy"):
+            with pytest.raises(MeterError, match="damaged; put back a copy"):
                 call()
 
 

@@ -169,7 +169,7 @@ def test_columns_are_the_oracle(seed: int) -> None:
         assert counts == oracle.put(given_readings)
         if counts.accepted:
             stored.append(batch.at(codes == ACCEPTED).pack())
-            again.load(stored[-1])
+            again.load(Columns.unpack(stored[-1]))
         interval = add_up(map(Columns.unpack, stored), roster)
         wanted = oracle.get(3600)
         assert interval.present.tolist() == [wh is not None for wh in wanted]

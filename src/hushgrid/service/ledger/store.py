@@ -10,8 +10,6 @@ itself: a pooler that shares sessions shares their locks.
 
 from __future__ import annotations
 
-import os
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -213,24 +211,6 @@ class SqliteLedger(SqlLedger):
         """The last record noted in the small file."""
         noted = read_witness(self._small(zone))
         return noted.digest if noted else None
-
-    def copy_to(self, path: Path) -> None:
-        """Write all of it as it is at one moment to a new file, synced; writers need not wait."""
-        try:
-            with self.read() as connection:
-                source: Any = connection.connection.driver_connection
-                copy = sqlite3.connect(path, isolation_level=None)
-                try:
-                    source.backup(copy)
-                    copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log file
-                finally:
-                    copy.close()
-        except sqlite3.Error as error:
-            raise LedgerError(
-                f"{path} cannot be written ({error}); see that its disk is writable and not full."
-            ) from None
-        with path.open("rb") as written:
-            os.fsync(written.fileno())
 
     @contextmanager
     def writer(self, zone: str) -> Iterator[None]:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from hushgrid._numbers import is_hex, sum_up
-from hushgrid.errors import LedgerError
+from hushgrid.errors import LedgerDamageError, LedgerError
 from hushgrid.files.results import sync_folder
 from hushgrid.mechanism.release import Mode
 from hushgrid.service.ledger.chain import ChainReport, Fold, Verify, check
@@ -555,7 +555,7 @@ def _resumed(
         wanted.discard(noted)
         found = found._replace(lost=True)
     for lost in wanted:
-        raise LedgerError(
+        raise LedgerDamageError(
             f"the ledger of zone {zone!r} ends at record {fold.seq} without record"
             f" {str(lost)[:12]}, which was durable: its end was cut, or an older copy was put back."
             " Put back the newest whole copy; docs/ledger.md says how to go on without one."
@@ -584,13 +584,19 @@ def refold(store: LedgerStore, zone: str, fold: Fold) -> None:
         store: The store.
         zone: The zone's name.
         fold: What was folded before; it is changed in place.
+
+    Raises:
+        LedgerDamageError: A record breaks a rule or cannot be read.
     """
     if fold.place is not None:
         last = next(store.records(zone, fold.seq - 1), None)
         if last is None or last.digest != fold.place.head.digest:
             fold.clear()
-    for record in store.records(zone, fold.seq):
-        fold.take(record)
+    try:
+        for record in store.records(zone, fold.seq):
+            fold.take(record)
+    except LedgerError as error:
+        raise LedgerDamageError(*error.args) from None
 
 
 def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: str) -> OpenedLedger:

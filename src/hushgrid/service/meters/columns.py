@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushgrid._numbers import Bools, Indices, Int8s, Int32s, Ints
-from hushgrid.errors import MeterError
+from hushgrid.errors import MeterDamageError, MeterError
 from hushgrid.service.meters.ports import END, Counts, Interval, Roster, RosterEpoch
 
 ACCEPTED, DUPLICATE, CONFLICTING, LATE, MALFORMED = range(5)  # in the order of Counts
@@ -74,8 +74,8 @@ class Columns(NamedTuple):
     @classmethod
     def unpack(cls, data: bytes) -> Columns:
         """What `pack` made, read-only."""
-        if zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[:8], "little"):
-            raise MeterError("the meter store is damaged; restore it from a copy.")
+        if len(data) < 24 or zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[:8], "little"):
+            raise MeterDamageError("its readings are damaged")
         columns, at = [], 24
         sizes = np.frombuffer(data, "<u4", 4, 8).tolist()
         for size, dtype in zip(sizes, _TYPES, strict=True):
@@ -212,7 +212,7 @@ class OpenInterval:
         roster: The zone's roster.
 
     Attributes:
-        deliveries: How many stored deliveries are included.
+        deliveries: Number of the next delivery.
     """
 
     def __init__(self, opens: int, roster: Roster) -> None:
@@ -267,15 +267,13 @@ class OpenInterval:
         codes[again] = np.where(self._wh[place[~accepted]] == wh[again], DUPLICATE, CONFLICTING)
         np.subtract.at(self._left, house[stored], 1)
 
-    def load(self, data: bytes) -> None:
+    def load(self, columns: Columns) -> None:
         """Include a stored delivery; MeterError where its readings cannot have been accepted."""
-        columns = Columns.unpack(data)
         here = columns.start - columns.start % self._roster.interval == self._opens
         if not here.all() or first_codes(columns, RosterEpoch(self._roster)).any():
             raise not_accepted()
         if self.merge(columns).any():
             raise not_accepted()
-        self.deliveries += 1
 
     def _begin(self, columns: Columns, rows: Indices) -> None:
         """Note how long the readings of houses are, with places for their pieces."""
@@ -358,6 +356,6 @@ def not_accepted() -> MeterError:
     Returns:
         The error, to be raised.
     """
-    return MeterError(
+    return MeterDamageError(
         "the meter store holds readings that cannot have been accepted; restore it from a copy."
     )

@@ -2,26 +2,31 @@
 
 Callers that wait for the disk share a transaction. It locks the zone's row, reads what other
 processes have added to the interval, decides in memory and inserts what is accepted.
+
+Each interval has a count of its deliveries, and a small file next to an SQLite file has the last
+one of each zone: a delivery that was acknowledged and is gone is noticed and logged.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, inspect, select, update
 
 from hushgrid._numbers import Int8s, Int32s, Ints
-from hushgrid.errors import MeterError, MeterRetryError
+from hushgrid.errors import HushgridError, MeterDamageError, MeterError, MeterRetryError
 from hushgrid.files.results import sync_folder
 from hushgrid.service.database import Database
 from hushgrid.service.meters.columns import (
@@ -40,8 +45,11 @@ from hushgrid.service.meters.earlier import convert_rows, import_folder, read_ep
 from hushgrid.service.meters.ports import Counts, Interval, Roster, RosterEpoch
 from hushgrid.service.meters.tables import (
     ADD_DELIVERY,
+    COUNT,
+    COUNTED,
     DELIVERIES,
     DELIVERY,
+    INTERVAL,
     SCHEMA,
     ZONE,
     add_zone,
@@ -49,6 +57,8 @@ from hushgrid.service.meters.tables import (
     file_of,
     find_zone,
 )
+
+log = logging.getLogger("hushgrid.meters")
 
 MOST_OPEN = 1000  # intervals of a zone that are kept in memory
 
@@ -73,6 +83,7 @@ class MeterStore:
     ) -> None:
         self._place, self._mutex, self._disagreed = os.fspath(place), threading.Lock(), disagreed
         self._zones: dict[str, _Zone] = {}
+        self._lost: set[tuple[str, int]] = set()  # intervals whose loss is logged
         self._stack, self._opened, self._shut = ExitStack(), None, False
 
     _opened: Database | None
@@ -114,7 +125,12 @@ class MeterStore:
         roster = Roster.of(zone, meters, interval)
         with self._transaction(write=True) as link:
             add_zone(link, zone, RosterEpoch(roster))
-            _found(link, zone)[1].check_same(roster, zone)
+            key, epoch = _found(link, zone)
+            epoch.check_same(roster, zone)
+            noted = _noted(self.open().path, zone)
+            lost = _noted_and_lost(link, noted, key, epoch)
+        if lost is not None:
+            self._lose(zone, roster, lost)
         self._know(zone, roster)
 
     def reopen(self, zone: str, meters: Sequence[str], interval: int, begins: int = 0) -> None:
@@ -135,6 +151,12 @@ class MeterStore:
                     )
                 _update(link, key, epoch.renewed(roster))
         self._know(zone, roster)
+
+    def _lose(self, zone: str, roster: Roster, opens: int) -> None:
+        """Log once that acknowledged readings of an interval are gone."""
+        if (zone, opens) not in self._lost:
+            self._lost.add((zone, opens))
+            log.error("readings lost", extra={"zone": zone, "t": opens // roster.interval})
 
     def _know(self, zone: str, roster: Roster) -> None:
         with self._mutex:
@@ -189,7 +211,7 @@ class MeterStore:
 
     def _store(self, name: str, zone: _Zone, batches: Sequence[Columns]) -> Int8s:
         """Store batches in one transaction; the code of every reading."""
-        columns = Columns.joined(batches)
+        columns, last = Columns.joined(batches), None
         with self._transaction(write=True) as link:
             key, epoch = _found(link, name, lock=True)
             epoch.check_same(zone.roster, name)  # houses are places in that roster
@@ -197,7 +219,7 @@ class MeterStore:
             codes = first_codes(columns, epoch)
             fine = np.flatnonzero(codes == ACCEPTED)
             for opens, rows in by_interval(columns.start, fine, epoch.roster.interval):
-                interval = _loaded(link, key, zone, opens)
+                interval = _loaded(link, name, key, zone, opens)
                 zone.intervals[opens] = interval
                 codes[rows] = interval.merge(columns.at(rows))
                 accepted = rows[codes[rows] == ACCEPTED]
@@ -205,8 +227,11 @@ class MeterStore:
                     readings = columns.at(accepted).pack()
                     _insert(link, key, opens, interval.deliveries, readings)
                     interval.deliveries += 1
+                    last = (opens, interval.deliveries)
                 if len(zone.intervals) > 2 * MOST_OPEN:
                     zone.forget(epoch.closed_end)
+        if last is not None:
+            _note(self.open().path, name, *last)
         odd = codes == CONFLICTING
         if odd.any():
             self._disagreed(name, columns.house[odd], columns.start[odd])
@@ -225,7 +250,10 @@ class MeterStore:
             key, epoch = self._known(link, zone)
             opens = epoch.roster.interval_at(start, zone)
             if opens >= epoch.floor:
-                return add_up(map(Columns.unpack, _deliveries(link, key, opens)), epoch.roster)
+                parts = dict(_deliveries(link, zone, key, opens))
+                if len(parts) < max(_counted(link, key, opens), *(n + 1 for n in parts), 0):
+                    self._lose(zone, epoch.roster, opens)
+                return add_up(parts.values(), epoch.roster)
         raise MeterError(  # so that its readings are not taken for missing
             f"interval {opens} of zone {zone!r} is purged or of an earlier roster;"
             f" ask for one from {epoch.floor} on."
@@ -269,6 +297,8 @@ class MeterStore:
             many = link.scalar(select(func.count(DELIVERY.c.opens.distinct())).where(old)) or 0
             _update(link, key, epoch)
             link.execute(delete(DELIVERY).where(old))
+            old = (INTERVAL.c.zone == key) & (INTERVAL.c.opens < epoch.floor)
+            link.execute(delete(INTERVAL).where(old))
         if (path := self.open().path) is not None:
             remove_imported(path.parent, zone, epoch.floor)
         return many
@@ -418,19 +448,176 @@ def _intervals(link: Connection, key: int, epoch: RosterEpoch) -> Sequence[int]:
     return link.scalars(query.order_by(opens)).all()
 
 
-def _deliveries(link: Connection, key: int, opens: int, after: int = 0) -> Iterator[bytes]:
-    """The deliveries of an interval from a number on."""
-    yield from link.scalars(DELIVERIES, {"key": key, "opens": opens, "after": after})
+def _deliveries(
+    link: Connection, zone: str, key: int, opens: int, after: int = 0
+) -> Iterator[tuple[int, Columns]]:
+    """The deliveries of an interval from a number on, with their numbers."""
+    for number, readings in link.execute(DELIVERIES, {"key": key, "opens": opens, "after": after}):
+        yield number, _unpacked(zone, opens, number, readings)
+
+
+def _unpacked(zone: str, opens: int, number: int, readings: bytes) -> Columns:
+    try:
+        return Columns.unpack(readings)
+    except MeterDamageError as error:
+        raise MeterDamageError(
+            f"delivery {number} of the interval at {opens} of zone {zone!r} cannot be used:"
+            f" {error}; put back a copy of the meter store, or wait until the interval is left out."
+        ) from None
+
+
+def _counted(link: Connection, key: int, opens: int) -> int:
+    """How many deliveries of an interval were stored; 0 where an earlier version stored them."""
+    return link.scalar(COUNTED, {"key": key, "opens": opens}) or 0
 
 
 def _insert(link: Connection, key: int, opens: int, number: int, readings: bytes) -> None:
     values = {"zone": key, "opens": opens, "number": number, "readings": readings}
     link.execute(ADD_DELIVERY, values)
+    link.execute(COUNT, {"zone": key, "opens": opens, "deliveries": number + 1})
 
 
-def _loaded(link: Connection, key: int, zone: _Zone, opens: int) -> OpenInterval:
+def _loaded(link: Connection, name: str, key: int, zone: _Zone, opens: int) -> OpenInterval:
     """An open interval with what other processes have added."""
-    interval = zone.intervals.get(opens) or OpenInterval(opens, zone.roster)
-    for readings in _deliveries(link, key, opens, interval.deliveries):
-        interval.load(readings)
+    interval = zone.intervals.get(opens)
+    if interval is None:
+        interval = OpenInterval(opens, zone.roster)
+        # past those that are lost: what is sent again takes none of their numbers
+        at = _counted(link, key, opens)
+    else:
+        at = interval.deliveries
+    for number, columns in _deliveries(link, name, key, opens, interval.deliveries):
+        interval.load(columns)
+        at = max(at, number + 1)
+    interval.deliveries = at
     return interval
+
+
+# ---- what was acknowledged and is gone
+
+
+def _note_path(path: Path, zone: str) -> Path:
+    return path.with_name(f"{path.name}.{hashlib.sha256(zone.encode()).hexdigest()[:16]}")
+
+
+def _note(path: Path | None, zone: str, opens: int, deliveries: int) -> None:
+    """Note the last delivery outside an SQLite file: a log that is cut short loses its end.
+
+    Not synced: after a power cut an older note finds less, and is never wrong.
+    """
+    if path is not None:
+        with suppress(OSError):
+            file = os.open(_note_path(path, zone), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, b"%20d %10d\n" % (opens, deliveries), 0)
+            finally:
+                os.close(file)
+
+
+def _noted(path: Path | None, zone: str) -> tuple[int, int] | None:
+    """The interval and the number of the last delivery that was noted."""
+    try:
+        noted = b"" if path is None else _note_path(path, zone).read_bytes()
+        opens, deliveries = map(int, noted.split())
+    except (OSError, ValueError):
+        return None
+    return opens, deliveries
+
+
+def _noted_and_lost(
+    link: Connection, noted: tuple[int, int] | None, key: int, epoch: RosterEpoch
+) -> int | None:
+    """The interval of the last delivery that was noted, where it is gone."""
+    if noted is None:
+        return None
+    opens, deliveries = noted
+    here = (DELIVERY.c.zone == key) & (DELIVERY.c.opens == opens)
+    last = link.scalar(select(func.max(DELIVERY.c.number)).where(here))
+    return (
+        opens if opens >= epoch.floor and (-1 if last is None else last) < deliveries - 1 else None
+    )
+
+
+def damages(place: str, published: Mapping[str, int]) -> dict[str, list[str]]:
+    """Check every delivery of a store, which is left as it is; a service may be using it.
+
+    Args:
+        place: As for `open_meters`.
+        published: Start of the last interval of which each zone has a release [epoch s].
+
+    Returns:
+        By zone what is damaged, and what was acknowledged and is gone.
+
+    Raises:
+        MeterError: The store cannot be read.
+    """
+    path, found = file_of(place), dict[str, list[str]]()
+    # before the readings: what is stored meanwhile is not missed
+    noted = {zone: _noted(path, zone) for zone in stored_rosters(place)}
+    reading = Database(path or place, SCHEMA, create=False, read_only=True, still=True)
+    with reading, reading.read() as link:
+        counts = inspect(link).has_table(INTERVAL.name)
+        for zone in sorted({*noted, *published}):
+            there = find_zone(link, zone)
+            if there is None:
+                found[zone] = ["the zone is gone, with all its readings"]
+                continue
+            key, epoch = there
+            rows = select(INTERVAL.c.opens, INTERVAL.c.deliveries).where(INTERVAL.c.zone == key)
+            wanted = {one.opens: one.deliveries for one in link.execute(rows)} if counts else {}
+            found[zone] = list(_zone_damages(link, key, epoch, wanted))
+            if epoch.closed_end <= published.get(zone, -2):
+                found[zone].append("the store is older than the ledger")
+            if (lost := _noted_and_lost(link, noted.get(zone), key, epoch)) is not None:
+                found[zone].append(f"the last delivery, of the interval at {lost}, is gone")
+    return found
+
+
+def back_up(place: str, target: Path) -> Path:
+    """Copy a store's file as it is now; its writers need not stop. It is as secret as the readings.
+
+    Args:
+        place: As for `open_meters`.
+        target: The copy; it must not exist.
+
+    Returns:
+        The copy.
+
+    Raises:
+        MeterError: The store is no file, or damaged, or the copy cannot be written.
+    """
+    path = file_of(place)
+    if path is None:
+        raise MeterError("the meter store is on a database server; copy it with pg_dump.")
+    with Database(path, SCHEMA, create=False, read_only=True) as source:
+        source.copy_to(target)
+    for zone, problems in damages(str(target), {}).items():
+        for problem in problems:
+            target.unlink()
+            raise MeterDamageError(
+                f"the readings were not copied: {problem} in zone {zone!r}; run hushgrid doctor."
+            )
+    return target
+
+
+def _zone_damages(
+    link: Connection, key: int, epoch: RosterEpoch, wanted: dict[int, int]
+) -> Iterator[str]:
+    query = select(DELIVERY.c.opens, DELIVERY.c.number, DELIVERY.c.readings)
+    query = query.where(DELIVERY.c.zone == key, DELIVERY.c.opens >= epoch.floor)
+    there, interval = dict[int, list[int]](), OpenInterval(-1, epoch.roster)
+    for opens, number, readings in link.execute(
+        query.order_by(DELIVERY.c.opens, DELIVERY.c.number)
+    ):
+        if opens not in there:
+            there[opens], interval = [], OpenInterval(opens, epoch.roster)
+        there[opens].append(number)
+        try:
+            interval.load(Columns.unpack(readings))
+        except HushgridError:
+            yield f"delivery {number} of the interval at {opens} is damaged"
+    for opens in sorted({*there, *wanted}):
+        numbers = there.get(opens, [])
+        lost = max(wanted.get(opens, 0), *(n + 1 for n in numbers), 0) - len(numbers)
+        if opens >= epoch.floor and lost:
+            yield f"{lost} of the deliveries of the interval at {opens} are gone"

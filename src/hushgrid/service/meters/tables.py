@@ -1,6 +1,7 @@
 """The tables of a meter store, and the file of one that is not in PostgreSQL.
 
-A row of `hushgrid_meter_delivery` holds accepted readings of one zone and interval as columns.
+A row of `hushgrid_meter_delivery` holds accepted readings of one zone and interval as columns; one
+of `hushgrid_meter_interval` counts the deliveries of an interval, so that a lost one is noticed.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ DELIVERY = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... in an interval
     Column("readings", LargeBinary, nullable=False),  # Columns.pack
 )
+INTERVAL = Table(  # stores of earlier versions get it when they are opened
+    "hushgrid_meter_interval",
+    _TABLES,
+    Column("zone", Integer, primary_key=True, autoincrement=False),
+    Column("opens", BigInteger, primary_key=True, autoincrement=False),
+    Column("deliveries", Integer, nullable=False),
+)
 
 
 @event.listens_for(DELIVERY, "after_create")
@@ -60,19 +68,26 @@ def _store_uncompressed(_: Table, link: Connection, **__: object) -> None:
 SCHEMA = Schema(
     "meter store",
     MeterError,
-    {"sqlite": (ZONE, DELIVERY), "postgresql": (ZONE, DELIVERY)},
+    dict.fromkeys(("sqlite", "postgresql"), (ZONE, DELIVERY, INTERVAL)),
     retry=MeterRetryError,
 )
 FIND_ZONE = select(ZONE).where(ZONE.c.zone == bindparam("zone"))
 LOCK_ZONE = FIND_ZONE.with_for_update()
 DELIVERIES = (
-    select(DELIVERY.c.readings)
+    select(DELIVERY.c.number, DELIVERY.c.readings)
     .where(DELIVERY.c.zone == bindparam("key"), DELIVERY.c.opens == bindparam("opens"))
     .where(DELIVERY.c.number >= bindparam("after"))
     .order_by(DELIVERY.c.number)
 )
 ADD_DELIVERY = insert(DELIVERY)
-# both databases know this, SQLAlchemy has a word for it in each dialect only
+COUNTED = select(INTERVAL.c.deliveries).where(
+    INTERVAL.c.zone == bindparam("key"), INTERVAL.c.opens == bindparam("opens")
+)
+# both databases know these, SQLAlchemy has a word for them in each dialect only
+COUNT = text(
+    "INSERT INTO hushgrid_meter_interval VALUES (:zone, :opens, :deliveries)"
+    " ON CONFLICT (zone, opens) DO UPDATE SET deliveries = excluded.deliveries"
+)
 _NEW_ZONE = text(
     "INSERT INTO hushgrid_meter_zone (zone, houses, interval_s, roster, closed_end, floor_s)"
     " VALUES (:zone, :houses, :interval_s, :roster, :closed_end, :floor_s)"

@@ -1,0 +1,225 @@
+"""Readings and records that were acknowledged and are damaged or gone: noticed, named, and no
+reason for the other zones to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hushgrid.errors import LedgerError, MeterError
+from hushgrid.files.deployment import Deployment
+from hushgrid.service.doctor import Finding, examine
+from hushgrid.service.ledger.writer import back_up
+from hushgrid.service.meters import open_meters
+from hushgrid.service.meters.store import back_up as copy_readings
+from tests.service.faults import FIRST, QUARTER, World, service, zone
+
+
+def wrong(made: Deployment) -> list[Finding]:
+    return [one for one in examine(made) if one.problem is not None]
+
+
+def lost(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
+    """Zone and step of every loss in the log."""
+    found = [one for one in caplog.records if one.msg == "readings lost"]
+    return [(vars(one)["zone"], vars(one)["t"]) for one in found]
+
+
+def run_sql(path: str, *statements: str) -> None:
+    with sqlite3.connect(path) as link:
+        for one in statements:
+            assert link.execute(one).rowcount, one
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> World:
+    """A service of two zones that was stopped with readings of an open interval."""
+
+    def story(world: World) -> Iterator[None]:
+        yield from world.whole(2)
+        assert world.send(houses=(0, 1)) == 200
+        assert world.send(houses=(2,)) == 200
+        shutil.copytree(tmp_path, tmp_path / "left")
+
+    world = World(service(tmp_path, zone("elm"), zone("oak")))
+    world.play(story)
+    return world
+
+
+def test_nothing_is_found_where_nothing_is_wrong(played: World) -> None:
+    assert not wrong(played.made)
+    checked = {one.what for one in examine(played.made)}
+    for what in ("key", "ledger of zone elm", "readings of zone oak", "clients"):
+        assert what in checked
+
+
+OF_ELM = "zone = (SELECT key FROM hushgrid_meter_zone WHERE zone = 'elm')"
+LAST = f"{OF_ELM} AND opens = {(FIRST + 2) * QUARTER}"
+
+
+@pytest.mark.parametrize("which", ["AND number = 0", "AND number = 1", ""])
+def test_deliveries_that_were_deleted_are_named(
+    played: World, caplog: pytest.LogCaptureFixture, which: str
+) -> None:
+    run_sql(played.made.meters, f"DELETE FROM hushgrid_meter_delivery WHERE {LAST} {which}")
+    found = wrong(played.made)
+    assert {one.what for one in found} == {"readings of zone elm"}
+    assert str((FIRST + 2) * QUARTER) in str(found[0].problem)
+
+    def story(world: World) -> Iterator[None]:
+        assert world.send() == 200  # what is sent again is stored
+        world.ahead()
+        yield
+
+    again = World(played.made, played.t)
+    again.play(story)
+    assert ("elm", FIRST + 2) in lost(caplog)
+    assert "oak" not in dict(lost(caplog))
+    assert again.releases()[FIRST + 2].source == "readings"
+    assert again.missing["elm", FIRST + 2] == 0
+
+
+def test_a_log_that_lost_acknowledged_readings_is_named(
+    played: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = tmp_path / "left"
+    for name in ("ledger.db-shm", "meters-shm"):
+        (left / name).unlink(missing_ok=True)
+    log = left / "meters-wal"
+    log.write_bytes(log.read_bytes()[:-100])
+    made = service(left, *played.made.zones)
+    assert {one.what for one in wrong(made)} == {"readings of zone oak"}
+    World(made, played.t).play(lambda _: iter([None]))
+    assert lost(caplog) == [("oak", FIRST + 2)]
+
+
+def test_a_meter_store_that_is_gone_is_named(played: World) -> None:
+    Path(played.made.meters).unlink()
+    assert [one.what for one in wrong(played.made)] == ["meter store"]
+
+
+def test_a_meter_store_older_than_the_ledger_is_named(played: World, tmp_path: Path) -> None:
+    run_sql(
+        played.made.meters,
+        f"UPDATE hushgrid_meter_zone SET closed_end = {FIRST * QUARTER} WHERE zone = 'elm'",
+    )
+    (found,) = wrong(played.made)
+    assert found.what == "readings of zone elm"
+    assert "older than the ledger" in str(found.problem)
+
+
+@pytest.mark.parametrize(
+    "blob", ["zeroblob(8)", "x''", "substr(readings, 1, length(readings) - 1)"]
+)
+def test_damaged_readings_are_named_and_stop_no_other_zone(played: World, blob: str) -> None:
+    run_sql(
+        played.made.meters,
+        f"UPDATE hushgrid_meter_delivery SET readings = {blob} WHERE {LAST} AND number = 0",
+    )
+    (found,) = wrong(played.made)
+    assert found.what == "readings of zone elm"
+    assert "delivery 0 of the interval" in str(found.problem)
+    with open_meters(played.made.meters) as meters:
+        for one in played.made.zones:
+            meters.open_zone(one.id, one.meters, one.seconds)
+        with pytest.raises(MeterError, match=f"at {(FIRST + 2) * QUARTER} of zone 'elm'"):
+            meters.get("elm", (FIRST + 2) * QUARTER)
+        assert meters.get("oak", (FIRST + 2) * QUARTER).missing == 1
+
+    def story(world: World) -> Iterator[None]:
+        assert world.send() == 503
+        world.ahead()
+        yield
+        yield
+
+    again = World(played.made, played.t)
+    again.play(story)
+    assert list(again.releases("oak")) == [FIRST, FIRST + 1, FIRST + 2]
+    assert list(again.releases("elm")) == [FIRST, FIRST + 1]
+
+
+def flip(made: Deployment, zone: str, what: str) -> None:
+    with sqlite3.connect(made.ledger) as link:
+        link.execute("DROP TRIGGER IF EXISTS records_stay")
+        assert link.execute(
+            f"UPDATE records SET {what} WHERE zone = ? AND seq = 4", [zone]
+        ).rowcount
+
+
+FLIPS = {
+    "signature": "signature = replace(signature, 'a', 'b')",
+    "body": "body = replace(body, '0', '1')",
+    "no JSON": "body = '{'",
+}
+
+
+@pytest.mark.parametrize("what", FLIPS)
+def test_a_damaged_ledger_of_a_zone_stops_no_other(played: World, what: str) -> None:
+    flip(played.made, "elm", FLIPS[what])
+    (found,) = wrong(played.made)
+    assert found.what == "ledger of zone elm"
+    assert "record 4" in str(found.problem)
+
+    def story(world: World) -> Iterator[None]:
+        world.ahead()
+        yield
+        yield
+        assert world.get("/readyz").status_code == 503
+
+    again = World(played.made, played.t)
+    again.play(story)
+    assert list(again.releases("oak")) == [FIRST, FIRST + 1, FIRST + 2]
+
+
+def test_a_service_without_a_whole_zone_does_not_start(played: World) -> None:
+    for name in ("elm", "oak"):
+        flip(played.made, name, FLIPS["body"])
+    with pytest.raises(LedgerError):
+        World(played.made, played.t).play(lambda _: iter(()))
+
+
+def test_a_copy_of_the_readings_is_whole_and_secret(played: World, tmp_path: Path) -> None:
+    back_up(Path(played.made.ledger), tmp_path / "copy")
+    copy = copy_readings(played.made.meters, tmp_path / "copy.meters")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with open_meters(str(copy)) as meters:
+        for one in played.made.zones:
+            meters.open_zone(one.id, one.meters, one.seconds)
+            assert meters.get(one.id, (FIRST + 2) * QUARTER).missing == 1
+    run_sql(played.made.meters, f"UPDATE hushgrid_meter_delivery SET readings = x'' WHERE {LAST}")
+    with pytest.raises(MeterError, match="not copied"):
+        copy_readings(played.made.meters, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_stores_that_are_no_database_are_named(played: World) -> None:
+    for url in (played.made.client_store, played.made.meters):
+        Path(url).write_bytes(b"nothing of the kind " * 500)
+    Path(played.made.key).chmod(0o644)
+    assert {one.what for one in wrong(played.made)} == {"key", "clients", "meter store"}
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hushgrid.cli import main
+
+    def run(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as left:
+            main(list(words))
+        return int(left.value.code or 0), capsys.readouterr().out
+
+    assert run("init", str(tmp_path))[0] == 0
+    file = str(tmp_path / "service.toml")
+    status, text = run("doctor", file)
+    assert (status, "WRONG" in text) == (0, False)
+    (tmp_path / "hushgrid.key").chmod(0o644)
+    status, text = run("doctor", file, "--json", "-")
+    assert status == 1
+    values = json.loads(text)
+    assert not values["ok"]
+    assert "chmod 600" in values["findings"][0]["problem"]
