@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid import OccupancyModel, Policy
+from hushgrid import OccupancyModel, Policy, Window
 from hushgrid.errors import LedgerError
 from hushgrid.files.deployment import Deployment, Promise, ZoneService
 from hushgrid.files.interval_plan import in_epoch
@@ -267,3 +267,42 @@ def test_a_zone_that_lags_behind_does_not_fade_what_a_house_brought() -> None:
     stated = takes_along(one, faded, "h", own)
     assert stated["last"] == (FIRST + 2) * HOUR
     assert stated["leakage"] < 0.4
+
+
+def test_what_a_house_brought_is_said_of_those_it_moved_with_after_it_left() -> None:
+    """h came with 1.6, moved with p for one release, and left: the record stated 0.42."""
+    lock = np.array(
+        [
+            [0.94, 0.01, 0.01, 0.04],
+            [0.3, 0.2, 0.2, 0.3],
+            [0.3, 0.2, 0.2, 0.3],
+            [0.04, 0.01, 0.01, 0.94],
+        ]
+    )
+    both = OccupancyModel.blocked([[0, 1]], [[0.49, 0.01, 0.01, 0.49]], [[lock]])
+    together = zone_of(both, FIRST * HOUR, 0.02, 1, None)
+    stay = np.array([[0.95, 0.05], [0.05, 0.95]])
+    alone = OccupancyModel.factored([[0.5, 0.5]], [[stay]])
+    street = Street(2)
+    street.move("in", 1.6, last=FIRST * HOUR)
+    street.begin(together)
+    street.publish(together, [1])
+    gone = replace(street.standing.transfers[0], direction="out", seq=street.standing.head.seq + 1)
+    street.standing = replace(street.standing, transfers=(*street.standing.transfers, gone))
+    after = zone_of(alone, (FIRST + 1) * HOUR, 0.02, 4, 1.0)
+    found = border(after, street.standing)
+    assert found is not None
+    assert found.leakage > 1.4, "p moved with h, so what was published about h is said of p"
+
+
+def test_a_house_takes_along_what_the_window_of_its_new_zone_reaches(tmp_path: Path) -> None:
+    """Four epochs of two steps, then a zone whose window is longer than any horizon."""
+    for k in range(4):
+        elm = street("elm", ("h", "i"), BEGINS + 2 * k * QUARTER, 0.1, None)
+        run(tmp_path, elm, 2)
+    at = BEGINS + 8 * QUARTER
+    oak = street("oak", ("j", "k"), at, 0.1, None)
+    oak = replace(oak, policy=replace(oak.policy, schedule=Window(40)))
+    places = {"ledger": str(tmp_path / "ledger.db"), "meters": str(tmp_path / "meters")}
+    made = Deployment((elm, oak), mode="simulation", key=tmp_path / "key", **places)
+    assert move(made, "h", "elm", "oak", at).epsilon == pytest.approx(8 * 0.4)

@@ -361,3 +361,27 @@ def test_rules_that_book_more_than_their_shares(
     assert sum(one.look > 0 for one in every) >= 2, "and some publish anew"
     ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
     assert judged(found, made) == []
+
+
+def test_an_epoch_of_longer_steps_in_between_hides_nothing(tmp_path: Path) -> None:
+    """Six steps in a row of three lengths: those before the middle epoch counted no more."""
+    shown, hour = Shown(), 3600
+    begins = [BEGINS, BEGINS + 8 * hour, BEGINS + 16 * hour]
+    first = following(Policy(0.4, horizon=8), hour, begins[0])
+    middle = following(windowed(1.0, 6), 4 * hour, begins[1])
+    last = following(windowed(1.0, 6), hour, begins[2])
+    with curator(tmp_path, first, shown) as it:
+        restless(it, 8)
+    with curator(tmp_path, middle, shown, now=begins[1], new_epoch=True) as it:
+        for _ in range(2):
+            it.run(it.next_due())  # without readings
+    with curator(tmp_path, last, shown, now=begins[2], new_epoch=True) as it:
+        restless(it, 8)
+        every = it.releases
+    lost = [max(one.epsilon, one.epsilon_any) * (one.source == "readings") for one in every]
+    ends = [i + 6 for i in range(len(every) - 5) if every[i + 5].start >= begins[2]]
+    own = [sum(lost[end - 6 : end]) for end in ends if lost[end - 1]]
+    assert own
+    assert max(own) <= 1 + 1e-9
+    ((found,), _) = load_ledger(str(tmp_path / "ledger.db"), zone=None, key=None, heads=())
+    assert judged(found, last) == []

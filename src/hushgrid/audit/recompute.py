@@ -647,7 +647,7 @@ def losses_before(evidence: Evidence, epoch: RecordedEpoch, steps: int) -> tuple
         return ()
     lost = [Spent() for _ in range(steps - 1)]
     moves = [one for one in epoch.came if not _just_came(epoch, one)]
-    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(epoch, moves)]:
+    for ago, epsilon in [*_earlier(evidence, epoch), *_moves(evidence, epoch, moves)]:
         if ago < steps:
             lost[-ago] = lost[-ago].add(epsilon)
     return tuple(each.total for each in lost)
@@ -661,21 +661,25 @@ def _just_came(epoch: RecordedEpoch, house: ArrivedHouse) -> bool:
 def _earlier(evidence: Evidence, epoch: RecordedEpoch) -> Iterator[tuple[int, float]]:
     """(steps before an epoch, loss) of all releases before it.
 
-    Steps are counted in the longer of the two step lengths, so every release that a window of
-    either length touches counts; the loss is that of any house for any consumption.
+    Steps are counted in the longest step length since, so every release that a window of any of
+    these lengths touches counts; the loss is that of any house for any consumption.
     """
     if epoch.seconds is None or not epoch.entries:
         return
-    begins = epoch.first * epoch.seconds
-    for other in evidence.epochs[: evidence.epochs.index(epoch)]:
+    begins, longest = epoch.first * epoch.seconds, epoch.seconds
+    for other in reversed(evidence.epochs[: evidence.epochs.index(epoch)]):
+        if other.seconds is None:
+            continue
+        longest = max(longest, other.seconds)
         for entry in other.entries:
-            if entry.source == "readings" and entry.start is not None and other.seconds is not None:
+            if entry.source == "readings" and entry.start is not None:
                 gap = max(begins - entry.start - other.seconds, 0)
-                ago = gap // max(other.seconds, epoch.seconds) + 1
-                yield ago, max(entry.epsilon, entry.epsilon_any)
+                yield gap // longest + 1, max(entry.epsilon, entry.epsilon_any)
 
 
-def _moves(epoch: RecordedEpoch, came: Sequence[ArrivedHouse]) -> Iterator[tuple[int, float]]:
+def _moves(
+    evidence: Evidence, epoch: RecordedEpoch, came: Sequence[ArrivedHouse]
+) -> Iterator[tuple[int, float]]:
     """(steps before an epoch, loss) of houses that moved in, as if one house had brought the most.
 
     All of it may have been lost at the last step before the first release after the house moved in.
@@ -684,13 +688,19 @@ def _moves(epoch: RecordedEpoch, came: Sequence[ArrivedHouse]) -> Iterator[tuple
     if epoch.seconds is None or not epoch.entries:
         return
     lost: dict[int, float] = {}
+    until = evidence.epochs[: evidence.epochs.index(epoch) + 1]
     for one in came:
+        since = [each.seconds for each in until if _published_since(each, one.start)]
         gap = max(epoch.first * epoch.seconds - one.start, 0)
-        ago = gap // max(one.seconds, epoch.seconds) + 1
+        ago = gap // max([one.seconds, epoch.seconds, *filter(None, since)]) + 1
         if _just_came(epoch, one):
             ago = 2 - epoch.entries[0].step
         lost[ago] = max(lost.get(ago, 0.0), one.epsilon)
     yield from largest_so_far(lost).items()
+
+
+def _published_since(epoch: RecordedEpoch, start: int) -> bool:
+    return any(entry.start is not None and entry.start >= start for entry in epoch.entries[-1:])
 
 
 def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
@@ -712,7 +722,7 @@ def windows(evidence: Evidence, digests: Mapping[str, Terms]) -> list[Check]:
         if terms is None or not terms.policy.schedule.adaptive:
             continue
         w, promised = terms.policy.schedule.shared_by, terms.policy.epsilon
-        earlier = [*_earlier(evidence, epoch), *_moves(epoch, epoch.came)]
+        earlier = [*_earlier(evidence, epoch), *_moves(evidence, epoch, epoch.came)]
         earlier = [one for one in earlier if one[0] < w]
         inside: deque[RecordedRelease] = deque()
         running = Fraction()

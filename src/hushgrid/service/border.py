@@ -727,9 +727,12 @@ def _inflow(
     if then > 1:
         came += now * (then - 1) * fading.left(_forward(service) * now)
     moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
-    here = [one for one in {one.house: one for one in moves}.values() if one.direction == "in"]
+    if then == 1:  # else what a house brought is said of those that stay, too
+        moves = list({one.house: one for one in moves}.values())
+    here = [one for one in moves if one.direction == "in"]
     shares = [(one.leakage * now, fading.share(_came(standing, one, to))) for one in here]
-    return fading.left(came) + max((_through(*one) for one in shares), default=0.0)
+    brought = [_through(*one) for one in shares]
+    return fading.left(came) + (max(brought, default=0.0) if then == 1 else math.fsum(brought))
 
 
 def _came(standing: LedgerState, came: TransferRecord, to: int) -> int:

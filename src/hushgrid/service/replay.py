@@ -208,8 +208,8 @@ def initial_state(service: ZoneService, standing: LedgerState) -> State:
 def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
     """What the last `steps` - 1 steps before the present epoch lost, latest last.
 
-    Counted by the epoch's own steps and by those published under, whichever reaches back further,
-    and with the loss of any house whatever it consumes. A house that came in before the epoch's
+    Counted by the longest steps of the epochs since, which reach back furthest, and with the loss
+    of any house whatever it consumes. A house that came in before the epoch's
     first release may have lost all it had spent at the last step before the release that follows
     its record; where that is a release of the present epoch, `brought_now` has it.
 
@@ -230,21 +230,25 @@ def lost_before(standing: LedgerState, steps: int) -> tuple[float, ...]:
             continue
         if begins - one.start > 2 * furthest:  # older than any window reaches, whatever its length
             break
-        seconds = standing.epoch_of(one).seconds
-        gap = begins - (one.start + seconds)
-        ago = max(gap // max(seconds, epoch.seconds), 0) + 1
+        gap = begins - (one.start + standing.epoch_of(one).seconds)
+        ago = max(gap // _longest_since(standing, one), 0) + 1
         if ago < steps:
             lost[-ago] = lost[-ago].add(max(one.epsilon, one.epsilon_any))
     moves: dict[int, float] = {}
     for epsilon, after in _brought(standing):
         if after is not None and after.seq < epoch.seq:
-            longest = max(standing.epoch_of(after).seconds, epoch.seconds)
-            ago = max(begins - after.start, 0) // longest + 1
+            ago = max(begins - after.start, 0) // _longest_since(standing, after) + 1
             moves[ago] = max(moves.get(ago, 0.0), epsilon)
     for ago, epsilon in largest_so_far(moves).items():
         if ago < steps:
             lost[-ago] = lost[-ago].add(epsilon)
     return tuple(each.total for each in lost)
+
+
+def _longest_since(standing: LedgerState, one: ReleaseRecord) -> int:
+    """The longest steps [s] of a release's epoch and of all later ones."""
+    seq = standing.epoch_of(one).seq
+    return max(epoch.seconds for epoch in standing.epochs if epoch.seq >= seq)
 
 
 def brought_now(standing: LedgerState) -> float:

@@ -316,7 +316,8 @@ def move(deployment: Deployment, meter: str, source: str, target: str, now: floa
             look_for_loss(deployment, leaves, old, now)
             old.settle()
             out = _left(old.standing, name, target)
-            span = comes.policy.horizon * comes.seconds
+            steps = max(comes.policy.horizon, comes.policy.schedule.shared_by)
+            span = steps * comes.seconds
             if out is None:  # refused before the other zone's ledger is created
                 _leaving(leaves, old, meter, name, target, span, now)
             with Ledger.open(
