@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,6 +85,7 @@ def price(zone: ZoneService, release: ReleaseRecord) -> dict[str, Any]:
     }
 
 
+@lru_cache(1 << 14)  # pages of prices name each border of intervals twice
 def utc(seconds: int) -> str:
     """RFC 3339 of an epoch second.
 

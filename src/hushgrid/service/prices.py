@@ -16,7 +16,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from hushgrid.belief.rate_interval import LEVEL, noise_interval, posterior_interval, rate_range
@@ -180,7 +181,10 @@ def series(
             one.source,
             ranges.get(one.t),
         )
-        for one in latest_by_interval(releases)
+        for one in islice(
+            (one for one in latest_by_interval(releases) if since <= one.applies_start < until),
+            span.limit + 1,
+        )
     ] + [
         PriceEntry(g.start, g.start + seconds, g.rate, True, "forecast", g.within) for g in guesses
     ]
@@ -575,8 +579,8 @@ def _notify(watchers: Iterable[ReleaseWatcher], zone: ZoneService, release: Rele
 # ---- bodies
 
 FORM = 2  # incremented when a shape changes, so that no proxy serves an old one
-HELD = 200  # bodies of a zone kept for other ranges than the usual one
-LARGE = 100_000  # [bytes] a larger body is not cached, unless its range is the usual one
+HELD, HELD_SIZE = 200, 16 << 20  # bodies of a zone and their bytes that are cached
+LARGE = 2 << 20  # [bytes] a larger body is not cached, unless its range is the usual one
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
@@ -651,16 +655,17 @@ class Pages:
 
     def page(self, path: str, zone: str, span: PriceRange = USUAL) -> Page | None:
         """A page of the newest release; None before the first. It may have to be computed."""
-        page = self.ready(path, zone, span)
-        while page is None:
-            newest = self._history.newest(zone)
-            if newest is None:
-                return None
-            made = self._made(self.feeds[path], self._history.zones[zone], newest, span)
-            if self._history.newest(zone) is newest:  # else it was overtaken: a tag has one body
-                page = made
+        page = None
+        for _ in range(2):
+            newest, ready = self._history.newest(zone), self.ready(path, zone, span)
+            if newest is None or ready is not None:
+                return ready
+            page = self._made(self.feeds[path], self._history.zones[zone], newest, span)
+            if self._history.newest(zone) is newest:
                 self._keep(zone, newest.head, (path, span), page)
-        return page
+                return page
+        # overtaken twice: releases come faster than bodies; the forecast may be a later one's
+        return page and replace(page, etag=f'"{hashlib.sha256(page.body).hexdigest()[:40]}"')
 
     def _made(self, feed: Feed, zone: ZoneService, newest: ReleaseRecord, span: PriceRange) -> Page:
         due = newest.start + 2 * zone.seconds + zone.grace
@@ -674,6 +679,8 @@ class Pages:
             return json.dumps(price(zone, newest), separators=(",", ":")).encode()
         since, until = bounds(newest, span)
         releases = self._history.between(zone.id, since, until)
+        while releases and releases[-1].start > newest.start:  # published since
+            releases.pop()
         known = NOTHING
         if until > newest.applies_start or feed.ranges:
             known = self._forecasters[zone.id].after(self._history.last(zone.id, KEPT))
@@ -688,6 +695,11 @@ class Pages:
             if known != head:
                 pages = OrderedDict()
             pages[key] = page
-            while len(pages) > HELD:
-                pages.popitem(last=False)
+            others = [(other, len(one.body)) for other, one in pages.items() if other[1] != USUAL]
+            size = sum(length for _, length in others)
+            for other, length in others:  # the oldest first
+                if len(pages) <= HELD and size <= HELD_SIZE:
+                    break
+                del pages[other]
+                size -= length
             self._kept[zone] = (head, pages)

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import json
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from hushgrid.files.deployment import ZoneService
+from hushgrid.service import prices
 from hushgrid.service.access.clients import KINDS
+from hushgrid.service.http import prices as feeds_module
 from hushgrid.service.http import readings
+from hushgrid.service.http.common import Heavy
+from hushgrid.service.http.prices import feeds
+from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr import webhooks
+from hushgrid.service.prices import USUAL, Feed, History, Pages, PriceRange
 from tests.service.brokers import until
 from tests.service.openadr.hooks import hooks
-from tests.service.openadr.setup import report, subscription, ven, world
+from tests.service.openadr.setup import (
+    FIRST,
+    SECONDS,
+    ZONES,
+    World,
+    release,
+    report,
+    subscription,
+    ven,
+    world,
+)
 from tests.service.openadr.test_webhooks import NOTE, Sending, callback, names
 
 
@@ -172,3 +194,141 @@ def test_slow_bodies_of_one_client_leave_threads_to_another(
         other = {"Content-Type": media} | it.auth("other")
         sent = httpx.post(f"{it.root}/v1/readings", content=body, headers=other, timeout=15)
         assert sent.status_code == (400 if "parquet" in media else 200)
+
+
+# ---- heavy requests
+
+
+class Held:
+    """Work that does not end until it is let go."""
+
+    def __init__(self) -> None:
+        self.go, self.begun = threading.Event(), 0
+
+    def wait(self) -> None:
+        self.begun += 1
+        self.go.wait(60)
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    made = Held()
+    yield made
+    made.go.set()
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/prices?zone=elm-street&limit=", "/openadr3/3.1.0/reports?n="]
+)
+def test_heavy_requests_are_shed_and_delay_no_reading_and_no_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: Held, path: str
+) -> None:
+    body, find = Pages._body, kept.VtnStore.find
+
+    def slow_body(self: Pages, feed: Feed, *rest: Any) -> bytes:
+        if rest[-1] != USUAL:
+            held.wait()
+        return body(self, feed, *rest)
+
+    def slow_find(store: kept.VtnStore, kind: kept.Kind, **more: Any) -> Any:
+        if kind == "REPORT":
+            held.wait()
+        return find(store, kind, **more)
+
+    async def crowd(it: World) -> None:
+        head, limits = it.auth("ven-1"), httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=it.root, limits=limits, timeout=60) as http:
+            many = [
+                asyncio.create_task(http.get(path + str(n), headers=head)) for n in range(1, 81)
+            ]
+            done, _ = await asyncio.wait(many, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            assert {one.result().status_code for one in done} == {503}
+            assert all("retry-after" in one.result().headers for one in done)
+            it.history.publish(ZONES[0], release("elm-street", FIRST, head="ef" * 32))
+            meters = it.auth("meters") | {"Content-Type": "application/x-ndjson"}
+            sent = await http.post("/v1/readings", content=b"\n", headers=meters)
+            assert sent.status_code == 200
+            for feed in ("/v1/price", "/v1/prices"):
+                assert (await http.get(f"{feed}?zone=elm-street")).status_code == 200
+            assert held.begun <= 2
+            held.go.set()
+            statuses = [one.status_code for one in await asyncio.gather(*many)]
+            assert set(statuses) == {200, 503}
+
+    with world(tmp_path) as it:
+        it.vtn.app.heavy = Heavy(2)
+        monkeypatch.setattr(Pages, "_body", slow_body)
+        monkeypatch.setattr(kept.VtnStore, "find", slow_find)
+        asyncio.run(crowd(it))
+
+
+def test_a_query_ends_where_releases_come_faster_than_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history, body, t = History(ZONES), Pages._body, itertools.count(FIRST)
+
+    def publish() -> None:
+        number = next(t)
+        history.publish(ZONES[0], release("elm-street", number, head=f"{number:064x}"))
+
+    def overtaken(self: Pages, *rest: Any) -> bytes:
+        made = body(self, *rest)
+        publish()
+        assert next(tries) < 10, "it never ends"
+        return made
+
+    publish()
+    tries, pages = itertools.count(), Pages(history, feeds())
+    monkeypatch.setattr(Pages, "_body", overtaken)
+    first, second = (pages.page("/v1/prices", "elm-street") for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first.etag != second.etag
+    found = json.loads(first.body)
+    assert int(found["head"], 16) == FIRST + 1
+    assert len(found["published"]) == 2, "none that is later than its head"
+
+
+def test_long_ranges_are_made_once_and_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(ZONES)
+    history.fill("elm-street", [release("elm-street", t) for t in range(FIRST - 3000, FIRST)])
+    pages, since = Pages(history, feeds()), (FIRST - 3000) * SECONDS
+    span = PriceRange(since, None, 10_000)
+    large = pages.page("/v1/prices", "elm-street", span)
+    assert large is not None
+    assert len(large.body) > 200_000
+    assert pages.page("/v1/prices", "elm-street", span) is large
+    monkeypatch.setattr(prices, "HELD_SIZE", 3 * len(large.body))
+    usual = pages.page("/v1/prices", "elm-street")
+    for n in range(5):
+        pages.page("/v1/prices", "elm-street", PriceRange(since + n, None, 10_000))
+    sizes = [len(one.body) for one in pages._kept["elm-street"][1].values() if one is not usual]
+    assert sum(sizes) <= 3 * len(large.body)
+    assert pages.ready("/v1/prices", "elm-street") is usual, "others do not push it out"
+
+
+def test_events_are_encoded_once_for_all_that_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    encode = feeds_module.event
+
+    def counted(zone: ZoneService, one: ReleaseRecord) -> Any:
+        made.append(one.t)
+        return encode(zone, one)
+
+    monkeypatch.setattr(feeds_module, "event", counted)
+    with world(tmp_path, fill=100) as it:
+        head = {"Last-Event-ID": str(FIRST - 100)}
+        for _ in range(3):
+            with httpx.stream(
+                "GET", f"{it.root}/v1/stream?zone=elm-street", headers=head
+            ) as answer:
+                text = ""
+                for piece in answer.iter_text():
+                    text += piece
+                    if f"id: {FIRST - 1}\n" in text:
+                        break
+            ids = [int(line[4:]) for line in text.splitlines() if line.startswith("id: ")]
+            assert ids == list(range(FIRST - 99, FIRST))
+    assert sorted(made) == list(range(FIRST - 99, FIRST))

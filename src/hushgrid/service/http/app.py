@@ -31,7 +31,7 @@ from hushgrid.service.access.tokens import Access, Sessions
 from hushgrid.service.clock import Clock, SystemClock
 from hushgrid.service.curator import IN_DOUBT, UNTIL_RESUMED
 from hushgrid.service.http import models, readings
-from hushgrid.service.http.common import ERRORS, Metrics, ZoneStates, conditional, html_page
+from hushgrid.service.http.common import ERRORS, Heavy, Metrics, ZoneStates, conditional, html_page
 from hushgrid.service.http.middleware import (
     BY_SESSION,
     FORM,
@@ -181,8 +181,9 @@ def make_app(
     )
     app.state.sessions = Sessions(access, lifetime=http.token_lifetime)
     app.state.batcher = add_readings(app.router, ingest, metrics)
-    add_feeds(app.router, pages, clock)
-    app.state.streams = add_stream(app.router, history, http.connections * 3 // 4)
+    heavy = Heavy()
+    add_feeds(app.router, pages, clock, heavy)
+    app.state.streams = add_stream(app.router, history, http.connections * 3 // 4, heavy)
     add_promises(app.router, history.zones, mode)
     add_token(app.router, access)
     add_session(app.router, app.state.sessions, tls)

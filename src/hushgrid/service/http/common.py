@@ -19,6 +19,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import (
     CollectorRegistry,
@@ -75,6 +76,24 @@ class Refusal(HTTPException):
     ) -> None:
         super().__init__(status, detail, headers)
         self.more = more
+
+
+class Heavy:
+    """Few threads for requests that take long, so that ticks and other requests get their turns.
+
+    Args:
+        threads: requests that are computed at the same time.
+        waiting: requests that wait; more are refused.
+    """
+
+    def __init__(self, threads: int = 2, waiting: int = 64) -> None:
+        self._threads, self._waiting = CapacityLimiter(threads), waiting
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Run it in a thread; Refusal if too many wait already."""
+        if self._threads.statistics().tasks_waiting >= self._waiting:
+            raise Refusal(503, "Too many such requests at once; try again later.", RETRY)
+        return await to_thread.run_sync(work, limiter=self._threads)
 
 
 class ParameterError(Refusal):

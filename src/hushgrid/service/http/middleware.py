@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer, SecurityScopes
 from limits import RateLimitItemPerSecond
@@ -171,6 +171,7 @@ class Callers:
         self._rate = RateLimitItemPerSecond(max(int(rate * seconds), 1), seconds)
         self._requests = FixedWindowRateLimiter(MemoryStorage())
         self._sender = lru_cache(10_000)(sender_network)
+        self._threads = CapacityLimiter(4)  # no other request keeps a sender of readings waiting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its caller, or refuse it."""
@@ -198,7 +199,7 @@ class Callers:
         found = self._access.cached_grant(authorization)
         if found is not None:
             return found
-        return await to_thread.run_sync(self._access.grant, authorization)
+        return await to_thread.run_sync(self._access.grant, authorization, limiter=self._threads)
 
     def _too_many(self, name: str) -> Response:
         reset = self._requests.get_window_stats(self._rate, name).reset_time

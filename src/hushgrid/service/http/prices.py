@@ -1,7 +1,9 @@
 """Routes of prices: feeds, the stream of server-sent events, promise and trade-off.
 
 A new release is passed to the server's event loop, so listeners never delay a tick. Each listener
-has a queue; one that falls behind is disconnected and may resume with Last-Event-ID. Promise and
+has a queue; one that falls behind is disconnected and may resume with Last-Event-ID. Ranges of
+prices and events sent again have few threads of their own and are refused when many wait; the
+newest price and the usual range are never behind them. Promise and
 trade-off follow from the terms of an epoch: each is computed once and kept as bytes.
 """
 
@@ -10,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -24,7 +27,7 @@ from hushgrid.files.extensions import by_key
 from hushgrid.service.clock import Clock
 from hushgrid.service.curator import price, utc
 from hushgrid.service.http import models
-from hushgrid.service.http.common import RETRY, ParameterError, Refusal
+from hushgrid.service.http.common import RETRY, Heavy, ParameterError, Refusal
 from hushgrid.service.http.middleware import page_answer
 from hushgrid.service.http.models import OF_ZONE, refusals
 from hushgrid.service.ledger.records import ReleaseRecord
@@ -49,6 +52,8 @@ from hushgrid.service.promise import promise_json, tradeoff_json
 HEARTBEAT = 15.0  # [s] without an event, then a comment: proxies close silent connections
 QUEUE = 16  # events a listener may be behind
 AGAIN = 1000  # releases sent again at most to a listener that resumes
+PART = 32  # of them sent at a time
+THREADS = 2  # of the usual ranges
 
 Event = tuple[int, bytes]  # number, bytes to send; number 0 for events that are not counted
 END: Event = (-1, b"")
@@ -140,7 +145,9 @@ class Channel:
         self._listeners[topic].add(queue)
         try:
             texts, sent = first()
-            yield b"retry: %d\n\n" % retry + b"".join(texts)
+            yield b"retry: %d\n\n" % retry + b"".join(texts[:PART])
+            for i in range(PART, len(texts), PART):  # as the listener reads them
+                yield b"".join(texts[i : i + PART])
             while True:
                 try:
                     async with asyncio.timeout(HEARTBEAT):
@@ -171,7 +178,9 @@ def event(zone: ZoneService, release: ReleaseRecord) -> Event:
     return release.start, f"id: {release.t}\nevent: price\ndata: {data}\n\n".encode()
 
 
-def _missed(history: History, zone: str, after: int | None) -> tuple[list[bytes], int]:
+def _missed(
+    history: History, zone: str, after: int | None, encode: Callable[..., Event] = event
+) -> tuple[list[bytes], int]:
     """Return the events after a step, or the newest without one, and the newest one's start."""
     newest = history.newest(zone)
     sent = 0 if newest is None else newest.start
@@ -180,7 +189,7 @@ def _missed(history: History, zone: str, after: int | None) -> tuple[list[bytes]
         since = None
     known = history.last(zone, 1 if since is None else AGAIN)
     missed = [one for one in known if since is None or one.start > since]
-    texts = [event(history.zones[zone], one)[1] for one in missed]
+    texts = [encode(history.zones[zone], one)[1] for one in missed]
     return texts, missed[-1].start if missed else sent
 
 
@@ -278,14 +287,16 @@ def feeds() -> list[Feed]:
     return list(by_key("hushgrid.feeds", lambda one: [one.path]).values())
 
 
-def add_feeds(router: APIRouter, pages: Pages, clock: Clock) -> None:
+def add_feeds(router: APIRouter, pages: Pages, clock: Clock, heavy: Heavy) -> None:
     """Add the routes of the price feeds.
 
     Args:
         router: gets the routes.
         pages: answers by path, zone and range; made on demand.
         clock: time of the pages' age.
+        heavy: threads of other ranges than the usual one.
     """
+    usual = CapacityLimiter(THREADS)
     for feed in pages.feeds.values():
         answer = {"model": feed.model} if feed.model else {"content": {feed.media: {}}}
         unchanged = {"description": "Nothing new since the ETag in If-None-Match."}
@@ -294,16 +305,27 @@ def add_feeds(router: APIRouter, pages: Pages, clock: Clock) -> None:
             summary=feed.summary,
             name=feed.path,
             response_class=Response,
-            responses={200: answer, 304: unchanged, **OF_ZONE},
-        )(_feed(feed, pages, clock))
+            responses={
+                200: answer,
+                304: unchanged,
+                **OF_ZONE,
+                **refusals({503: "Too many at once."}),
+            },
+        )(_feed(feed, pages, clock, usual, heavy))
 
 
-def _feed(feed: Feed, pages: Pages, clock: Clock) -> Callable[..., Any]:
+def _feed(
+    feed: Feed, pages: Pages, clock: Clock, usual: CapacityLimiter, heavy: Heavy
+) -> Callable[..., Any]:
     async def answer(request: Request, zone: str | None, span: PriceRange) -> Response:
         name = requested_zone(zone, pages.zones)
-        page = pages.ready(feed.path, name, span)
-        if page is None:
-            page = await to_thread.run_sync(pages.page, feed.path, name, span)
+        page, work = pages.ready(feed.path, name, span), partial(pages.page, feed.path, name, span)
+        if feed.shape is None:
+            page = page or work()  # takes no time
+        elif page is None and span == USUAL:
+            page = await to_thread.run_sync(work, limiter=usual)
+        elif page is None:
+            page = await heavy.run(work)
         if page is None:
             detail = f"Zone {name!r} has no price yet; ask again after an interval."
             raise Refusal(404, detail)
@@ -318,18 +340,28 @@ def _feed(feed: Feed, pages: Pages, clock: Clock) -> Callable[..., Any]:
     return newest if feed.shape is None else ranged
 
 
-def add_stream(router: APIRouter, history: History, most: int) -> Channel:
+def add_stream(router: APIRouter, history: History, most: int, heavy: Heavy) -> Channel:
     """Add the route of the stream.
 
     Args:
         router: gets the route.
         history: releases of the zones.
         most: listeners at the same time.
+        heavy: threads of events that are sent again.
 
     Returns:
         The channel of the listeners.
     """
     channel = Channel(history.zones, most)
+    known: dict[tuple[str, int, str], Event] = {}
+
+    def encoded(zone: ZoneService, release: ReleaseRecord) -> Event:
+        key = (zone.id, release.start, release.head)
+        made = known.get(key) or event(zone, release)
+        if len(known) > AGAIN * (len(history.zones) + 1):
+            known.clear()
+        known[key] = made
+        return made
 
     @router.get(
         "/v1/stream",
@@ -352,7 +384,12 @@ def add_stream(router: APIRouter, history: History, most: int) -> Channel:
     ) -> Response:
         name, last = requested_zone(zone, history.zones), last_event_id or ""
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-        return channel.answer(request, name, lambda: _missed(history, name, after))
+        missed = partial(_missed, history, name, after, encoded)
+        if after is not None:
+            await heavy.run(
+                missed
+            )  # encoded there; again, with what has come since, once it listens
+        return channel.answer(request, name, missed)
 
     history.watch(lambda zone, release: channel.send(zone.id, event(zone, release)))
     return channel

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Self
 
 from fastapi import Body, Depends, FastAPI, Query
@@ -27,7 +27,7 @@ from hushgrid.files.deployment import Deployment, OpenAdr, ZoneService
 from hushgrid.service.access.clients import OPENADR, Grant
 from hushgrid.service.access.tokens import Access
 from hushgrid.service.clock import Clock
-from hushgrid.service.http.common import ERRORS, RETRY, Refusal, openadr_problem, problem
+from hushgrid.service.http.common import ERRORS, RETRY, Heavy, Refusal, openadr_problem, problem
 from hushgrid.service.http.middleware import caller_of, scopes
 from hushgrid.service.http.models import TokenForm
 from hushgrid.service.http.sessions import Tokens
@@ -182,7 +182,11 @@ _ONCE = {
 
 
 class VtnApp(FastAPI):
-    """The app of the VTN."""
+    """The app of the VTN; its operations have threads of their own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.heavy = Heavy(4, 256)
+        super().__init__(**settings)
 
     def add(
         self, method: str, path: str, name: str, work: Callable[..., Any], model: Any,
@@ -190,14 +194,17 @@ class VtnApp(FastAPI):
     ) -> None:  # fmt: skip
         """Add an operation of the standard, with its model, its own errors and dependencies."""
 
-        @wraps(work)
         def answer(*args: Any, **kwargs: Any) -> Response:
             # not validated: what a client stored before is answered as it is
             return _Answer(work(*args, **kwargs), status, {"Cache-Control": cache})
 
+        @wraps(work)
+        async def answered(*args: Any, **kwargs: Any) -> Any:
+            return await self.heavy.run(partial(answer, *args, **kwargs))
+
         self.add_api_route(
             path,
-            answer,
+            answered,
             methods=[method, "HEAD"] if method == "GET" else [method],
             operation_id=name,
             status_code=status,
