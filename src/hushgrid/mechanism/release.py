@@ -582,16 +582,34 @@ def replay(state: State, release: Release) -> State:
     Raises:
         PolicyError: If the release is of another step or of other terms.
     """
-    state = with_recorded_digest(state, release.digest)
-    if release.digest != state.digest or release.t != state.t:
-        raise PolicyError(
-            f"release is of step {release.t} under {release.digest[:12]} but step {state.t} under"
-            f" {state.digest[:12]} is next; replay releases of these terms in order."
-        )
+    state = check_terms(state, release.digest, release.t)
     public = state.public
     if public is not None:
         _, public = public.learn(release.load_hat, release.scale, state.rates)
     return _after(state, public, release)
+
+
+def check_terms(state: State, digest: str | None, t: int | None = None) -> State:
+    """Refuse a release of other terms, or of another step than the next.
+
+    Args:
+        state: The state before the release.
+        digest: The release's digest of its terms.
+        t: Its step; None: not checked.
+
+    Returns:
+        The state, under the digest on record (`with_recorded_digest`).
+
+    Raises:
+        PolicyError: The release is of another step or of other terms.
+    """
+    state = with_recorded_digest(state, digest)
+    if digest != state.digest or t not in (None, state.t):
+        raise PolicyError(
+            f"release is of step {t} under {str(digest)[:12]} but step {state.t} under"
+            f" {state.digest[:12]} is next; replay releases of these terms in order."
+        )
+    return state
 
 
 def skip(state: State, rate: float, steps: int = 1) -> State:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from typing import Self
 
 from hushgrid._numbers import Spent
@@ -18,6 +19,7 @@ from hushgrid.files.deployment import ZoneService
 from hushgrid.mechanism.policy import largest_so_far
 from hushgrid.mechanism.release import (
     State,
+    check_terms,
     first_public,
     replay,
     skip,
@@ -76,8 +78,9 @@ class PublicReplay:
 class Replay:
     """The state after a ledger's records; used by curator, feeds and commands.
 
-    `follow` takes the records that are new. Spending is added up at once, state and public
-    knowledge when they are needed. Only an audit does not use it: it recomputes a record on its
+    `follow` takes the records that are new. Spending is added up at once, the state when it is
+    needed, and public knowledge that the state lacks when a forecast needs it: it takes by far the
+    longest. Only an audit does not use it: it recomputes a record on its
     own, so that a fault here is not repeated there.
 
     Args:
@@ -96,7 +99,8 @@ class Replay:
         self._taken, self._last = 0, ""  # releases taken, and the digest of the last one
         self._public: PublicReplay | None = None
         self._state: State | None = None
-        self._pending = deque[ReleaseRecord]()  # that state and public knowledge do not have
+        self._pending = deque[ReleaseRecord]()  # that the state does not have
+        self._unread = deque[ReleaseRecord]()  # that public knowledge does not have
 
     def follow(self, standing: LedgerState) -> Self:
         """Take the releases that are new."""
@@ -107,10 +111,12 @@ class Replay:
         if terms != self._terms or last != self._last:
             self.spent, self._terms = spent_before(self._service, standing), terms
             self._taken, self._last = 0, ""
-            self._public, self._state, self._pending = None, None, deque()
+            self._public, self._state = None, None
+            self._pending, self._unread = deque(), deque()
         new = releases[self._taken :]
         self.spent = self.spent.add(*(one.epsilon for one in new if one.source == "readings"))
         self._pending.extend(new)
+        self._unread.extend(new)
         if new:
             self._taken, self._last = len(releases), new[-1].head
         return self
@@ -118,7 +124,7 @@ class Replay:
     def copy(self) -> Replay:
         """An independent copy."""
         made = copy(self)
-        made._pending = deque(self._pending)
+        made._pending, made._unread = deque(self._pending), deque(self._unread)
         if self._public is not None:
             made._public = copy(self._public)
             made._public.rates = list(self._public.rates)
@@ -139,22 +145,7 @@ class Replay:
 
     @property
     def state(self) -> State:
-        """The mechanism's, before the step that is next."""
-        return self.fold()[0]
-
-    @property
-    def public(self) -> PublicKnowledge:
-        """What is known before the step that is next."""
-        return self.fold()[1].knowledge
-
-    def reach(self, t: int) -> None:
-        """Advance to the zone's step t; steps before it without a release stay without one."""
-        state, public = self.fold()
-        public.reach(t)
-        self._state = _kept_up(state, public)
-
-    def fold(self) -> tuple[State, PublicReplay]:
-        """Bring state and public knowledge up to the last release.
+        """The mechanism's, before the step that is next.
 
         Raises:
             LedgerError: The ledger has no epoch.
@@ -162,32 +153,60 @@ class Replay:
         """
         epoch, standing = self.epoch, self._standing
         assert standing is not None
-        if self._state is None or self._public is None:
+        if self._state is None:
             self._state = initial_state(self._service, standing)
-            self._public = PublicReplay(self._service, epoch.first)
+        if self._state.public is None and not self._service.policy.schedule.adaptive:
+            self._state = self._with_rates(self._state, standing)
         while self._pending:
-            self._take(self._state, self._public, self._pending[0])
+            one = self._pending[0]
+            state = self._kept_up(self._state, one.t)
+            if len(self._pending) == self._taken:  # the first of the epoch
+                state = with_added_loss(state, brought_now(standing))
+            if one.source == "readings":
+                state = replay(state, one.in_epoch(epoch))
+            else:
+                state = skip(state, one.rate)
+            self._state = state
             self._pending.popleft()
-        return self._state, self._public
+        return self._state
 
-    def _take(self, state: State, public: PublicReplay, one: ReleaseRecord) -> None:
-        assert self._standing is not None
-        public.reach(one.t)
-        state = _kept_up(state, public)
-        if len(self._pending) == self._taken:  # the first of the epoch
-            state = with_added_loss(state, brought_now(self._standing))
-        if one.source == "readings":
-            state = replay(state, one.in_epoch(self.epoch))
-        else:
-            state = skip(state, one.rate)
-        public.take(one, state.public)
-        self._state = state
+    def _with_rates(self, state: State, standing: LedgerState) -> State:
+        """The state after all releases where only their rates matter."""
+        if self._pending and len(self._pending) == self._taken:  # the first of the epoch
+            state = with_added_loss(state, brought_now(standing))
+        rates, first = list(state.rates), self.epoch.first
+        for one in self._pending:
+            if one.source == "readings":
+                state = check_terms(state, one.digest)
+            last = rates[-1] if rates else self._service.fallback_rate
+            rates += [last] * (one.t - first - len(rates))
+            rates.append(one.rate)
+        self._pending.clear()
+        return replace(state, rates=tuple(rates))
 
+    def _kept_up(self, state: State, t: int) -> State:
+        """The state before the zone's step t; steps without a release keep the last rate."""
+        steps = t - self.epoch.first - len(state.rates)
+        rate = state.rates[-1] if state.rates else self._service.fallback_rate
+        return skip(state, rate, steps) if steps > 0 else state
 
-def _kept_up(state: State, public: PublicReplay) -> State:
-    """The state after the steps without a release that the public has seen pass."""
-    steps = len(public.rates) - len(state.rates)
-    return skip(state, public.rates[-1], steps) if steps else state
+    @property
+    def public(self) -> PublicKnowledge:
+        """What is known before the step that is next."""
+        state = self.state
+        if state.public is not None:
+            return state.public
+        if self._public is None:
+            self._public = PublicReplay(self._service, self.epoch.first)
+        while self._unread:
+            self._public.take(self._unread[0])
+            self._unread.popleft()
+        self._public.reach(self.epoch.first + len(state.rates))
+        return self._public.knowledge
+
+    def reach(self, t: int) -> None:
+        """Advance to the zone's step t; steps before it without a release stay without one."""
+        self._state = self._kept_up(self.state, t)
 
 
 def initial_state(service: ZoneService, standing: LedgerState) -> State:

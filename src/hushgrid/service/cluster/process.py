@@ -662,7 +662,7 @@ class SharedProcess(Process):
     def _keep_up(self, zone: ZoneService, standing: LedgerState) -> None:
         """Replay new records, so that the zone can be taken over at once."""
         try:
-            self._replays[zone.id].follow(standing).fold()
+            _ = self._replays[zone.id].follow(standing).public
         except HushgridError:  # other terms than here; opening the zone raises the error
             self._replays[zone.id] = Replay(zone)
 

@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -174,11 +175,15 @@ def verify_signature(public: str, digest: str, signature: str) -> bool:
     if not (is_hex(public, 64) and is_hex(signature, 128)):
         return False
     try:
-        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        key.verify(bytes.fromhex(signature), signed_text(digest))
+        _public(public).verify(bytes.fromhex(signature), signed_text(digest))
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@lru_cache(16)
+def _public(text: str) -> ed25519.Ed25519PublicKey:
+    return ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
 
 
 def back_up(store: Path, target: Path, verify: Verify | None = None) -> ChainReport:
