@@ -319,7 +319,10 @@ def _exists(ledger: str) -> bool:
 def _as_begun(service: ZoneService, store: LedgerStore) -> ZoneService:
     if not planned_otherwise(service):
         return service
-    epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
+    try:
+        epochs = [one for one in store.records(service.id) if one.kind == "epoch"]
+    except LedgerError:  # a zone whose ledger is damaged is refused where it is opened
+        epochs = []
     if not epochs:
         return service
     epoch = EpochRecord.from_record(epochs[-1])
