@@ -8,20 +8,22 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
-from hushgrid.files.deployment import ZoneService
+from hushgrid.files.deployment import Http, ZoneService
 from hushgrid.service import prices
 from hushgrid.service.access.clients import KINDS
 from hushgrid.service.http import prices as feeds_module
 from hushgrid.service.http import readings
 from hushgrid.service.http.common import Heavy
 from hushgrid.service.http.prices import feeds
+from hushgrid.service.http.server import Server
 from hushgrid.service.ledger.records import ReleaseRecord
 from hushgrid.service.openadr import store as kept
 from hushgrid.service.openadr import webhooks
@@ -39,7 +41,7 @@ from tests.service.openadr.setup import (
     ven,
     world,
 )
-from tests.service.openadr.test_webhooks import NOTE, Sending, callback, names
+from tests.service.openadr.test_webhooks import NOTE, Sending, callback, certificate, names
 
 
 def test_reports_are_never_refused_and_the_oldest_go(
@@ -332,3 +334,28 @@ def test_events_are_encoded_once_for_all_that_resume(
             ids = [int(line[4:]) for line in text.splitlines() if line.startswith("id: ")]
             assert ids == list(range(FIRST - 99, FIRST))
     assert sorted(made) == list(range(FIRST - 99, FIRST))
+
+
+def test_silent_connections_of_one_address_are_counted_before_tls(tmp_path: Path) -> None:
+    certificate(tmp_path, "localhost")
+    http = Http(tls_certificate=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
+    server = Server(PlainTextResponse("ok"), "127.0.0.1", 0, http)
+    server._socket.of_one = 5
+    server.start()
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+
+        def silent(source: str) -> socket.socket:
+            made = socket.create_connection(
+                ("127.0.0.1", server.port), 20, source_address=(source, 0)
+            )
+            return stack.enter_context(made)
+
+        links = [silent("127.0.0.2") for _ in range(5)]
+        with suppress(ConnectionResetError):
+            assert silent("127.0.0.2").recv(1) == b""
+        url = f"https://127.0.0.1:{server.port}/"
+        assert httpx.get(url, verify=False, timeout=20).text == "ok"  # another address
+        assert until(lambda: sum(server._socket.counts.values()) == 5)
+        links[0].close()
+        assert until(lambda: sum(server._socket.counts.values()) == 4)

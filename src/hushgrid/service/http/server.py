@@ -12,8 +12,11 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,6 +27,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from hushgrid.errors import ServiceError
 from hushgrid.files.deployment import Http
+from hushgrid.service.access.tokens import sender_network
 from hushgrid.service.http.common import ERRORS, RETRY, problem
 from hushgrid.service.http.middleware import FORM, BodyLimit, SecurityHeaders, security_headers
 
@@ -34,6 +38,7 @@ LARGEST = 16_384  # [bytes] of a head
 TOO_LARGE = f"The head is beyond {LARGEST} bytes; send a shorter one."
 HEAD = 10.0  # [s] for the whole head of a request, or for the rest of a body after its answer
 STALLED = 30.0  # [s] that a client may not read
+RESERVED = 500  # open files of stores, brokers and callbacks
 PARTING = 2.0  # [s] of that when the server stops
 
 log = logging.getLogger("hushgrid.http")
@@ -201,6 +206,42 @@ def _revalidated(send: Send) -> Send:
     return sent
 
 
+class _Accepted(socket.socket):
+    """A connection that its door counts from before the TLS handshake until it is closed."""
+
+    leave: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        super().close()
+        leave, self.leave = self.leave, None
+        if leave is not None:
+            leave()
+
+
+class _Door(socket.socket):
+    """A listening socket that closes what is beyond the limits, by address too."""
+
+    most, of_one = 4096, 1024
+    counts: Counter[str]
+    proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        file, address = self._accept()  # type: ignore[attr-defined]
+        made, sender = _Accepted(fileno=file), sender_network(address[0])
+        made.setblocking(False)
+        proxy = any(ip_address(address[0].partition("%")[0]) in one for one in self.proxies)
+        own = 0 if proxy else self.counts[sender]
+        if self.counts.total() >= self.most or own >= self.of_one:
+            made.close()
+            raise ConnectionAbortedError("too many connections")  # asyncio goes on
+        self.counts[sender] += 1
+        made.leave = partial(self._left, sender)
+        return made, address
+
+    def _left(self, sender: str) -> None:
+        self.counts -= Counter([sender])
+
+
 USUAL = Http()
 
 
@@ -218,11 +259,16 @@ class Server:
         check_tls(http)
         self._socket = bind_socket(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
-        _allow_files(http.connections)
+        self._socket.most = most = _allow_files(http.connections)
+        self._socket.of_one = max(most // 4, 64)
+        self._socket.proxies = tuple(map(ip_network, http.proxies))
         self._end: Callable[[], None] = getattr(app, "end", lambda: None)
+        inside = http.proxies or host in ("127.0.0.1", "::1", "localhost")
+        exposed = http.tls_certificate is not None or not inside
         config = uvicorn.Config(
             app,
-            http=type("Limited", (LimitedProtocol,), {"most": http.connections}),
+            http=type("Limited", (LimitedProtocol,), {"most": most}),
+            loop="asyncio" if exposed else "auto",  # uvloop would pass by the door
             ws="none",
             log_config=None,
             access_log=False,
@@ -259,7 +305,7 @@ class Server:
             log.error("http stopped", extra={"reason": str(error.code)})
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> _Door:
     """Bind a socket that does not listen yet.
 
     Args:
@@ -274,7 +320,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made = _Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.counts = Counter()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
@@ -309,10 +356,14 @@ def check_tls(http: Http) -> None:
         ) from None
 
 
-def _allow_files(connections: int) -> None:
-    """Raise the limit of open files (often 1024) to the number of connections."""
+def _allow_files(connections: int) -> int:
+    """Raise the limit of open files (often 1024); the connections that leave some for stores."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 500
+    wanted = connections + RESERVED
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        soft = max(soft, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return connections
+    return min(connections, max(soft - RESERVED, soft // 2))
