@@ -293,6 +293,22 @@ def test_a_lost_epoch_that_began_before_the_present_one_is_booked(
     assert found.last >= FIRST + 8  # a new epoch begins after it
 
 
+def test_a_lost_epoch_is_booked_from_its_begins_where_nothing_else_was_published(
+    tmp_path: Path,
+) -> None:
+    """The first epoch of a zone was moved forward; what took its place is lost."""
+    aside = replace(service(tmp_path), zones=(zone("elm", begins=(FIRST + 8) * QUARTER),))
+    World(aside, FIRST).play(lambda _: iter(()))
+    copy = save(aside, "copy")
+    lost = replace(aside, zones=(zone("elm", policy=Policy(2.0, 96), begins=FIRST * QUARTER),))
+    last = World(lost, FIRST)
+    last.play(lambda world: world.whole(3), new_epoch=True)
+    put_back(lost, copy, "witness")
+    (found,) = resume_zones(aside, None, last.time, lost_epoch=lost)
+    assert found.epsilon is not None
+    assert found.epsilon >= 3 * 2.0
+
+
 def test_a_roster_that_was_set_with_a_later_epoch_is_no_loss(tmp_path: Path) -> None:
     """The meter store closes with it all that is before; nothing was to be published of that."""
     world = World(service(tmp_path))

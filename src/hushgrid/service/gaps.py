@@ -149,7 +149,8 @@ def largest_loss(
         epsilon, delta = (max(pair) for pair in zip(later, other, strict=True))
         return sum_up([earlier[0], epsilon]), min(earlier[1] + delta, 1.0)
 
-    known, least = _known_until(standing, open_) or begins, open_.least or 0.0
+    first = begins if lost_epoch is None else min(begins, lost_epoch.begins)
+    known, least = _known_until(standing, open_) or first, open_.least or 0.0
     epsilon, delta = lost_from(min(known, open_.first * epoch.seconds))
     total = sum_up([lost_from(known)[0], math.inf if least == MOST else least])
     return max(epsilon, total), delta

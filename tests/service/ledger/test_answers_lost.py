@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,10 +14,10 @@ from hushgrid.errors import LedgerError
 from hushgrid.service.cluster.leases import SharedLedger
 from hushgrid.service.ledger import open_store
 from hushgrid.service.ledger.ports import LedgerStore
-from hushgrid.service.ledger.records import GapRecord, Record
+from hushgrid.service.ledger.records import EpochRecord, GapRecord, Record
 from hushgrid.service.ledger.store import SqliteLedger
 from hushgrid.service.ledger.witness import Witness, Witnesses, sidecar_path
-from hushgrid.service.ledger.writer import Ledger
+from hushgrid.service.ledger.writer import Ledger, _summary
 from tests import bodies
 from tests.proxy import Proxy
 from tests.service.brokers import until
@@ -194,3 +195,15 @@ def test_what_another_history_cost_a_house_that_it_left_out_is_counted(tmp_path:
             opened(store, witnesses.of(ZONE), forked=True) as ledger,
         ):
             assert ledger.found.least == 3.0
+
+
+def test_lost_releases_are_dated_by_their_own_start_where_their_epoch_is_not_known() -> None:
+    """A ledger of hours; the witness has dropped the record of the epoch of quarter hours."""
+    hours = EpochRecord("ab" * 32, 490_000, 96, 3600, "cd" * 32, False, seq=2)
+    fold = SimpleNamespace(standing=SimpleNamespace(epochs=(hours,), epoch=hours))
+    t = 490_010 * 4
+    times = {"start": t * 900, "applies_start": (t + 2) * 900, "published_at": (t + 1) * 900}
+    body = read(t, first=t) | times
+    record = Record(ZONE, 300, "release", body, "0" * 64, "1" * 64, "2" * 128)
+    found = _summary(fold, [record])  # type: ignore[arg-type]
+    assert (found.first, found.last) == (490_010, 490_010)

@@ -668,6 +668,9 @@ def recover(store: LedgerStore, zone: str, fold: Fold, witness: Witness, key: st
     return found._replace(forked=(min(one[0] for one in steps), max(one[1] for one in steps)))
 
 
+DAY = 86_400  # [s]; no step is longer
+
+
 class _LostRecords(NamedTuple):
     """What records say: steps of the present epoch's length, cost, and whether of its terms."""
 
@@ -696,6 +699,8 @@ def _summary(fold: Fold, records: Sequence[Record]) -> _LostRecords:
         elif isinstance(entry, GapRecord | ResumeRecord):
             steps.append(_in_present(standing, entry.first, entry.last, seconds))
         elif isinstance(entry, ReleaseRecord):
+            if 0 < entry.start // max(entry.t, 1) <= DAY:  # its epoch may not be known
+                seconds = entry.start // entry.t
             steps.append(_in_present(standing, entry.t, entry.t, seconds))
             terms = standing.epoch and standing.epoch.digest
             plain = plain and entry.digest in (None, terms)
