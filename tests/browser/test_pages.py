@@ -335,7 +335,7 @@ def test_a_lost_connection_is_told_and_found_again(page_of: Open) -> None:
     expect(page.locator("#holds")).not_to_have_text(before)
 
 
-@pytest.mark.parametrize("path", ["/", "/operator", "/demo"])
+@pytest.mark.parametrize("path", ["/", "/operator", "/demo"] if SOAK else ["/"])
 def test_a_page_left_open_for_a_week_neither_grows_nor_slows(page_of: Open, path: str) -> None:
     """Nodes, listeners and heap after a day and after seven, and the strokes each day takes.
 

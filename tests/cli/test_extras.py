@@ -22,7 +22,10 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from hushgrid.cli import main
+from hushgrid.compare import paper
 
+for name in ("SIZES", "CERTAIN", "COUNTS", "ETAS", "SIGMAS"):  # one point of each sweep
+    setattr(paper, name, getattr(paper, name)[-1:])
 found = []
 for command in {commands!r}:
     out, err = io.StringIO(), io.StringIO()
