@@ -730,7 +730,7 @@ def _inflow(
     if then > 1:
         came += now * (then - 1) * fading.left(_forward(service) * now)
     moves = [one for one in standing.transfers if run is None or one.seq < run.seq]
-    if then == 1:  # else what a house brought is said of those that stay, too
+    if then == 1:  # else what a house brought counts for those that stay, too
         moves = list({one.house: one for one in moves}.values())
     here = [one for one in moves if one.direction == "in"]
     shares = [(one.leakage * now, fading.share(_came(standing, one, to))) for one in here]

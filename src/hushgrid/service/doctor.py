@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import sqlalchemy as sa
+
 from hushgrid.errors import HushgridError
 from hushgrid.files.deployment import Deployment
 from hushgrid.files.toml import masked
@@ -155,13 +157,18 @@ def _again() -> str:
 
 
 def _plain(what: str, url: str, schema: Schema) -> Iterator[Finding]:
-    """A store whose rows stand for themselves: every row is read."""
+    """A store whose rows need no other store: every row is read.
+
+    A store of an earlier version lacks tables until it is next opened for writing.
+    """
     if not exists(url, schema):
         yield Finding(what, note="not begun")
         return
     with Database(url, schema, create=False, read_only=True, still=True) as store:
+        known = set(sa.inspect(store.engine).get_table_names())
         for table in store.tables:
-            store.rows(table.select())
+            if table.name in known:
+                store.rows(table.select())
         whole = store.is_whole()
     yield Finding(what, None if whole else "the file is damaged", f"First {_COPY}.")
 

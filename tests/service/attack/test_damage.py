@@ -205,6 +205,12 @@ def test_stores_that_are_no_database_are_named(played: World) -> None:
     assert {one.what for one in wrong(played.made)} == {"key", "clients", "meter store"}
 
 
+def test_a_store_of_clients_of_an_earlier_version_is_whole(played: World) -> None:
+    drops = [f"DROP TABLE {name}" for name in ("hushgrid_client_meters", "hushgrid_first_senders")]
+    run_sql(played.made.client_store, *drops)
+    assert wrong(played.made) == []
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from hushgrid.cli import main
 

@@ -563,7 +563,7 @@ def read_witness(path: Path) -> Head | None:
     if not noted and content.strip():
         raise LedgerError(
             f"{path} is damaged and cannot say which record came last; hold the ledger's head"
-            " against the last release shown, then remove the file."
+            " against the last release that was published, then remove the file."
         )
     return max(noted, default=None)
 
@@ -600,7 +600,7 @@ class Sidecar:
         except OSError as error:
             raise LedgerError(
                 f"{path} cannot be opened ({error.strerror}); the writer of zone {zone!r} needs it"
-                " beside the database."
+                " next to the database."
             ) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
