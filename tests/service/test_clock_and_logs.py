@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hushgrid.service.clock import FastClock, WatchedClock, log_lines
+from hushgrid.service.clock import LINES, SPAN, FastClock, WatchedClock, log_lines
 
 
 class Set:
@@ -76,3 +76,26 @@ def test_a_log_is_json_and_keeps_what_may_not_be_told(lines: io.StringIO) -> Non
     assert third["error"] == "ValueError"
     assert third["trace"][0].startswith("test_clock_and_logs.py:")
     assert "987" not in lines.getvalue()
+
+
+def test_a_flood_of_lines_is_counted_and_drowns_no_other(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, now = logging.getLogger("uvicorn.error"), 1000.0
+    monkeypatch.setattr(logging.time, "time", lambda: now)
+
+    def flood(times: int) -> list[dict[str, object]]:
+        lines.truncate(0)
+        lines.seek(0)
+        for n in range(times):
+            bad.warning(f"Invalid request {n}")  # as other libraries write them
+            logging.getLogger("hushgrid.serve").info("released", extra={"zone": f"zone {n}"})
+        return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+    found = flood(5000)
+    assert sum(one["event"] == "released" for one in found) == 5000, "each zone has its own"
+    assert sum(one["logger"] == "uvicorn.error" for one in found) == LINES
+    now += SPAN
+    assert [one.get("left_out") for one in flood(1)] == [5000 - LINES, None]
+    now += SPAN
+    assert [one.get("left_out") for one in flood(1)] == [None, None]

@@ -245,7 +245,7 @@ class Seen:
             record.created = self.clock.wall
             return True
 
-        log_lines(stream).addFilter(at)
+        log_lines(stream).filters.insert(0, at)  # before those that read the time
         try:
             yield stream
         finally:

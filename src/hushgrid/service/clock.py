@@ -122,7 +122,7 @@ def times_of(clock: Clock) -> tuple[float, float]:
 FIELDS = (
     "zone", "t", "source", "error", "reason", "seconds", "host", "port", "status", "publisher",
     "accepted", "duplicate", "late", "unknown", "malformed", "early", "messages", "epoch", "mode",
-    "curator", "zones", "records", "first", "last", "why", "epsilon",
+    "curator", "zones", "records", "first", "last", "why", "epsilon", "left_out",
 )  # fmt: skip
 
 
@@ -146,6 +146,28 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+LINES, SPAN = 100, 10.0  # lines of one place in the code and one zone in so many seconds
+
+
+class FewLines(logging.Filter):
+    """Leaves out lines beyond `LINES`; the next one of the same place counts them as `left_out`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[object, ...], list[float]] = {}  # begin of the span, lines in it
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written."""
+        place = (record.name, record.pathname, record.lineno, getattr(record, "zone", None))
+        seen = self._seen.setdefault(place, [record.created, 0])
+        if not 0 <= record.created - seen[0] < SPAN:
+            if seen[1] > LINES:
+                record.left_out = int(seen[1]) - LINES
+            seen[:] = record.created, 0
+        seen[1] += 1
+        return seen[1] <= LINES
+
+
 def log_lines(stream: TextIO | None = None, level: int = logging.INFO) -> logging.Handler:
     """Send all logs of the process to a stream as JSON lines.
 
@@ -158,6 +180,7 @@ def log_lines(stream: TextIO | None = None, level: int = logging.INFO) -> loggin
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(FewLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

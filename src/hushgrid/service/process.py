@@ -364,8 +364,9 @@ class Process:
         self._passed()
 
     def _pass(self, zone: ZoneRun, clock: Clock) -> None:
-        begun = time.monotonic()
+        begun, name = time.monotonic(), zone.service.id
         made = zone.run(clock.now(), ahead_of(clock))
+        self._metrics.readings_lost(name, self._meters.lost(name))
         if made is None or zone.curator is None:
             if zone.service.id not in self.board.waiting():
                 self._metrics.failed(zone.service.id)

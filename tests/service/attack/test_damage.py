@@ -95,7 +95,16 @@ def test_a_log_that_lost_acknowledged_readings_is_named(
     log.write_bytes(log.read_bytes()[:-100])
     made = service(left, *played.made.zones)
     assert {one.what for one in wrong(made)} == {"readings of zone oak"}
-    World(made, played.t).play(lambda _: iter([None]))
+    figures: list[str] = []
+
+    def story(world: World) -> Iterator[None]:
+        yield
+        figures.extend([world.get("/metrics").text, world.figures()])
+
+    World(made, played.t).play(story)
+    assert "readings_lost" not in figures[0], "for operators alone"
+    for name, intervals in (("elm", 0), ("oak", 1)):
+        assert f'hushgrid_readings_lost{{zone="{name}"}} {intervals}.0' in figures[1]
     assert lost(caplog) == [("oak", FIRST + 2)]
 
 

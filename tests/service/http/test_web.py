@@ -357,11 +357,12 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
     face.post(as_ndjson(ROWS))
     face.metrics.released([shown()], 0.3)
     face.metrics.zone_status(Status("elm-street", 7, 1.5, 8.5, 2, "publishing"))
+    face.metrics.readings_lost("elm-street", 1)
     with pytest.raises(ConnectionError):
         CountedPublisher(Away(), face.metrics).publish(face.zone, shown())
     public = face.call("GET", "/metrics").text.splitlines()
     lines = face.metrics.text(operator=True).decode().splitlines()
-    hidden = ("readings_total", "missing", "tick_seconds", "webhooks")  # depend on who reports
+    hidden = ("readings_", "missing", "tick_seconds", "webhooks")  # depend on who reports
     assert not any(name in line for line in public for name in hidden)
     assert set(public) < set(lines)
     for line in (
@@ -369,6 +370,7 @@ def test_figures_tell_what_happened_and_nothing_of_values(face: Face) -> None:
         'hushgrid_readings_total{kind="accepted",way="http"} 4.0',
         'hushgrid_readings_total{kind="duplicate",way="http"} 1.0',
         'hushgrid_missing_houses{zone="elm-street"} 2.0',
+        'hushgrid_readings_lost{zone="elm-street"} 1.0',
         'hushgrid_epsilon_spent{zone="elm-street"} 1.5',
         'hushgrid_epsilon_left{zone="elm-street"} 8.5',
         'hushgrid_publisher_failures_total{publisher="Away"} 1.0',

@@ -388,6 +388,9 @@ class Metrics:
         self._missing = Gauge(
             "missing_houses", "Houses missing in the last interval.", zone, **inside
         )
+        self._lost = Gauge(
+            "readings_lost", "Intervals with acknowledged readings that are gone.", zone, **inside
+        )
         self._ticks = Histogram(
             "tick_seconds", "Time of a pass with releases, up to its bucket.", zone,
             buckets=SECONDS, **inside,
@@ -430,6 +433,10 @@ class Metrics:
         )
         self._spent.labels(status.zone).set(status.spent)
         self._left.labels(status.zone).set(math.inf if status.left is None else status.left)
+
+    def readings_lost(self, zone: str, intervals: int) -> None:
+        """Set of how many intervals acknowledged readings are gone."""
+        self._lost.labels(zone).set(intervals)
 
     def add_cluster(self) -> None:
         """Add the gauges of several curators."""

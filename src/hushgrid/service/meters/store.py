@@ -158,6 +158,10 @@ class MeterStore:
             self._lost.add((zone, opens))
             log.error("readings lost", extra={"zone": zone, "t": opens // roster.interval})
 
+    def lost(self, zone: str) -> int:
+        """Of how many intervals acknowledged readings were found to be gone."""
+        return sum(zone == one for one, _ in tuple(self._lost))
+
     def _know(self, zone: str, roster: Roster) -> None:
         with self._mutex:
             if zone not in self._zones or self._zones[zone].roster != roster:
