@@ -24,11 +24,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-
-import httpx
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from hushgrid.errors import VtnError
+
+if TYPE_CHECKING:  # loaded with the first callback: it takes a twentieth of a start
+    import httpx
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -77,6 +79,8 @@ def check_callback(url: str, *, private: bool) -> httpx.URL:
     Raises:
         ForbiddenTargetError: if it may not be called.
     """
+    import httpx
+
     try:
         parts = httpx.URL(url)
         port = parts.port
@@ -302,24 +306,30 @@ class Webhooks:
         self._own: dict[bool, defaultdict[str, asyncio.Semaphore]] = {
             bad: defaultdict(partial(asyncio.Semaphore, most)) for bad, most in OWN.items()
         }
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._names = {bad: ThreadPoolExecutor(32, "names") for bad in (False, True)}
-        async with httpx.AsyncClient(
+        self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
+        self._ready.set()
+        distributing = asyncio.create_task(self._distribute())
+        await self._end.wait()
+        distributing.cancel()
+        await self._leave()
+        if "_http" in self.__dict__:
+            await self._http.aclose()
+        for pool in self._names.values():
+            pool.shutdown(wait=False, cancel_futures=True)  # a name server may be slow
+
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        import httpx
+
+        return httpx.AsyncClient(
             verify=self._trust or ssl.create_default_context(),
             trust_env=False,
             follow_redirects=False,
-            limits=limits,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             timeout=self._patience,
-        ) as self._http:
-            self._loop = asyncio.get_running_loop()
-            self._clock = self._loop.time
-            self._ready.set()
-            distributing = asyncio.create_task(self._distribute())
-            await self._end.wait()
-            distributing.cancel()
-            await self._leave()
-        for pool in self._names.values():
-            pool.shutdown(wait=False, cancel_futures=True)  # a name server may be slow
+        )
 
     async def _leave(self) -> None:
         tasks = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
