@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid import smallest_scale, worst_loss
+from hushgrid._kernels import loss
 from hushgrid.mechanism.policy import MIN_SCALE
 from tests import oracle
 from tests.strategies import Pmf, law_pairs, ordered_pairs, pmfs
@@ -163,6 +165,24 @@ def test_nothing_trusted_is_the_papers_rule(pair: tuple[Pmf, Pmf, int], epsilon:
     f0, f1, bound = pair
     b = smallest_scale(f0, f1, bound=bound, epsilon=epsilon, eta=1)
     assert b == pytest.approx(max(bound / epsilon, MIN_SCALE), rel=1e-9)
+
+
+@given(law_pairs(), st.floats(0.05, 50), st.sampled_from([0.0, 0.05]) | st.floats(0, 0.99))
+def test_compiled_loops_give_the_bits_of_plain_ones(
+    pair: tuple[Pmf, Pmf, int], b: float, eta: float
+) -> None:
+    """An audit may compute a scale again in the other of the two ways."""
+    f0, f1 = (np.asarray(f) for f in pair[:2])
+    bound = pair[2] if eta else max(f0.size, f1.size) - 1
+    ways: list[tuple[Any, tuple[Pmf, Pmf], float]] = [
+        (loss.ratio_loop, (f0, f1), math.exp(-1 / b)),
+        (loss.log_ratio_loop, (loss.log_pmf(f0), loss.log_pmf(f1)), 1 / b),
+    ]
+    for loop, laws, q in ways:
+        room = np.empty((3, bound + 1))
+        fast = loss.compiled(loop)(*laws, bound, q, eta, *room)
+        lists = (law.tolist() for law in laws)
+        assert fast == loop(*lists, bound, q, eta, *([0.0] * (bound + 1) for _ in range(3)))
 
 
 def test_noise_so_small_that_powers_underflow() -> None:

@@ -181,7 +181,6 @@ def serve(
     gc.disable()  # imports leave no garbage; to look for it is a fifth of the start
     for module in ("uvicorn", "starlette", "paho.mqtt.client", "prometheus_client", "sqlalchemy"):
         common.require(module, "serve")
-    from hushgrid._kernels import loss  # noqa: F401  (the curator's first step needs it)
     from hushgrid.files.deployment import as_curator, with_accepted_leakage
     from hushgrid.files.service_file import load_deployment
     from hushgrid.service.clock import SystemClock, WatchedClock, log_lines
