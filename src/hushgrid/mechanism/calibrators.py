@@ -348,13 +348,17 @@ class TrustCalibrator:
             key = self._key(case, policy)
             if self._enough.get(key, math.inf) <= b:
                 continue
-            pairs = pairs_of(case, policy.eta)
-            if _total(pairs, b, policy.eta) <= policy.epsilon:
+            # at the least scale a search from above takes less than this test, and says the same
+            if b > policy.min_scale and case_loss(case, b, policy.eta) <= policy.epsilon:
                 self._enough[key] = b
                 continue
             if key not in self._solved:
                 # from the same end always, so that no answer depends on earlier calls
+                pairs = pairs_of(case, policy.eta)
                 self._solved[key] = _solve(pairs, policy.min_scale, policy)
+            if self._solved[key] == policy.min_scale:
+                self._enough[key] = b
+                continue
             b, limiting = max(b, self._solved[key]), case
         if limiting is not None:
             return Answer(b, policy.epsilon, limiting)
