@@ -275,9 +275,13 @@ def test_parquet_opens_nothing_by_itself(source: Any) -> None:
         parse_parquet(source)
 
 
-def test_pyarrow_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, hushgrid.intake; sys.exit('pyarrow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_pyarrow_is_not_imported_before_it_is_needed_and_pandas_never() -> None:
+    code = (
+        "import sys, hushgrid.intake as intake\nassert 'pyarrow' not in sys.modules\n"
+        "intake.parse_parquet(sys.stdin.buffer.read())\nsys.exit('pandas' in sys.modules)"
+    )
+    data = as_parquet([("a", 0, 900, 1)])
+    assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,10 +333,11 @@ class Table:
 
 def _filled(column: pa.Array) -> tuple[NDArray[Any], Bools]:
     """The numbers of a column, 0 for a null, and where its nulls are."""
-    null = column.is_null().to_numpy(zero_copy_only=False)
+    # pyarrow's own to_numpy imports pandas where it is installed, which takes longer than to parse
+    null = np.from_dlpack(column.is_null().cast(arrow().uint8())).astype(bool)
     if column.null_count:
         column = column.fill_null(0)
-    return column.to_numpy(zero_copy_only=False), null
+    return np.from_dlpack(column), null
 
 
 def _distinct(column: pa.Array) -> tuple[list[str | None], Ints]:
@@ -344,10 +345,10 @@ def _distinct(column: pa.Array) -> tuple[list[str | None], Ints]:
     if not arrow().types.is_dictionary(column.type):
         _check_views(column)
         coded = column.dictionary_encode(null_encoding="encode")
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+        return coded.dictionary.to_pylist(), np.from_dlpack(coded.indices).astype(np.int64)
     texts = column.dictionary
     _check_views(texts)
-    rows = column.indices.cast(arrow().int64()).fill_null(-1).to_numpy()
+    rows = np.from_dlpack(column.indices.cast(arrow().int64()).fill_null(-1))
     used, place = np.unique(rows, return_inverse=True)
     given = texts.take(arrow().array(used[used >= 0])).to_pylist()
     return ([None, *given] if len(given) < len(used) else given), place
